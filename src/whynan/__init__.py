@@ -1,0 +1,44 @@
+"""whynan: why is it NaN? Where a bad number was born, why, what it reached."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from whynan.api import allow as allow
+    from whynan.api import explain as explain
+    from whynan.api import trace as trace
+    from whynan.errors import NonFiniteError as NonFiniteError
+    from whynan.errors import WhynanError as WhynanError
+    from whynan.records import Finding as Finding
+    from whynan.records import Report as Report
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "allow": "whynan.api",
+    "explain": "whynan.api",
+    "trace": "whynan.api",
+    "NonFiniteError": "whynan.errors",
+    "WhynanError": "whynan.errors",
+    "Finding": "whynan.records",
+    "Report": "whynan.records",
+}
+__all__ = ["Finding", "NonFiniteError", "Report", "WhynanError", "__version__", "allow", "explain", "trace"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'whynan' has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,71 @@
+"""The path of a finding: cause, birth, steps, sinks, in order of execution."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whynan.records import ChainLink, Reach
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from whynan.trace import Birth, Sink
+
+SINK_WORDS = {
+    "loss": "the loss",
+    "gradient": "the gradient of",
+    "parameter": "the parameter",
+    "buffer": "the buffer",
+    "output": "the output",
+    "observed": "read by Python",
+}
+
+
+def chain(birth: Birth, causes: Iterable[Birth], sinks: Iterable[Sink]) -> tuple[ChainLink, ...]:
+    """All links of a finding."""
+    links: list[ChainLink] = []
+    for cause in causes:
+        links += cause.cause_links
+        links.append(
+            ChainLink(
+                role="cause", op=cause.event.op, phase=cause.event.phase, site=cause.event.site,
+                summary=_made(cause),
+            )
+        )
+    links += birth.cause_links
+    links.append(
+        ChainLink(role="birth", op=birth.event.op, phase=birth.event.phase, site=birth.event.site, summary=_made(birth))
+    )
+    links += birth.steps
+    if birth.steps_omitted:
+        links.append(ChainLink(role="step", op=None, site=None, summary=f"{birth.steps_omitted} more events"))
+    seen: set[tuple[str, str | None]] = set()
+    for sink in sinks:
+        key = (sink.kind, sink.name)
+        if key in seen:
+            continue
+        seen.add(key)
+        words = SINK_WORDS[sink.kind] + (f" {sink.name}" if sink.name else "")
+        links.append(ChainLink(role="sink", op=None, site=None, summary=f"{words}: {sink.bad} of {sink.total} bad"))
+    return tuple(links)
+
+
+def _made(birth: Birth) -> str:
+    if birth.note is not None:
+        return birth.note
+    value = birth.element.value
+    word = "NaN" if value is None or value != value else ("Inf" if value > 0 else "-Inf")
+    return f"{birth.event.op or 'a value'} gives {word}"
+
+
+def reaches(sinks: Iterable[Sink]) -> tuple[Reach, ...]:
+    """What a finding reached, each place once, with the greatest count seen there."""
+    best: dict[tuple[str, str | None], Reach] = {}
+    for sink in sinks:
+        key = (sink.kind, sink.name)
+        known = best.get(key)
+        if known is None or known.bad < sink.bad:
+            best[key] = Reach(kind=sink.kind, name=sink.name, bad=sink.bad, total=sink.total)
+    return tuple(best.values())

@@ -1,0 +1,66 @@
+"""Escaped, damaging or absorbed: which births reached a sink, and whether a sink was fatal."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from whynan.records import Fate
+    from whynan.trace import Birth, Sink, Trace
+
+
+@dataclass(slots=True)
+class Root:
+    """A birth with the sinks that it reached, directly or through births made from it."""
+
+    birth: Birth
+    fatal: list[Sink] = field(default_factory=lambda: [])
+    observed: list[Sink] = field(default_factory=lambda: [])
+    damaged: list[Sink] = field(default_factory=lambda: [])
+
+    @property
+    def fate(self) -> Fate:
+        """What became of it."""
+        if self.fatal or self.observed:
+            return "escaped"
+        return "damaging" if self.damaged else "absorbed"
+
+
+def roots(trace: Trace) -> list[Root]:
+    """Every birth and literal with its sinks; a birth made from an escaped forward birth is one of its steps."""
+    by_label = {b.label: Root(b) for b in trace.births}
+    for sink in trace.sinks:
+        for label in sink.labels:
+            root = by_label.get(label)
+            if root is None:
+                continue
+            if sink.damage:
+                root.damaged.append(sink)
+            elif sink.fatal:
+                root.fatal.append(sink)
+            else:
+                root.observed.append(sink)
+    _fold(by_label)
+    return list(by_label.values())
+
+
+def _fold(by_label: dict[int, Root]) -> None:
+    """A backward birth whose forward cause escaped by itself is no root of its own."""
+    for label in sorted(by_label):
+        root = by_label[label]
+        for cause in root.birth.causes:
+            origin = by_label.get(cause)
+            if origin is None or origin.birth.label_kind == "literal" or not origin.fatal:
+                continue
+            origin.fatal += root.fatal
+            origin.observed += root.observed
+            root.fatal, root.observed, root.damaged = [], [], []
+            break
+
+
+def literal_sinks(root: Root) -> list[Sink]:
+    """The sinks at which a literal is an error: a loss, a gradient, a parameter. Elsewhere it merely leaves."""
+    return [s for s in root.fatal if s.kind in ("loss", "gradient", "parameter")]

@@ -1,0 +1,134 @@
+"""From a trace to findings: one per root, folded where site, operation, phase and kind agree, worst first."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from whynan.analysis.chains import chain, reaches
+from whynan.analysis.fates import Root, literal_sinks, roots
+from whynan.records import Finding
+
+if TYPE_CHECKING:
+    from whynan.records import Fate, Verdict
+    from whynan.trace import Birth, Sink, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """The findings of a trace by fate, and the verdict that follows from them."""
+
+    escaped: tuple[Finding, ...]
+    damaging: tuple[Finding, ...]
+    absorbed: tuple[Finding, ...]
+    verdict: Verdict
+    births: tuple[Birth, ...]
+
+
+def findings_of(trace: Trace) -> Findings:
+    """Judge every birth of a trace."""
+    by_label = {b.label: b for b in trace.births}
+    judged = [(root, _judge(root)) for root in roots(trace)]
+    # a fatal sink shown by an allowed birth does not make the others worse
+    any_fatal = any(fate == "escaped" and sinks and sinks[0].fatal for _, (fate, sinks) in judged)
+    made: dict[Fate, list[tuple[Root, Finding]]] = {"escaped": [], "damaging": [], "absorbed": []}
+    for root, (fate, sinks) in judged:
+        if root.birth.label_kind == "literal" and fate != "escaped":
+            continue
+        severity = _severity(fate, sinks, any_fatal=any_fatal)
+        made[fate].append((root, _finding(root, fate, severity, sinks, by_label)))
+    escaped = sorted(made["escaped"], key=lambda p: (p[1].severity != "error", p[0].birth.event.ordinal))
+    errors = any(f.severity == "error" and f.allowed is None for _, f in escaped)
+    warnings = any(f.allowed is None for _, f in [*escaped, *made["damaging"]])
+    return Findings(
+        escaped=_folded([f for _, f in escaped]),
+        damaging=_folded([f for _, f in made["damaging"]]),
+        absorbed=_folded([f for _, f in made["absorbed"]]),
+        verdict=_verdict(trace, errors=errors, warnings=warnings),
+        births=tuple(root.birth for root, _ in escaped),
+    )
+
+
+def _judge(root: Root) -> tuple[Fate, list[Sink]]:
+    """The fate of a root and the sinks that decide it; a literal that merely leaves is no finding."""
+    if root.birth.label_kind == "literal":
+        sinks = literal_sinks(root)
+        return ("escaped", sinks) if sinks else ("absorbed", [])
+    if root.fatal or root.observed:
+        return "escaped", [*root.fatal, *root.observed]
+    return root.fate, root.damaged
+
+
+def _severity(fate: Fate, sinks: list[Sink], *, any_fatal: bool) -> str:
+    if fate == "damaging":
+        return "warning"
+    if fate == "absorbed":
+        return "info"
+    return "error" if any(s.fatal for s in sinks) or not any_fatal else "warning"
+
+
+def _finding(root: Root, fate: Fate, severity: str, sinks: list[Sink], by_label: dict[int, Birth]) -> Finding:
+    birth = root.birth
+    event = birth.event
+    causes = [by_label[c] for c in sorted(birth.causes) if c in by_label]
+    return Finding.model_validate(
+        {
+            "severity": severity,
+            "fate": fate,
+            "birth": birth.kind,
+            "phase": event.phase,
+            "op": event.op,
+            "grad_fn": event.grad_fn,
+            "forward_op": event.forward_op,
+            "step": event.step,
+            "micro": event.micro,
+            "site": event.site,
+            "library_site": event.library_site,
+            "occurrences": birth.occurrences,
+            "modules": tuple(birth.modules),
+            "element": birth.element,
+            "forward_operands": birth.forward_operands,
+            "message": birth.note or "",
+            "chain": chain(birth, causes, sinks),
+            "reaches": reaches(sinks),
+            "allowed": birth.allowed,
+        }
+    )
+
+
+def _folded(findings: list[Finding]) -> tuple[Finding, ...]:
+    """Roots equal in site, operation, phase and kind are one finding with a count and a list of modules."""
+    first: dict[object, Finding] = {}
+    for finding in findings:
+        site = finding.site
+        place = None if site is None else (site.file, site.line, site.column, site.end_column)
+        inner = finding.library_site
+        library = None if inner is None else (inner.file, inner.line, inner.column)
+        key = (place, library, finding.op, finding.phase, finding.birth, finding.grad_fn, finding.element.tensor)
+        known = first.get(key)
+        if known is None:
+            first[key] = finding
+            continue
+        first[key] = known.model_copy(
+            update={
+                "occurrences": known.occurrences + finding.occurrences,
+                "modules": tuple(dict.fromkeys((*known.modules, *finding.modules))),
+                "reaches": _merged(known, finding),
+            }
+        )
+    return tuple(first.values())
+
+
+def _merged(first: Finding, second: Finding) -> tuple[object, ...]:
+    seen = {(r.kind, r.name) for r in first.reaches}
+    return (*first.reaches, *(r for r in second.reaches if (r.kind, r.name) not in seen))
+
+
+def _verdict(trace: Trace, *, errors: bool, warnings: bool) -> Verdict:
+    if errors:
+        return "nonfinite"
+    if any(s.fatal for s in trace.unexplained):
+        return "inconclusive"
+    return "damaged" if warnings else "clean"

@@ -1,0 +1,185 @@
+"""The public functions: they wire capture, analysis, rules and report, and hold no logic of their own."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, Self
+
+from whynan.errors import MissingExtraError, NestedTraceError, UsageError
+from whynan.session.allow import Allowance, Allowances
+from whynan.session.runs import build_report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from types import TracebackType
+
+    from whynan.capture.torch import Capture
+    from whynan.records import Report
+
+_allowances = Allowances()
+_running: list[Trace] = []
+
+
+def _capture(memory: int | None, ranges: bool) -> Capture:
+    try:
+        from whynan.capture.torch import Capture
+    except ModuleNotFoundError as error:
+        if error.name == "torch":
+            raise MissingExtraError("torch") from error
+        raise
+    return Capture(memory=memory, ranges=ranges)
+
+
+class Trace:
+    """A region in which every PyTorch operation of this thread is looked at; ``report`` is there after it.
+
+    Args:
+        memory: bytes of operands to hold for explanations; 64 MiB unless given.
+        ranges: record counters and finite range of every tensor.
+    """
+
+    def __init__(self, *, memory: int | None = None, ranges: bool = False, command: str = "trace") -> None:
+        if memory is not None and (not isinstance(memory, int) or memory < 0):
+            raise UsageError(f"memory={memory!r} is not a number of bytes", "give a non-negative integer, such as 1 << 30")
+        self._memory = memory
+        self._ranges = ranges
+        self._command = command
+        self._capture: Capture | None = None
+        self._report: Report | None = None
+        self._allowed: list[Allowance] = []
+
+    def __enter__(self) -> Self:
+        if _running:
+            raise NestedTraceError()
+        if self._report is not None:
+            raise UsageError("this trace has already run", "make a new one: with whynan.trace() as t: ...")
+        self._capture = _capture(self._memory, self._ranges)
+        self._allowed = list(_allowances.open)
+        self._capture.__enter__()
+        _running.append(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        capture = self._capture
+        assert capture is not None
+        _running.remove(self)
+        capture.__exit__(kind, error, traceback)
+        assert capture.trace is not None
+        self._report = build_report(
+            capture.trace, command=self._command, flags=capture.flags(), device=capture.device(),
+            allowances=self._allowed, exception=None if error is None else f"{type(error).__name__}: {error}",
+        )
+        if error is not None and self._report.verdict != "clean":
+            self._report.show()
+
+    @property
+    def report(self) -> Report:
+        """What was found; raises ``UsageError`` while the region still runs."""
+        if self._report is None:
+            raise UsageError("the trace has not ended", "read .report after the with block")
+        return self._report
+
+    @property
+    def births(self) -> list[Any]:
+        """The births of the trace, as capture recorded them."""
+        capture = self._capture
+        return [] if capture is None or capture.trace is None else capture.trace.births
+
+
+def trace(*, memory: int | None = None, ranges: bool = False) -> Trace:
+    """A region, fully traced: ``with whynan.trace() as t: ...``, then ``t.report``."""
+    return Trace(memory=memory, ranges=ranges)
+
+
+def allow(pattern: str, *, reason: str) -> AbstractContextManager[Allowance]:
+    """Findings of a rule, a family (``"WN5"``) or a rule's name are meant, in this block, for this reason."""
+    if not pattern or not isinstance(pattern, str):
+        raise UsageError(f"allow({pattern!r})", "give a rule's code, the start of one, or its name: allow('WN501', reason='...')")
+    allowance = Allowance(pattern, reason)
+    for running in _running:
+        running._allowed.append(allowance)
+        if running._capture is not None:
+            allowance.start = running._capture.tracer.events
+    return _region(allowance)
+
+
+class _region:
+    def __init__(self, allowance: Allowance) -> None:
+        self._allowance = allowance
+        self._inner = _allowances.region(allowance)
+
+    def __enter__(self) -> Allowance:
+        return self._inner.__enter__()
+
+    def __exit__(self, *details: Any) -> None:
+        for running in _running:
+            if running._capture is not None and self._allowance.start is not None:
+                self._allowance.end = running._capture.tracer.events
+        self._inner.__exit__(*details)
+
+
+def explain(
+    target: Callable[..., Any], *inputs: Any, rerun: bool = False, ranges: bool = False, memory: int | None = None,
+    **kwargs: Any,
+) -> Report:
+    """Call a function or module once, fully traced, and explain every bad number that leaves it.
+
+    The return value and every gradient that a ``backward()`` inside leaves are fatal sinks.
+
+    Args:
+        target: a function or ``torch.nn.Module``; called once as ``target(*inputs, **kwargs)``.
+        inputs: its arguments.
+        rerun: call it a second time, from the same state, for operand values that were gone.
+        ranges: record counters and finite range of every tensor.
+        memory: bytes of operands to hold.
+        kwargs: its keyword arguments.
+
+    Raises:
+        UsageError: not callable, or arguments that do not fit its signature.
+        MetaTensorError: a module or argument on the meta device.
+        Exception: whatever the target raises, unchanged, after the report was printed.
+    """
+    if not callable(target):
+        raise UsageError(
+            f"explain() was given {type(target).__name__}, which cannot be called",
+            "give the function or module itself and its inputs: explain(model, batch)",
+        )
+    _check_signature(target, inputs, kwargs)
+    region = Trace(memory=memory, ranges=ranges, command=f"explain({_name(target)})")
+    from whynan.capture.torch.targets import Target
+
+    prepared = Target(target, inputs, kwargs)
+    with region:
+        assert region._capture is not None
+        prepared.introduce(region._capture)
+        result = target(*inputs, **kwargs)
+        region._capture.target_returned(result)
+        del result
+    report = region.report
+    if rerun:
+        return prepared.rerun(report, lambda: Trace(memory=memory, ranges=ranges, command=report.run.command))
+    return report
+
+
+def _name(target: Any) -> str:
+    return getattr(target, "__qualname__", None) or type(target).__name__
+
+
+def _check_signature(target: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    shown = target
+    if hasattr(target, "forward") and hasattr(target, "named_parameters"):
+        shown = target.forward
+    try:
+        signature = inspect.signature(shown)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*inputs, **kwargs)
+    except TypeError as error:
+        raise UsageError(
+            f"the inputs do not fit {_name(target)}{signature}: {error}",
+            "pass them to explain() just as you would to the target",
+        ) from None

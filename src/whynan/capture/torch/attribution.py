@@ -1,0 +1,324 @@
+"""For every bad element of an event's output: which label it carries on, or that it was born here.
+
+Three ways, cheapest first: pointwise operators join the labels at the same place; operators that only move elements
+are run on the label planes; every other operator is asked by experiment, its bad operand elements replaced.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from whynan.capture.torch import experiments
+from whynan.capture.torch.labels import PLANE_DTYPE
+from whynan.capture.torch.planes import bad_mask, nan_mask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from torch import Tensor
+
+    from whynan.capture.torch.labels import Labels
+    from whynan.capture.torch.operators import Operator
+
+MAX_SEPARATE = 8
+
+
+@dataclass(slots=True)
+class Carrier:
+    """The labels of one operand: those that explain a bad result, literals, and those kept in saved tensors."""
+
+    tensor: Tensor
+    explains: Tensor | None = None
+    literal: Tensor | None = None
+    literal_nan: bool = False
+    saved: Tensor | None = None
+
+    @property
+    def planes(self) -> list[Tensor]:
+        return [p for p in (self.explains, self.literal, self.saved) if p is not None]
+
+
+@dataclass(slots=True)
+class Verdict:
+    """One output: the set ids that its bad elements carry on, what was born here, and what the born were made from."""
+
+    carried: Tensor
+    born: Tensor
+    causes: frozenset[int] = field(default_factory=lambda: frozenset[int]())
+
+
+@dataclass(slots=True)
+class Question:
+    """One event to be explained."""
+
+    operator: Operator
+    arguments: experiments.Arguments
+    carriers: dict[int, Carrier]
+    scalar_literal: int
+    labels: Labels
+    outputs: list[Tensor]
+
+
+def attribute(question: Question, index: int) -> Verdict:
+    """Explain the bad elements of output number `index`."""
+    output = question.outputs[index]
+    bad = bad_mask(output)
+    carriers = question.carriers
+    if not any(c.planes for c in carriers.values()):
+        return _without_carriers(question, output, bad)
+    operator = question.operator
+    if operator.pointwise:
+        verdict = _pointwise(question, index, output, bad)
+        if verdict is not None:
+            return verdict
+    if operator.movement:
+        verdict = _moved(question, index, output, bad)
+        if verdict is not None:
+            return verdict
+    return _by_experiment(question, index, output, bad)
+
+
+def _without_carriers(question: Question, output: Tensor, bad: Tensor) -> Verdict:
+    carried = torch.zeros(output.shape, dtype=PLANE_DTYPE, device=output.device)
+    if question.scalar_literal:
+        return _with_literal(question, carried, bad, output)
+    return Verdict(carried, bad)
+
+
+def _with_literal(question: Question, carried: Tensor, rest: Tensor, output: Tensor) -> Verdict:
+    """What is still unexplained comes from a non-finite scalar: Inf is its copy, NaN is made from it."""
+    nan_scalar = any(s != s for s in _scalars(question.arguments))
+    made = torch.zeros_like(rest) if nan_scalar else rest & nan_mask(output)
+    literal = rest & ~made
+    carried = torch.where(literal, question.scalar_literal, carried)
+    return Verdict(carried, made, question.labels.sets[question.scalar_literal] if bool(made.any()) else frozenset())
+
+
+def _scalars(arguments: experiments.Arguments) -> Iterable[float]:
+    args, kwargs = arguments
+    for value in (*args, *kwargs.values()):
+        values = value if isinstance(value, (list, tuple)) else (value,)
+        for v in values:
+            if isinstance(v, float):
+                yield v
+
+
+def has_bad_scalar(arguments: experiments.Arguments) -> bool:
+    """Whether a Python scalar argument is NaN or infinite."""
+    return any(v - v != 0 for v in _scalars(arguments))
+
+
+def _operands_of(question: Question, index: int) -> list[Any]:
+    """The operands that meet in output `index`: of a foreach operator, the entries of that position."""
+    args, kwargs = question.arguments
+    values = [*args, *kwargs.values()]
+    if not question.operator.foreach:
+        return values
+    lists = [v for v in values if isinstance(v, (list, tuple)) and v and isinstance(v[0], torch.Tensor)]
+    n = len(lists[0]) if lists else 0
+    k = index % n if n else 0
+    return [v[k] if isinstance(v, (list, tuple)) and len(v) == n else v for v in values]
+
+
+def _pointwise(question: Question, index: int, output: Tensor, bad: Tensor) -> Verdict | None:
+    operands = _operands_of(question, index)
+    tensors = [v for v in operands if isinstance(v, torch.Tensor)]
+    selected = _selection(question, operands)
+    labels = question.labels
+    merged: dict[str, Tensor | None] = {"explains": None, "literal": None, "saved": None}
+    literal_nan = torch.zeros_like(bad)
+    for tensor in tensors:
+        carrier = question.carriers.get(id(tensor))
+        if carrier is None:
+            continue
+        chosen = selected.get(id(tensor)) if selected else None
+        for name in merged:
+            plane: Tensor | None = getattr(carrier, name)
+            if plane is None:
+                continue
+            try:
+                plane = plane.expand(output.shape)
+            except RuntimeError:
+                return None
+            if chosen is not None:
+                plane = torch.where(chosen, plane, 0)
+            previous = merged[name]
+            merged[name] = plane if previous is None else labels.union(previous, plane)
+            if name == "literal" and carrier.literal_nan:
+                literal_nan |= (nan_mask(tensor) & (carrier.literal != 0)).expand(output.shape)
+    return _decide(question, output, bad, merged["explains"], merged["literal"], merged["saved"], literal_nan)
+
+
+def _selection(question: Question, operands: list[Any]) -> dict[int, Tensor]:
+    """For an operator that chooses: where each operand was chosen."""
+    base = question.operator.base.removesuffix("_")
+    if base == "where" and len(operands) == 3:
+        condition, first, second = operands
+        if first is second:
+            return {}
+        chosen: dict[int, Tensor] = {}
+        if isinstance(first, torch.Tensor):
+            chosen[id(first)] = condition
+        if isinstance(second, torch.Tensor):
+            chosen[id(second)] = ~condition
+        return chosen
+    if base == "masked_fill" and len(operands) >= 3:
+        own, mask, value = operands[:3]
+        chosen = {id(own): ~mask}
+        if isinstance(value, torch.Tensor):
+            chosen[id(value)] = mask
+        return chosen
+    return {}
+
+
+def _decide(
+    question: Question,
+    output: Tensor,
+    bad: Tensor,
+    explains: Tensor | None,
+    literal: Tensor | None,
+    saved: Tensor | None,
+    literal_nan: Tensor,
+) -> Verdict:
+    carried = torch.zeros(output.shape, dtype=PLANE_DTYPE, device=output.device)
+    rest = bad
+    if explains is not None:
+        carried = torch.where(rest, explains, carried)
+        rest = rest & (carried == 0)
+    born = torch.zeros_like(bad)
+    causes: set[int] = set()
+    if saved is not None:
+        from_saved = rest & (saved != 0)
+        born |= from_saved
+        rest = rest & ~from_saved
+        causes |= question.labels.labels_in(torch.where(from_saved, saved, 0))
+    if literal is not None:
+        from_literal = rest & (literal != 0)
+        made = from_literal & nan_mask(output) & ~literal_nan
+        carried = torch.where(from_literal & ~made, literal, carried)
+        born |= made
+        rest = rest & ~from_literal
+        causes |= question.labels.labels_in(torch.where(made, literal, 0))
+    if question.scalar_literal:
+        more = _with_literal(question, carried, rest, output)
+        return Verdict(more.carried, born | more.born, frozenset(causes) | more.causes)
+    return Verdict(carried, born | rest, frozenset(causes))
+
+
+def _moved(question: Question, index: int, output: Tensor, bad: Tensor) -> Verdict | None:
+    args, kwargs = question.arguments
+
+    def planes_of(name: str) -> Tensor | None:
+        def plane(tensor: Tensor) -> Tensor:
+            if not experiments.floating(tensor):
+                return tensor
+            carrier = question.carriers.get(id(tensor))
+            found: Tensor | None = getattr(carrier, name) if carrier is not None else None
+            return torch.zeros(tensor.shape, dtype=PLANE_DTYPE, device=tensor.device) if found is None else found
+
+        if not any(getattr(c, name) is not None for c in question.carriers.values()):
+            return None
+        kept = {k: experiments.map_tensors(v, plane) for k, v in kwargs.items() if k != "dtype"}
+        if question.operator.base == "constant_pad_nd":
+            result = torch.constant_pad_nd(plane(args[0]), list(args[1]), 0)
+        else:
+            result = question.operator.func(*[experiments.map_tensors(a, plane) for a in args], **kept)
+        return experiments.tensors_in(result)[index].to(PLANE_DTYPE)
+
+    try:
+        with experiments.unseen():
+            explains, literal, saved = planes_of("explains"), planes_of("literal"), planes_of("saved")
+    except (RuntimeError, TypeError, IndexError, NotImplementedError):
+        return None
+    # a moved literal is a copy, whatever its value
+    return _decide(question, output, bad, explains, literal, saved, torch.ones_like(bad))
+
+
+def _by_experiment(question: Question, index: int, output: Tensor, bad: Tensor) -> Verdict:
+    """Replace bad operand elements and look which output elements recover."""
+    carriers, labels = question.carriers, question.labels
+
+    def rerun(keep: Callable[[Carrier], Tensor | None]) -> Tensor:
+        """Which output elements are bad when only the operand elements chosen by `keep` stay bad."""
+
+        def replaced(tensor: Tensor) -> Tensor:
+            carrier = carriers.get(id(tensor))
+            if carrier is None:
+                return tensor
+            gone = torch.zeros(tensor.shape, dtype=torch.bool, device=tensor.device)
+            kept = keep(carrier)
+            for plane in carrier.planes:
+                gone |= plane != 0
+            if kept is not None:
+                gone &= ~kept
+            return torch.where(gone, torch.ones((), dtype=tensor.dtype, device=tensor.device), tensor)
+
+        with experiments.unseen():
+            return bad_mask(experiments.run(question.operator, question.arguments, replaced)[index])
+
+    sets: set[int] = set()
+    for carrier in carriers.values():
+        if carrier.explains is not None:
+            sets.update(labels.present(carrier.explains))
+    literal_sets: set[int] = set()
+    for carrier in carriers.values():
+        if carrier.literal is not None:
+            literal_sets.update(labels.present(carrier.literal))
+    saved_labels = labels.of(
+        s for c in carriers.values() if c.saved is not None for s in labels.present(c.saved)
+    )
+    whole = labels.intern(labels.of(sets)) if sets else 0
+    carried = torch.zeros(output.shape, dtype=PLANE_DTYPE, device=output.device)
+    try:
+        reproduced = rerun(_everything)
+        still = rerun(lambda _c: None) & bad
+    except Exception:  # an operator may refuse replaced operands (a singular matrix): all labels to all bad elements
+        if whole:
+            return Verdict(torch.where(bad, whole, 0).to(PLANE_DTYPE), torch.zeros_like(bad))
+        return Verdict(carried, bad, labels.of(literal_sets) | saved_labels)
+    rest = bad & ~still & reproduced
+    born = (bad & ~reproduced) | still
+    if question.scalar_literal:
+        # a scalar argument stays in every rerun: its Inf is a copy, its NaN is made here
+        literal_here = still & ~nan_mask(output)
+        carried = torch.where(literal_here, question.scalar_literal, carried)
+        born = born & ~literal_here
+    if len(sets) == 1 and not literal_sets and not saved_labels:
+        carried = torch.where(rest, whole, carried)
+        return Verdict(carried, born)
+    causes: set[int] = set()
+    for set_id in sorted(sets)[:MAX_SEPARATE]:
+        hit = rest & rerun(lambda c, s=set_id: None if c.explains is None else c.explains == s)
+        here = torch.where(hit, set_id, 0).to(PLANE_DTYPE)
+        carried = labels.union(carried, here)
+    rest = rest & (carried == 0)
+    if saved_labels and bool(rest.any()):
+        hit = rest & rerun(lambda c: None if c.saved is None else c.saved != 0)
+        born = born | hit
+        rest = rest & ~hit
+        if bool(hit.any()):
+            causes |= saved_labels
+    if literal_sets and bool(rest.any()):
+        hit = rest & rerun(lambda c: None if c.literal is None else c.literal != 0)
+        any_nan = any(c.literal_nan for c in carriers.values())
+        made = torch.zeros_like(hit) if any_nan else hit & nan_mask(output)
+        carried = torch.where(hit & ~made, labels.intern(labels.of(literal_sets)), carried)
+        born = born | made
+        rest = rest & ~hit
+        if bool(made.any()):
+            causes |= labels.of(literal_sets)
+    if bool(rest.any()):
+        # bad only together (or more sets than are asked apart)
+        if whole:
+            carried = torch.where(rest, whole, carried)
+        else:
+            born = born | rest
+            causes |= labels.of(literal_sets) | saved_labels
+    return Verdict(carried, born, frozenset(causes))
+
+
+def _everything(carrier: Carrier) -> Tensor:
+    return torch.ones(carrier.tensor.shape, dtype=torch.bool, device=carrier.tensor.device)

@@ -1,0 +1,449 @@
+"""What happens at an event with a bad element: carriers, attribution, the birth record, the planes of what it wrote."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from whynan.capture.torch import attribution, experiments
+from whynan.capture.torch.attribution import Carrier, Question, Verdict
+from whynan.capture.torch.causes import Causes
+from whynan.capture.torch.damage import Damage
+from whynan.capture.torch.operands import element_of, element_operands, first_index, kind_of
+from whynan.capture.torch.planes import ATTRIBUTE, State, bad_mask, is_bad, nan_mask, new_plane, readable, rescale, strided
+from whynan.capture.torch.rows import Held
+from whynan.capture.torch.sinks import Sinks
+from whynan.records import ChainLink, Element, ForwardOperand
+from whynan.trace import Birth, Event
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from whynan.capture.torch.operators import Operator
+    from whynan.capture.torch.rows import Row
+    from whynan.capture.torch.tracer import Lane, Tracer
+    from whynan.records import BirthKind, Operand, Origin
+
+SEPARATE = 64
+STEPS_KEPT = 6
+LITERAL_CONSTANT = 64
+PHASES = ("forward", "backward", "accumulation", "optimizer")
+
+
+class BadEvents:
+    """The part of a tracer that works only when something is bad."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
+        self.sinks = Sinks(tracer)
+        self.causes = Causes(tracer)
+        self.damage = Damage(tracer)
+        self.groups: dict[Any, list[int]] = {}
+        self.derived: dict[tuple[int, int], int] = {}
+        self.entered: dict[Any, int] = {}
+        self.leaves: dict[int, weakref.ref[Tensor]] = {}
+        self.leaf_sites: dict[int, int] = {}
+
+    # -- what is noted while all is well ------------------------------------------------------------------------
+
+    def accumulation_site(self, node: Any, lane: Lane) -> int:
+        """Where a leaf was first used: the site of the first node that its gradient came from."""
+        return self.leaf_sites.get(id(node.variable), 0)
+
+    def gradient_arrives(self, node: Any, operator: Operator, lane: Lane) -> None:
+        """An event under AccumulateGrad: the leaf's gradient changes."""
+        self.sinks.gradient_arrives(node.variable, operator, lane)
+
+    # -- the slow path -------------------------------------------------------------------------------------------
+
+    def look(
+        self, row: Row, operator: Operator, args: Any, kwargs: dict[str, Any], out: Any, written: list[Tensor],
+        bad: list[int], before: list[Tensor | None] | None, node: Any, lane: Lane, marked: bool,
+    ) -> None:
+        """Explain an event that wrote something bad, or read something bad."""
+        with torch._C._DisableTorchDispatch():
+            if operator.leaves:
+                self.sinks.python_value(row, args)
+                return
+            if operator.base == "_amp_foreach_non_finite_check_and_unscale_" or "non_finite_check" in operator.name:
+                self.sinks.unscaled(args)
+            if bad:
+                self._explain(row, operator, args, kwargs, written, bad, before, node, lane)
+            if marked and len(bad) < max(1, len(written)):
+                self.damage.absorbed(row, operator, args, kwargs, written, bad, before)
+
+    def _explain(
+        self, row: Row, operator: Operator, args: Any, kwargs: dict[str, Any], written: list[Tensor],
+        bad: list[int], before: list[Tensor | None] | None, node: Any, lane: Lane,
+    ) -> None:
+        tracer = self.tracer
+        event = self.event(row, node, lane, operator)
+        arguments, gone, changed = _as_before(operator, args, kwargs, before)
+        carriers = self._carriers(row, operator, arguments, changed, event, lane)
+        scalar = 0
+        if attribution.has_bad_scalar(arguments):
+            scalar = self._literal(row, event, operator, written[bad[0]])
+        question = Question(operator, arguments, carriers, scalar, tracer.labels, written)
+        for i in bad:
+            output = written[i]
+            if not readable(output):
+                continue
+            verdict = attribution.attribute(question, i)
+            carried = verdict.carried
+            if bool(verdict.born.any()):
+                birth = self._born(row, event, operator, question, i, verdict, gone, lane, node)
+                carried = torch.where(verdict.born, birth, carried).to(torch.int32)
+            if operator.reduces:
+                carried = self._name_literals(carried, row, event, operator, output)
+            self._write(output, carried, row, event)
+            self.damage.carry(question, i, carried, row)
+            self._steps(carried, verdict, event, operator)
+
+    def event(self, row: Row, node: Any, lane: Lane, operator: Operator) -> Event:
+        """The facts of an event: phase, site, gradient function."""
+        tracer = self.tracer
+        phase: Any = PHASES[row.phase]
+        grad_fn: str | None = None
+        forward_op: str | None = None
+        module = row.module
+        recomputed = False
+        if row.phase == 1:
+            grad_fn = type(node).__name__
+            known = lane.nodes.get(node._sequence_nr() & ((1 << 17) - 1))
+            if known is not None and known[0] == node._sequence_nr():
+                forward_op = known[2].name
+                module = known[4]
+            if self._engine_sum(row, operator, node):
+                phase, grad_fn, forward_op = "accumulation", None, None
+        elif row.phase == 2:
+            grad_fn = "AccumulateGrad"
+        elif node is not None:
+            recomputed = True
+        if operator.collective:
+            phase = "collective"
+        site, library_site = tracer.sites.resolve(row.site, tracer.names.module_path(module))
+        if phase == "forward" and tracer.sinks_buffer(row):
+            phase = "buffer"
+        step, micro = self.sinks.step_of(lane)
+        return Event(
+            ordinal=row.ordinal - tracer.first, op=operator.name, phase=phase, site=site, library_site=library_site,
+            grad_fn=grad_fn, forward_op=forward_op, step=step, micro=micro, recomputed=recomputed,
+        )
+
+    def _engine_sum(self, row: Row, operator: Operator, node: Any) -> bool:
+        """Whether this `add` is the engine's own, of two gradients: its first addend is no work of this node.
+
+        The engine adds under the node that finished last, so the node's name does not tell (pytorch 2.13).
+        """
+        if operator.name not in ("aten.add.Tensor", "aten.add_.Tensor") or not row.held or len(row.held) < 2:
+            return False
+        first, second = row.held[0], row.held[1]
+        if not isinstance(first, Held) or not isinstance(second, Held) or first.shape != second.shape:
+            return False
+        writers = [self.tracer.rows.get(h.writer) for h in (first, second)]
+        if writers[0] is None or writers[0].phase != 1:
+            return False
+        own = [w is not None and w.node is type(node) and self._same_evaluation(w, row) for w in writers]
+        if not own[0]:
+            return True
+        targets = [(id(f), i) for f, i in node.next_functions if f is not None]
+        return own[1] and len(targets) != len(set(targets))
+
+    def _same_evaluation(self, writer: Row, row: Row) -> bool:
+        """Whether every event between two rows ran under the same node as they."""
+        for ordinal in range(writer.ordinal, row.ordinal):
+            between = self.tracer.rows.get(ordinal)
+            if between is None or between.node is not row.node or between.site != row.site:
+                return False
+        return True
+
+    # -- operands ------------------------------------------------------------------------------------------------
+
+    def _carriers(
+        self, row: Row, operator: Operator, arguments: experiments.Arguments, changed: dict[int, Tensor],
+        event: Event, lane: Lane,
+    ) -> dict[int, Carrier]:
+        found: dict[int, Carrier] = {}
+        if operator.value_free:
+            return found
+        args, kwargs = arguments
+        skip = 0 if operator.overwrites and args and isinstance(args[0], torch.Tensor) else -1
+        for position, value in enumerate((*args, *kwargs.values())):
+            if position == skip:
+                continue
+            if position == 0 and operator.overwrites and isinstance(value, (list, tuple)):
+                continue
+            for tensor in experiments.tensors_in(value):
+                if id(tensor) in found or not experiments.floating(tensor):
+                    continue
+                carrier = self._carrier(tensor, changed.get(id(tensor)), row, operator, event, lane)
+                if carrier is not None:
+                    found[id(tensor)] = carrier
+        return found
+
+    def _carrier(
+        self, tensor: Tensor, written: Tensor | None, row: Row, operator: Operator, event: Event, lane: Lane
+    ) -> Carrier | None:
+        """The labels of an operand; `written` is the tensor that an in-place event changed, of which this is a copy."""
+        tracer = self.tracer
+        holder = tensor if written is None else written
+        state = tracer.state_of(holder)
+        if not readable(tensor):
+            return None
+        overwritten = written is tensor
+        if overwritten:
+            # the old content is gone: what the plane says of it is all that is known
+            if state is None or state.plane is None:
+                return None
+            plane = strided(state.plane, state.itemsize, holder).clone()
+        else:
+            if not is_bad(tensor):
+                return None
+            mask = bad_mask(tensor)
+            plane = torch.zeros(tensor.shape, dtype=torch.int32, device=tensor.device)
+            if state is not None and state.plane is not None:
+                plane = torch.where(mask, strided(state.plane, state.itemsize, holder), plane)
+            unknown = mask & (plane == 0)
+            if bool(unknown.any()):
+                plane = self._enter(tensor, holder, unknown, plane, state, row, event)
+        saved = row.phase in (1, 2) and event.phase == "backward" and not (state is not None and state.backward)
+        return self._split(tensor, plane, saved, lane, overwritten)
+
+    def _split(self, tensor: Tensor, plane: Tensor, saved: bool, lane: Lane, overwritten: bool) -> Carrier | None:
+        labels = self.tracer.labels
+        present = labels.present(plane)
+        if not present:
+            return None
+        literal = [s for s in present if labels.is_literal(s)]
+        others = [s for s in present if s not in literal]
+        kept: list[int] = []
+        if saved:
+            kept = [s for s in others if not labels.sets[s] <= lane.loss_labels]
+            others = [s for s in others if s not in kept]
+        carrier = Carrier(tensor)
+        single = len(present) == 1
+        for name, sets in (("literal", literal), ("explains", others), ("saved", kept)):
+            if sets:
+                setattr(carrier, name, plane if single else labels.select(plane, sets))
+        if carrier.literal is not None and not overwritten:
+            carrier.literal_nan = bool((nan_mask(tensor) & (carrier.literal != 0)).any())
+        return carrier
+
+    def _enter(
+        self, tensor: Tensor, holder: Tensor, unknown: Tensor, plane: Tensor, state: State | None, row: Row,
+        event: Event,
+    ) -> Tensor:
+        """A bad operand that no traced event wrote: NaN has entered, Inf is a literal, garbage is uninitialised."""
+        tracer = self.tracer
+        name, kind = tracer.names.describe(holder)
+        uninitialised = state is not None and state.uninitialised
+        nan = nan_mask(tensor) & unknown
+        writer: Any = getattr(holder.untyped_storage(), ATTRIBUTE, -1)
+        made = tracer.rows.get(writer) if type(writer) is int and writer >= tracer.first else None
+        constant = made is not None and tensor.numel() <= LITERAL_CONSTANT
+        for mask, is_nan in ((nan, True), (unknown & ~nan, False)):
+            if not bool(mask.any()):
+                continue
+            literal = not uninitialised and (not is_nan or kind == "buffer" or constant)
+            key = (id(holder.untyped_storage()) if name is None else name, kind, is_nan, literal, row.site)
+            set_id = self.entered.get(key)
+            if set_id is None:
+                described = name or ("a constant" if constant else "a tensor from outside")
+                note = "uninitialised memory" if uninitialised else f"{kind or 'data'} {described}"
+                element = element_of(tensor, mask, 0, None, (), name)
+                site_event = event
+                if constant and made is not None:
+                    site, library = tracer.sites.resolve(made.site, None)
+                    site_event = Event(made.ordinal - tracer.first, made.operator.name, "forward", site, library)
+                birth = Birth(
+                    label=0, label_kind="literal" if literal else "birth",
+                    event=site_event if literal else Event(
+                        event.ordinal, None, event.phase, event.site, event.library_site, step=event.step,
+                        micro=event.micro,
+                    ),
+                    kind="literal" if literal else "entered", element=element, note=note,
+                    cause_links=(ChainLink(
+                        role="cause", op=None, phase=event.phase, site=event.site,
+                        summary=f"{note} holds {'NaN' if is_nan else 'Inf'} at {list(element.index or ())}",
+                    ),),
+                )
+                set_id = self.entered[key] = tracer.labels.add(birth)
+            else:
+                known = tracer.labels.births[next(iter(tracer.labels.sets[set_id]))]
+                if known is not None:
+                    known.occurrences += 1
+            plane = torch.where(mask, set_id, plane).to(torch.int32)
+        where = tracer.mark(holder)
+        self._store(where, holder, plane)
+        return plane
+
+    # -- births --------------------------------------------------------------------------------------------------
+
+    def _literal(self, row: Row, event: Event, operator: Operator, output: Tensor) -> int:
+        key = ("literal", self.tracer.sites.key(row.site), operator.name)
+        found = self.groups.get(key)
+        if found:
+            birth = self.tracer.labels.births[next(iter(self.tracer.labels.sets[found[0]]))]
+            if birth is not None:
+                birth.occurrences += 1
+            return found[0]
+        element = element_of(output, bad_mask(output), 0, None, (), None)
+        birth = Birth(
+            label=0, label_kind="literal", event=event, kind="literal", element=element,
+            note=f"a constant that {operator.base} writes",
+        )
+        set_id = self.tracer.labels.add(birth)
+        self.groups[key] = [set_id]
+        return set_id
+
+    def _name_literals(self, carried: Tensor, row: Row, event: Event, operator: Operator, output: Tensor) -> Tensor:
+        """Literals that pass a first reduction or selection are named after it from here on."""
+        labels = self.tracer.labels
+        for set_id in labels.present(carried):
+            if not labels.is_literal(set_id):
+                continue
+            named = 0
+            for label in labels.sets[set_id]:
+                source = labels.births[label]
+                if source is None or source.absorbed_by == "named":
+                    named = set_id
+                    break
+                key = (label, row.site)
+                if key not in self.derived:
+                    mask = carried == set_id
+                    element = element_of(
+                        output, mask, 0, None, (), None
+                    )
+                    birth = Birth(
+                        label=0, label_kind="literal", event=event, kind="literal", element=element,
+                        causes=frozenset((label,)), note=source.note, absorbed_by="named",
+                    )
+                    self.derived[key] = labels.add(birth)
+                named = self.derived[key]
+            if named != set_id:
+                carried = torch.where(carried == set_id, named, carried).to(torch.int32)
+        return carried
+
+    def _born(
+        self, row: Row, event: Event, operator: Operator, question: Question, index: int, verdict: Verdict,
+        gone: frozenset[int], lane: Lane, node: Any,
+    ) -> int:
+        tracer = self.tracer
+        output = question.outputs[index]
+        place = first_index(verdict.born)
+        entry = _entry(operator, question, index)
+        args, kwargs = question.arguments
+        origins: dict[int, Origin] = {}
+        operands = element_operands(operator, args, kwargs, place, entry, gone, origins)
+        name = tracer.names.parameter_name(output, lane)
+        element = element_of(output, verdict.born, index if entry is None else 0, entry, operands, name)
+        kind = kind_of(operator, element.value, operands)
+        key = (tracer.sites.key(row.site), operator.name, event.phase, kind, event.grad_fn)
+        group = self.groups.setdefault(key, [])
+        if event.recomputed:
+            for set_id in group:
+                known = self._birth(set_id)
+                if known is not None and known.element.index == element.index and known.element.count == element.count:
+                    return set_id
+        if len(group) >= SEPARATE:
+            known = self._birth(group[-1])
+            if known is not None:
+                known.occurrences += 1
+            return group[-1]
+        birth = Birth(
+            label=0, label_kind="birth", event=event, kind=kind, element=element, causes=verdict.causes,
+            forward_operands=self._forward_operands(event, lane, node, place, output),
+            cause_links=self.causes.links(row, question, operands, place),
+        )
+        if event.site is not None and event.site.module:
+            birth.modules[event.site.module] = None
+        set_id = tracer.labels.add(birth)
+        group.append(set_id)
+        return set_id
+
+    def _birth(self, set_id: int) -> Birth | None:
+        return self.tracer.labels.births[next(iter(self.tracer.labels.sets[set_id]))]
+
+    def _forward_operands(
+        self, event: Event, lane: Lane, node: Any, place: tuple[int, ...] | None, output: Tensor
+    ) -> tuple[ForwardOperand, ...]:
+        """The operands of the forward operation at the same element, from what the window still holds."""
+        if event.phase != "backward" or event.forward_op is None:
+            return ()
+        number = node._sequence_nr()
+        known = lane.nodes.get(number & ((1 << 17) - 1))
+        row = self.tracer.rows.get(known[3]) if known is not None and known[0] == number else None
+        if row is None:
+            return ()
+        return self.causes.forward_operands(row, place, tuple(output.shape))
+
+    # -- planes --------------------------------------------------------------------------------------------------
+
+    def _store(self, state: State, tensor: Tensor, plane: Tensor) -> None:
+        if state.plane is None:
+            state.plane = new_plane(tensor)
+            state.itemsize = tensor.element_size()
+        rescale(state, tensor)
+        view = state.plane.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+        view.copy_(plane)
+        state.shape = tuple(tensor.shape)
+        state.dtype = tensor.dtype
+
+    def _write(self, output: Tensor, carried: Tensor, row: Row, event: Event) -> None:
+        state = self.tracer.mark(output)
+        state.writer = row.ordinal
+        state.backward = row.phase in (1, 2)
+        state.reads = 0
+        state.skipped = False
+        self._store(state, output, carried)
+
+    def _steps(self, carried: Tensor, verdict: Verdict, event: Event, operator: Operator) -> None:
+        """Note this event on the path of every birth that it carries on."""
+        labels = self.tracer.labels
+        for label in labels.labels_in(verdict.carried):
+            birth = labels.births[label]
+            if birth is None or birth.label_kind == "literal":
+                continue
+            if len(birth.steps) < STEPS_KEPT:
+                birth.steps.append(
+                    ChainLink(role="step", op=event.op, phase=event.phase, site=event.site, summary=f"{operator.base} carries it on")
+                )
+            else:
+                birth.steps_omitted += 1
+
+
+def _entry(operator: Operator, question: Question, index: int) -> int | None:
+    """The entry of a foreach operator's lists that output `index` belongs to."""
+    if not operator.foreach:
+        return None
+    args, kwargs = question.arguments
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, (list, tuple)) and value and isinstance(value[0], torch.Tensor):
+            return index % len(value)
+    return None
+
+
+def _as_before(
+    operator: Operator, args: Any, kwargs: dict[str, Any], before: list[Tensor | None] | None
+) -> tuple[experiments.Arguments, frozenset[int], dict[int, Tensor]]:
+    """The arguments as they were: copies in place of what the event overwrote, and the ids of what is gone.
+
+    The mapping gives, for every overwritten argument (or its copy), the tensor that carries the planes.
+    """
+    gone: set[int] = set()
+    changed: dict[int, Tensor] = {}
+    new_args, new_kwargs = list(args), dict(kwargs)
+    for number, key in enumerate(operator.mutable):
+        holder: Any = new_kwargs if isinstance(key, str) else new_args
+        if (isinstance(key, str) and key not in new_kwargs) or (not isinstance(key, str) and key >= len(new_args)):
+            continue
+        if number == 0 and before is not None and before[0] is not None:
+            changed[id(before[0])] = holder[key]
+            holder[key] = before[0]
+            continue
+        for tensor in experiments.tensors_in(holder[key]):
+            gone.add(id(tensor))
+            changed[id(tensor)] = tensor
+    return (tuple(new_args), new_kwargs), frozenset(gone), changed

@@ -1,0 +1,106 @@
+"""One capture: mode, patches and tracer, entered and left together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+
+from whynan.capture.torch.mode import TraceMode
+from whynan.capture.torch.names import tensors_of
+from whynan.capture.torch.patches import Patches
+from whynan.capture.torch.tracer import Tracer
+from whynan.records import Coverage
+from whynan.trace import Trace
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+# pytorch switches to other backward formulas for these while any dispatch mode is on (isTensorSubclassLike), 2.13
+CHANGED_FORMULAS = ("prod", "masked_fill")
+
+
+class Capture:
+    """Watches everything that PyTorch runs on this thread while it is entered."""
+
+    def __init__(self, *, memory: int | None = None, ranges: bool = False) -> None:
+        self.tracer = Tracer(memory=memory, ranges=ranges)
+        self._mode = TraceMode(self.tracer)
+        self._patches = Patches(self.tracer)
+        self.trace: Trace | None = None
+
+    def __enter__(self) -> Self:
+        self._patches.install()
+        try:
+            self._mode.__enter__()
+        except BaseException:
+            self._patches.remove()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self._mode.__exit__(kind, error, traceback)
+        finally:
+            self._patches.remove()
+        tracer = self.tracer
+        try:
+            if tracer.active:
+                with torch.no_grad():
+                    if error is not None:
+                        tracer.bad.sinks.raised(_held_by(error))
+                    self.trace = self._finish()
+        except Exception:
+            tracer.fail()
+        finally:
+            tracer.close()
+        if self.trace is None:
+            self.trace = Trace([], [], self._coverage())
+
+    def target_returned(self, value: Any) -> None:
+        """The target of `explain` has returned; to be called while the capture is still entered."""
+        self._patches._guarded(self.tracer.bad.sinks.target_returns, value)
+
+    def flags(self) -> dict[str, Any]:
+        """Switches that change numbers."""
+        return {
+            "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+            "float32_matmul_precision": torch.get_float32_matmul_precision(),
+            "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
+            "threads": torch.get_num_threads(),
+        }
+
+    def device(self) -> str:
+        """The device that the run computed on, as far as it is known."""
+        return "cuda" if torch.cuda.is_initialized() else "cpu"
+
+    def _finish(self) -> Trace:
+        tracer = self.tracer
+        sinks = tracer.bad.sinks.finish()
+        births = [b for b in tracer.labels.births if b is not None]
+        return Trace(births, sinks, self._coverage(), tuple(tracer.ranges), [s for s in sinks if not s.labels])
+
+    def _coverage(self) -> Coverage:
+        tracer = self.tracer
+        notes = list(tracer.notes)
+        if tracer.failed:
+            notes.append("whynan met an error of its own and stopped looking: what follows it was not seen")
+        if tracer.ranges_omitted:
+            notes.append(f"ranges of {tracer.ranges_omitted} more tensors were left out")
+        return Coverage(
+            events=tracer.events, eager=tracer.events, compiled_regions=tracer.compiled_regions,
+            skipped_steps=tracer.skipped_steps, notes=tuple(notes),
+        )
+
+
+def _held_by(error: BaseException) -> list[tuple[str, Any]]:
+    """The tensors that the frames of a traceback hold."""
+    found: list[tuple[str, Any]] = []
+    step = error.__traceback__
+    while step is not None:
+        for name, value in list(step.tb_frame.f_locals.items()):
+            found += [(n, t) for n, t in tensors_of(value, name, depth=4)]
+        step = step.tb_next
+    return found

@@ -1,0 +1,255 @@
+"""What made the operand bad: from the decisive operand of a birth back to the event that explains its value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from whynan.capture.torch.operands import at, broadcast_index, dtype_name, finite_range, locate, number
+from whynan.capture.torch.rows import Held, Row
+from whynan.records import ChainLink, ForwardOperand
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from whynan.capture.torch.attribution import Question
+    from whynan.capture.torch.tracer import Tracer
+    from whynan.records import Operand, Phase
+
+HOPS = 6
+TRANSPARENT = frozenset("clone _to_copy contiguous copy_ copy expand view reshape _unsafe_view cat stack index".split())
+CLIPS = frozenset(
+    "relu relu_ clamp clamp_ clamp_min clamp_min_ clamp_max clamp_max_ hardtanh relu6 threshold maximum minimum "
+    "leaky_relu hardsigmoid masked_fill masked_fill_ where nan_to_num native_dropout".split()
+)
+PHASES: tuple[Phase, ...] = ("forward", "backward", "accumulation", "optimizer")
+
+
+class Causes:
+    """Walks the rows that are still held."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
+
+    def links(
+        self, row: Row, question: Question, operands: tuple[Operand, ...], place: tuple[int, ...] | None
+    ) -> tuple[ChainLink, ...]:
+        """The events that made the birth's decisive operand what it is, oldest first."""
+        if row.held is None or place is None:
+            return ()
+        chosen = decisive(operands)
+        if chosen is None:
+            return ()
+        links: list[ChainLink] = []
+        held = self._held_named(row, chosen.name)
+        index = chosen.index
+        for _ in range(HOPS):
+            if held is None:
+                break
+            if index is None:
+                link, held, index = self._whole(held)
+            else:
+                link, held, index = self._one(held, index)
+            if link is not None:
+                links.append(link)
+        return tuple(reversed(links))
+
+    def _held_named(self, row: Row, name: str) -> Held | None:
+        names = row.operator.arg_names
+        if row.held is None or name not in names:
+            return None
+        position = names.index(name)
+        found = row.held[position] if position < len(row.held) else None
+        return found if isinstance(found, Held) else None
+
+    def _whole(self, held: Held) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
+        """A whole row or tensor as operand: name who wrote it, and stop."""
+        row = self.tracer.rows.get(held.writer) if held.writer >= 0 else None
+        if row is None:
+            return self._outside(held, None), None, None
+        value = self.tracer.rows.value_of(held)
+        if value is None or value.numel() == 0:
+            return None, None, None
+        low, high = finite_range(value)
+        base = row.operator.base
+        return self._link(row, f"{base} made it, from {text(low)} to {text(high)}"), None, None
+
+    def _one(
+        self, held: Held, index: tuple[int, ...]
+    ) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
+        """One element as operand: the event that wrote it, in a sentence with its values, and where to look next."""
+        row = self.tracer.rows.get(held.writer) if held.writer >= 0 else None
+        if row is None:
+            return self._outside(held, index), None, None
+        value = self._value(held, index)
+        if row.held is None or row.out is None:
+            return self._link(row, f"{row.operator.base} made it {text(value)}"), None, None
+        position = _in_output(held, index, row.out)
+        if position is None:
+            return self._link(row, f"{row.operator.base} made it {text(value)}"), None, None
+        parts: list[tuple[str, Any, Held | None, tuple[int, ...] | None]] = []
+        for name, operand in zip(row.operator.arg_names, row.held, strict=False):
+            if isinstance(operand, Held):
+                tensor = self._tensor(operand, row)
+                where = None
+                seen: Any = None
+                if tensor is not None:
+                    where, region = locate(row.operator, name, tensor, row.held, position)
+                    if where is not None:
+                        seen = at(tensor, where)
+                    elif region is not None:
+                        seen = finite_range(region)
+                parts.append((name, seen, operand, where))
+            elif isinstance(operand, (int, float)) and not isinstance(operand, bool) and name not in ("dim",):
+                parts.append((name, operand, None, None))
+        return self._sentence(row, value, parts)
+
+    def _sentence(
+        self, row: Row, value: Any, parts: list[tuple[str, Any, Held | None, tuple[int, ...] | None]]
+    ) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
+        base = row.operator.base
+        plain = base.removesuffix("_")
+        seen = [text(v) for _, v, h, w in parts if v is not None and not isinstance(v, tuple)]
+        ranges = [v for _, v, _, _ in parts if isinstance(v, tuple)]
+        first = next((p for p in parts if p[2] is not None), None)
+        if plain in TRANSPARENT and first is not None and first[3] is not None:
+            return None, first[2], first[3]
+        if plain in CLIPS and first is not None and isinstance(first[1], (int, float)) and first[1] != value:
+            return self._link(row, f"{plain} made {text(first[1])} into {text(value)}"), None, None
+        if ranges and not seen:
+            low, high = ranges[0]
+            return self._link(row, f"{plain} of values from {text(low)} to {text(high)} is {text(value)}"), None, None
+        if not seen:
+            return self._link(row, f"{plain} gives {text(value)}"), None, None
+        sentence = f"{_phrase(plain, seen)} is {text(value)}"
+        follow = _to_follow(plain, value, parts)
+        return self._link(row, sentence), follow[0], follow[1]
+
+    def _tensor(self, operand: Held, row: Row) -> Tensor | None:
+        if row.before is not None and row.held and row.held[0] is operand:
+            return row.before
+        return self.tracer.rows.value_of(operand)
+
+    def _value(self, held: Held, index: tuple[int, ...]) -> Any:
+        tensor = self.tracer.rows.value_of(held)
+        return at(tensor, index) if tensor is not None else None
+
+    def _outside(self, held: Held, index: tuple[int, ...] | None) -> ChainLink | None:
+        tensor = self.tracer.rows.value_of(held)
+        if tensor is None:
+            return None
+        name, kind = self.tracer.names.describe(tensor)
+        if name is None:
+            return None
+        place = "" if index is None or not index else str(list(index))
+        value = "" if index is None else f" is {text(at(tensor, index))}"
+        return ChainLink(role="cause", op=None, phase="data" if kind == "argument" else None, site=None,
+                         summary=f"{kind} {name}{place}{value}")
+
+    def _link(self, row: Row, summary: str) -> ChainLink:
+        site, _ = self.tracer.sites.resolve(row.site, self.tracer.names.module_path(row.module))
+        return ChainLink(role="cause", op=row.operator.name, phase=PHASES[row.phase], site=site, summary=summary)
+
+    def forward_operands(
+        self, row: Row, place: tuple[int, ...] | None, shape: tuple[int, ...]
+    ) -> tuple[ForwardOperand, ...]:
+        """The operands of a forward event at the element whose gradient went bad."""
+        if row.held is None:
+            return tuple(
+                ForwardOperand(name=n) for n in row.operator.arg_names[:2] if n not in ("dim", "dtype", "alpha")
+            )
+        found: list[ForwardOperand] = []
+        for name, operand in zip(row.operator.arg_names, row.held, strict=False):
+            if isinstance(operand, Held):
+                tensor = self._tensor(operand, row)
+                if tensor is None:
+                    found.append(ForwardOperand(name=name))
+                    continue
+                index: tuple[int, ...] | None = None
+                if place is not None and (row.operator.pointwise or tuple(tensor.shape) == shape):
+                    index = broadcast_index(tensor.shape, place)
+                if tensor.numel() == 1:
+                    index = (0,) * tensor.dim()
+                found.append(ForwardOperand(
+                    name=name, index=index, value=None if index is None else at(tensor, index),
+                    dtype=dtype_name(tensor.dtype), origin="window",
+                ))
+            elif isinstance(operand, (int, float)) and not isinstance(operand, bool) and name not in ("dim", "alpha"):
+                found.append(ForwardOperand(name=name, value=number(operand), origin="live"))
+        return tuple(found)
+
+
+def decisive(operands: tuple[Operand, ...]) -> Operand | None:
+    """The operand that a birth turns on: the zero, else the greatest in magnitude."""
+    tensors = [o for o in operands if o.dtype is not None and isinstance(o.value, (int, float))]
+    if not tensors:
+        return None
+    zeros = [o for o in tensors if o.value == 0]
+    if zeros:
+        return zeros[-1]
+    return max(tensors, key=lambda o: abs(float(o.value or 0)))
+
+
+def _in_output(held: Held, index: tuple[int, ...], out: tuple[Any, Any, int]) -> tuple[int, ...] | None:
+    """The index in the writer's output of an element seen through a view of it."""
+    shape, stride, offset = out
+    address = held.offset + sum(i * s for i, s in zip(index, held.stride, strict=True)) - offset
+    if address < 0:
+        return None
+    order = sorted(range(len(shape)), key=lambda d: -stride[d])
+    result = [0] * len(shape)
+    for d in order:
+        if stride[d] == 0 or shape[d] == 1:
+            continue
+        result[d], address = divmod(address, stride[d])
+        if result[d] >= shape[d]:
+            return None
+    return tuple(result) if address == 0 else None
+
+
+def _phrase(operator: str, seen: list[str]) -> str:
+    if operator == "mul" and len(seen) == 2:
+        return f"{seen[0]} times {seen[1]}"
+    if operator == "div" and len(seen) == 2:
+        return f"{seen[0]} divided by {seen[1]}"
+    if operator == "sub" and len(seen) == 2:
+        return f"{seen[0]} minus {seen[1]}"
+    if operator == "add" and len(seen) == 2:
+        return f"{seen[0]} plus {seen[1]}"
+    if operator == "pow" and len(seen) == 2:
+        return f"{seen[0]} to the power {seen[1]}"
+    return f"{operator} of {', '.join(seen)}"
+
+
+def _to_follow(
+    operator: str, value: Any, parts: list[tuple[str, Any, Held | None, tuple[int, ...] | None]]
+) -> tuple[Held | None, tuple[int, ...] | None]:
+    """The operand that made the value what it is; none where the event itself is the explanation."""
+    if operator in ("sub", "rsub", "exp", "rand", "randn") or not isinstance(value, (int, float)):
+        return None, None
+    tensors = [(h, w, v) for _, v, h, w in parts if h is not None and w is not None and isinstance(v, (int, float))]
+    if value == 0:
+        for h, w, v in tensors:
+            if v == 0:
+                return h, w
+        return None, None
+    if len(tensors) == 1:
+        return tensors[0][0], tensors[0][1]
+    if operator in ("mul", "add", "div") and tensors:
+        h, w, _ = max(tensors, key=lambda t: abs(float(t[2])))
+        return h, w
+    return None, None
+
+
+def text(value: Any) -> str:
+    """A value in few characters: 1e-20, 0.785, Inf, NaN."""
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return str(value)
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Inf" if value > 0 else "-Inf"
+    if isinstance(value, int):
+        return str(value)
+    return f"{value:.4g}"

@@ -1,0 +1,93 @@
+"""Asking an operator again: which bad operand elements make which output elements bad.
+
+The user's operation has run, once, and its result has been kept; what runs here works on copies, below the user's
+dispatch modes, and leaves the random number generators as they were.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from whynan.capture.torch.planes import FLOATS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torch import Tensor
+
+    from whynan.capture.torch.operators import Operator
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def map_tensors(value: Any, function: Callable[[Tensor], Any]) -> Any:
+    """Apply a function to every tensor of an argument, through lists and tuples."""
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if isinstance(value, (list, tuple)):
+        return [map_tensors(v, function) for v in value]  # pyright: ignore[reportUnknownVariableType]
+    return value
+
+
+def tensors_in(value: Any) -> list[Tensor]:
+    """Every tensor of a result, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [t for v in value for t in tensors_in(v)]  # pyright: ignore[reportUnknownVariableType]
+    return []
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """Run below every dispatch mode, without recording a graph, and with the generators put back after."""
+    state = torch.get_rng_state()
+    device_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    guard = torch._C._DisableTorchDispatch()
+    try:
+        with torch._C._AutoDispatchBelowAutograd():
+            yield
+    finally:
+        del guard
+        torch.set_rng_state(state)
+        if device_states is not None:
+            torch.cuda.set_rng_state_all(device_states)
+
+
+def run(operator: Operator, arguments: Arguments, replace: Callable[[Tensor], Tensor]) -> list[Tensor]:
+    """The outputs of the operator on replaced operands, mutated arguments included, in the order of `outputs_of`."""
+    args, kwargs = arguments
+    new_args = [map_tensors(a, replace) for a in args]
+    new_kwargs = {k: map_tensors(v, replace) for k, v in kwargs.items()}
+    for key in operator.mutable:
+        holder: Any = new_kwargs if isinstance(key, str) else new_args
+        if isinstance(key, str) and key not in new_kwargs:
+            continue
+        if not isinstance(key, str) and key >= len(new_args):
+            continue
+        holder[key] = map_tensors(holder[key], torch.clone)
+    result = operator.func(*new_args, **new_kwargs)
+    return outputs_of(operator, new_args, new_kwargs, result)
+
+
+def outputs_of(operator: Operator, args: Any, kwargs: dict[str, Any], result: Any) -> list[Tensor]:
+    """What an event wrote: the arguments that it changed, then the fresh tensors that it returned."""
+    written: list[Tensor] = []
+    for key in operator.mutable:
+        if isinstance(key, str):
+            written += tensors_in(kwargs.get(key))
+        elif key < len(args):
+            written += tensors_in(args[key])
+    if operator.mutable and operator.alias_returns:
+        return written
+    if not operator.view:
+        written += tensors_in(result)
+    return written
+
+
+def floating(tensor: Tensor) -> bool:
+    """Whether a tensor can hold a bad number."""
+    return tensor.dtype in FLOATS

@@ -1,0 +1,95 @@
+"""Labels say where a bad element came from; a plane holds one label set per element of a storage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from torch import Tensor
+
+    from whynan.trace import Birth
+
+PLANE_DTYPE = torch.int32
+
+
+class Labels:
+    """All labels of a trace, and the label sets that occur, interned: 0 is the empty set."""
+
+    def __init__(self) -> None:
+        self.births: list[Birth | None] = [None]
+        self.sets: list[frozenset[int]] = [frozenset()]
+        self._ids: dict[frozenset[int], int] = {frozenset(): 0}
+        self.literals: set[int] = set()
+
+    def add(self, birth: Birth) -> int:
+        """Register a birth or literal; gives the id of the set that holds it alone."""
+        birth.label = label = len(self.births)
+        self.births.append(birth)
+        if birth.label_kind == "literal":
+            self.literals.add(label)
+        return self.intern(frozenset((label,)))
+
+    def next_label(self) -> int:
+        """The label that the next birth will have."""
+        return len(self.births)
+
+    def intern(self, labels: frozenset[int]) -> int:
+        """The id of a label set; literals beside a birth explain nothing and are dropped."""
+        if len(labels) > 1:
+            born = labels - self.literals
+            labels = born or labels
+        found = self._ids.get(labels)
+        if found is None:
+            found = self._ids[labels] = len(self.sets)
+            self.sets.append(labels)
+        return found
+
+    def is_literal(self, set_id: int) -> bool:
+        """Whether a set holds literals only."""
+        return self.sets[set_id] <= self.literals
+
+    def union(self, first: Tensor, second: Tensor) -> Tensor:
+        """Element by element, the union of two planes of one shape."""
+        merged = torch.where(first != 0, first, second)
+        conflict = (first != 0) & (second != 0) & (first != second)
+        if bool(conflict.any()):
+            pairs = torch.stack([first[conflict], second[conflict]], 1)
+            distinct, inverse = torch.unique(pairs, dim=0, return_inverse=True)
+            ids = [self.intern(self.sets[a] | self.sets[b]) for a, b in distinct.tolist()]
+            merged[conflict] = torch.tensor(ids, dtype=PLANE_DTYPE, device=merged.device)[inverse]
+        return merged
+
+    def present(self, plane: Tensor) -> list[int]:
+        """The distinct non-empty set ids of a plane; one pass where there is only one."""
+        if plane.numel() == 0:
+            return []
+        high = int(plane.max())
+        if high == 0:
+            return []
+        positive = torch.where(plane > 0, plane, high)
+        low = int(positive.min())
+        if low == high:
+            return [high]
+        return [int(v) for v in torch.unique(plane).tolist() if v > 0]
+
+    def labels_in(self, plane: Tensor) -> frozenset[int]:
+        """All labels that occur in a plane."""
+        return self.of(self.present(plane))
+
+    def of(self, set_ids: Iterable[int]) -> frozenset[int]:
+        """All labels of some sets."""
+        found: frozenset[int] = frozenset()
+        for set_id in set_ids:
+            found |= self.sets[set_id]
+        return found
+
+    def select(self, plane: Tensor, keep: Iterable[int]) -> Tensor:
+        """The plane with every set outside `keep` emptied."""
+        result = torch.zeros_like(plane)
+        for set_id in keep:
+            result = torch.where(plane == set_id, plane, result)
+        return result

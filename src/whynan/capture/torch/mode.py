@@ -1,0 +1,74 @@
+"""The dispatch mode: the user's operation first, exactly once; everything of ours after it, and guarded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from whynan.capture.torch.operators import operator_of
+
+if TYPE_CHECKING:
+    from whynan.capture.torch.tracer import Tracer
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def _passes_through(kind: type) -> bool:
+    """Fake and functional tensors cannot be unwrapped by refusing: their operation is run as it is."""
+    return kind.__name__ in ("FakeTensor", "FunctionalTensor", "ProxyTensor")
+
+
+class TraceMode(TorchDispatchMode):
+    """Shows every dispatcher call of the threads that entered it to a tracer."""
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # otherwise importing torch._dynamo and a wrapper at every call; pytorch#164143
+        return False
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        # a compiled region stays compiled; pytorch#164143
+        return True
+
+    def __init__(self, tracer: Tracer) -> None:
+        super().__init__()
+        self.tracer = tracer
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if kwargs is None:
+            kwargs = {}
+        if types:
+            for kind in types:
+                if kind not in _PLAIN:
+                    if _passes_through(kind):
+                        return func(*args, **kwargs)
+                    return NotImplemented
+        tracer = self.tracer
+        if not tracer.active:
+            return func(*args, **kwargs)
+        before = operator = None
+        try:
+            operator = operator_of(func)
+            if operator.mutable:
+                with torch._C._DisableTorchDispatch():
+                    before = tracer.before(operator, args, kwargs)
+        except Exception:
+            tracer.fail()
+        out = func(*args, **kwargs)
+        if operator is not None and tracer.active:
+            try:
+                if torch._C._len_torch_dispatch_stack():
+                    with torch._C._DisableTorchDispatch():
+                        tracer.after(operator, args, kwargs, out, before)
+                else:
+                    tracer.after(operator, args, kwargs, out, before)
+            except Exception:
+                tracer.fail()
+        return out

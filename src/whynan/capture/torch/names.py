@@ -1,0 +1,129 @@
+"""Names that a person knows: module paths, parameters and buffers, arguments, variables of the user's frames."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+class Names:
+    """Modules by number, and what the tensors of a run are called."""
+
+    def __init__(self) -> None:
+        self._numbers: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
+        self._modules: list[weakref.ref[nn.Module] | None] = [None]
+        self.roots: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._paths: dict[int, str] = {}
+        self.given: dict[int, tuple[weakref.ref[Tensor], str]] = {}
+
+    def number(self, module: nn.Module) -> int:
+        """The number of a module, given at its first call."""
+        found = self._numbers.get(module)
+        if found is None:
+            found = self._numbers[module] = len(self._modules)
+            self._modules.append(weakref.ref(module))
+        return found
+
+    def give(self, tensor: Tensor, name: str) -> None:
+        """Name a tensor that the caller handed in."""
+        self.given[id(tensor)] = (weakref.ref(tensor), name)
+
+    def module_path(self, number: int) -> str | None:
+        """``encoder.layers.3.attn`` of a module called in this trace; the class name of an outermost one."""
+        reference = self._modules[number] if number < len(self._modules) else None
+        module = reference() if reference is not None else None
+        if module is None:
+            return None
+        known = self._paths.get(number)
+        if known is None:
+            known = self._paths[number] = self._path_of(module)
+        return known or None
+
+    def _path_of(self, module: nn.Module) -> str:
+        for root in list(self.roots):
+            if root is module:
+                return type(module).__name__
+            for path, inner in root.named_modules():
+                if inner is module:
+                    return path
+        return type(module).__name__
+
+    def describe(self, tensor: Tensor) -> tuple[str | None, str | None]:
+        """The name and kind (parameter, buffer, argument) of a tensor, by identity or by its storage."""
+        found = self.given.get(id(tensor))
+        if found is not None and found[0]() is tensor:
+            return found[1], "argument"
+        try:
+            storage = tensor.untyped_storage()._cdata
+        except (RuntimeError, NotImplementedError):
+            return None, None
+        for root in list(self.roots):
+            for kind, tensors in (("parameter", root.named_parameters()), ("buffer", root.named_buffers())):
+                for name, inner in tensors:
+                    if inner is tensor or _storage(inner) == storage:
+                        return name, kind
+        for reference, name in list(self.given.values()):
+            inner = reference()
+            if inner is not None and _storage(inner) == storage:
+                return name, "argument"
+        return None, None
+
+    def parameter_name(self, tensor: Tensor, lane: Any) -> str | None:
+        """The name of a parameter or buffer; None for anything else."""
+        name, kind = self.describe(tensor)
+        return name if kind in ("parameter", "buffer") else None
+
+    def leaf_name(self, leaf: Tensor) -> str | None:
+        """The name of a leaf: of a parameter, else of a variable in a frame of the user's that holds it."""
+        name, _ = self.describe(leaf)
+        return name or variable_name(leaf)
+
+
+def _storage(tensor: Any) -> int:
+    try:
+        return tensor.untyped_storage()._cdata
+    except (RuntimeError, NotImplementedError):
+        return 0
+
+
+def variable_name(value: Tensor) -> str | None:
+    """The name under which a frame of the user's on this stack holds a tensor."""
+    import sys
+
+    from whynan.source.ownership import Owner, owner_of
+
+    frame = sys._getframe(1)
+    while frame is not None:
+        if owner_of(frame.f_code.co_filename) == Owner.USER:
+            for name, held in list(frame.f_locals.items()):
+                if held is value and name.isidentifier():
+                    return name
+        frame = frame.f_back
+    return None
+
+
+def tensors_of(value: Any, prefix: str, depth: int = 0) -> list[tuple[str, Tensor]]:
+    """Every tensor in a value, with a path: through lists, dicts, dataclasses and objects with attributes."""
+    if isinstance(value, torch.Tensor):
+        return [(prefix, value)]
+    if depth > 6 or isinstance(value, (str, bytes, int, float, type(None))):
+        return []
+    found: list[tuple[str, Tensor]] = []
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            name = f"{prefix}.{key}" if isinstance(key, str) and key.isidentifier() else f"{prefix}[{key!r}]"
+            found += tensors_of(inner, name, depth + 1)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        fields = getattr(value, "_fields", None)
+        for i, inner in enumerate(value):
+            name = f"{prefix}.{fields[i]}" if fields else f"{prefix}[{i}]"
+            found += tensors_of(inner, name, depth + 1)
+    elif not isinstance(value, (torch.nn.Module, type)) and hasattr(value, "__dict__"):
+        for name, inner in list(vars(value).items()):
+            found += tensors_of(inner, f"{prefix}.{name}", depth + 1)
+    return found

@@ -1,0 +1,85 @@
+"""What one dispatched operator is to capture: its schema and the tables of ``ops``, looked up once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from whynan.ops import aten
+
+
+class Operator:
+    """An operator's name, arguments and role; one per overload, for the life of the process."""
+
+    __slots__ = (
+        "alias_returns",
+        "arg_names",
+        "base",
+        "collective",
+        "foreach",
+        "func",
+        "leaves",
+        "movement",
+        "mutable",
+        "name",
+        "overwrites",
+        "pointwise",
+        "predicate",
+        "random",
+        "reduces",
+        "selects",
+        "uninitialised",
+        "value_free",
+        "view",
+    )
+
+    def __init__(self, func: Any) -> None:
+        self.func = func
+        schema = getattr(func, "_schema", None)
+        self.name: str = str(func) if schema is not None else f"higher_order.{getattr(func, '__name__', func)}"
+        raw = self.name.split(".")[1] if "." in self.name else self.name
+        self.base = base = aten.base_name(self.name)
+        plain = base.removesuffix("_") if not base.startswith("__") else base
+        tags: set[Any] = set(getattr(func, "tags", ()))
+        self.foreach = aten.is_foreach(self.name)
+        self.arg_names: list[str] = [a.name for a in schema.arguments] if schema is not None else []
+        self.mutable: tuple[int | str, ...] = ()
+        self.view = False
+        self.alias_returns = False
+        if schema is not None:
+            positions: list[int | str] = []
+            for i, argument in enumerate(schema.arguments):
+                if argument.alias_info is not None and argument.alias_info.is_write:
+                    positions.append(argument.name if argument.kwarg_only else i)
+            # pytorch marks `grads` of the fused optimizers as written although only a scaler's unscaling does so
+            self.mutable = (*positions, *aten.HIDDEN_MUTATION.get(raw, ()))
+            returns = schema.returns
+            aliased = [r.alias_info is not None for r in returns]
+            self.view = (bool(returns) and all(aliased) and not self.mutable) or raw in aten.UNDECLARED_VIEWS
+            self.alias_returns = bool(returns) and all(aliased)
+        overloaded_reduction = base in ("max", "min") and not self.name.endswith(".other")
+        self.pointwise = not overloaded_reduction and (
+            self.foreach or torch.Tag.pointwise in tags or base in aten.POINTWISE or plain in aten.POINTWISE
+        )
+        self.movement = raw in aten.MOVEMENT
+        self.uninitialised = raw in aten.UNINITIALISED
+        self.value_free = base in aten.VALUE_FREE or self.uninitialised
+        self.overwrites = raw in aten.OVERWRITES or raw.endswith(".out")
+        self.predicate = base in aten.PREDICATES
+        self.reduces = plain in aten.REDUCTIONS_AND_SELECTIONS
+        self.selects = plain in aten.SELECTS
+        self.leaves = base in aten.LEAVES
+        self.random = torch.Tag.nondeterministic_seeded in tags
+        self.collective = self.name.startswith(("c10d.", "_c10d_functional.", "c10d_functional."))
+
+
+_operators: dict[int, Operator] = {}
+
+
+def operator_of(func: Any) -> Operator:
+    """The operator of an overload; overloads live as long as the process, so their identity is a key."""
+    found = _operators.get(id(func))
+    if found is None or found.func is not func:
+        found = _operators[id(func)] = Operator(func)
+    return found

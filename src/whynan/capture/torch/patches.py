@@ -1,0 +1,228 @@
+"""Where a dispatch mode is blind: the engine's start, module calls, optimizer steps, values read without an event.
+
+Each patch calls the original exactly once and passes its result or exception on; what is ours around it is guarded.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim import optimizer as torch_optimizer
+
+from whynan.capture.torch.sinks import tensors_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from whynan.capture.torch.tracer import Tracer
+
+_READERS = ("tolist", "numpy", "__array__", "__dlpack__")
+
+
+class Patches:
+    """Installs the patches of one trace, and takes them off again."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
+        self._undo: list[Callable[[], None]] = []
+
+    def install(self) -> None:
+        """Put every patch on; taken off in reverse order."""
+        self._engine()
+        self._modules()
+        self._optimizers()
+        self._readers()
+        self._threads()
+
+    def remove(self) -> None:
+        """Take every patch off."""
+        while self._undo:
+            self._undo.pop()()
+
+    def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+        original = owner.__dict__[name] if isinstance(owner, type) and name in owner.__dict__ else getattr(owner, name)
+        own = not isinstance(owner, type) or name in owner.__dict__
+        setattr(owner, name, make(original))
+
+        def undo() -> None:
+            if own:
+                setattr(owner, name, original)
+            else:
+                delattr(owner, name)
+
+        self._undo.append(undo)
+
+    def _guarded(self, function: Callable[..., Any], *args: Any) -> Any:
+        if not self.tracer.active:
+            return None
+        try:
+            with torch._C._DisableTorchDispatch(), torch.no_grad():
+                return function(*args)
+        except Exception:
+            self.tracer.fail()
+            return None
+
+    def _engine(self) -> None:
+        tracer, guarded = self.tracer, self._guarded
+
+        def make(original: Any) -> Any:
+            @functools.wraps(original)
+            def engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+                if not tracer.active or torch.compiler.is_compiling():
+                    return original(t_outputs, *args, **kwargs)
+                kept = guarded(_engine_starts, tracer, t_outputs, args)
+                try:
+                    return original(t_outputs, *args, **kwargs)
+                finally:
+                    if kept is not None:
+                        guarded(_engine_ends, tracer, kept)
+
+            return engine_run_backward
+
+        self._replace(torch.autograd, "_engine_run_backward", make)
+        self._replace(torch.autograd.graph, "_engine_run_backward", make)
+
+    def _modules(self) -> None:
+        tracer, guarded = self.tracer, self._guarded
+
+        def make(original: Any) -> Any:
+            def call(module: Any, *args: Any, **kwargs: Any) -> Any:
+                if torch.compiler.is_compiling() or not tracer.active:
+                    return original(module, *args, **kwargs)
+                lane = guarded(_module_starts, tracer, module)
+                try:
+                    out = original(module, *args, **kwargs)
+                finally:
+                    if lane is not None:
+                        guarded(_module_ends, lane)
+                if lane is not None and not lane.modules:
+                    guarded(_module_returned, tracer, module, out)
+                return out
+
+            return functools.wraps(original)(call)
+
+        self._replace(torch.nn.Module, "__call__", make)
+
+    def _optimizers(self) -> None:
+        tracer, guarded = self.tracer, self._guarded
+
+        def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+            closure = (len(args) > 1 and callable(args[1])) or callable(kwargs.get("closure"))
+            guarded(_step_starts, tracer, optimizer, closure)
+
+        def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
+            guarded(_step_ends, tracer, optimizer)
+
+        for handle in (
+            torch_optimizer.register_optimizer_step_pre_hook(before),
+            torch_optimizer.register_optimizer_step_post_hook(after),
+        ):
+            self._undo.append(handle.remove)
+
+    def _readers(self) -> None:
+        tracer, guarded = self.tracer, self._guarded
+
+        def make(original: Any) -> Any:
+            def read(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+                if not torch.compiler.is_compiling() and tracer.marked:
+                    guarded(tracer.bad.sinks.leaves_for_python, tensor)
+                return original(tensor, *args, **kwargs)
+
+            return functools.wraps(original)(read)
+
+        for name in _READERS:
+            self._replace(torch.Tensor, name, make)
+
+        def make_save(original: Any) -> Any:
+            @functools.wraps(original)
+            def save(obj: Any, *args: Any, **kwargs: Any) -> Any:
+                if tracer.marked:
+                    guarded(_saved, tracer, obj)
+                return original(obj, *args, **kwargs)
+
+            return save
+
+        self._replace(torch, "save", make_save)
+
+    def _threads(self) -> None:
+        tracer = self.tracer
+
+        def make(original: Any) -> Any:
+            @functools.wraps(original)
+            def start(thread: threading.Thread) -> Any:
+                if tracer.active and not thread.daemon:
+                    tracer.notes[f"thread {thread.name!r} was not entered: what it computed was not traced"] = None
+                return original(thread)
+
+            return start
+
+        self._replace(threading.Thread, "start", make)
+
+
+def _engine_starts(tracer: Tracer, outputs: Any, args: Any) -> Any:
+    lane = tracer.lane()
+    kept = (lane, lane.create_graph, lane.backward, lane.loss_labels, lane.engine_depth)
+    nested = lane.engine_depth > 0
+    lane.engine_depth += 1
+    # positional: grad_tensors, keep_graph, create_graph, inputs, ...
+    lane.create_graph = bool(args[2]) if len(args) > 2 else False
+    if not nested:
+        roots = [t for t in outputs if isinstance(t, torch.Tensor)]
+        tracer.bad.sinks.backward_starts(lane, roots, into_leaves=not (len(args) > 3 and args[3]))
+    return kept
+
+
+def _engine_ends(tracer: Tracer, kept: Any) -> None:
+    lane, create_graph, backward, labels, depth = kept
+    lane.create_graph = create_graph
+    lane.engine_depth = depth
+    if depth:
+        lane.backward, lane.loss_labels = backward, labels
+
+
+def _module_starts(tracer: Tracer, module: Any) -> Any:
+    lane = tracer.lane()
+    if not lane.modules:
+        tracer.names.roots.add(module)
+    number = tracer.names.number(module)
+    lane.modules.append(number)
+    lane.module = number
+    return lane
+
+
+def _module_ends(lane: Any) -> None:
+    lane.modules.pop()
+    lane.module = lane.modules[-1] if lane.modules else 0
+
+
+def _module_returned(tracer: Tracer, module: Any, out: Any) -> None:
+    if type(module).__name__ == "OptimizedModule":
+        tracer.compiled_regions += 1
+    lane = tracer.lane()
+    if lane.closure or tracer.target is module:
+        return
+    tracer.bad.sinks.module_returns(module, out)
+
+
+def _step_starts(tracer: Tracer, optimizer: Any, closure: bool) -> None:
+    lane = tracer.lane()
+    tracer.bad.sinks.step_starts(optimizer, lane, closure)
+    lane.optimizer = optimizer
+    lane.closure = closure
+    lane.optimizer_site = tracer.sites.here(5)
+
+
+def _step_ends(tracer: Tracer, optimizer: Any) -> None:
+    lane = tracer.lane()
+    lane.optimizer = None
+    lane.closure = False
+    lane.optimizer_site = 0
+    tracer.bad.sinks.step_ends(optimizer)
+
+
+def _saved(tracer: Tracer, obj: Any) -> None:
+    for _, tensor in tensors_of(obj, "saved"):
+        tracer.bad.sinks.leaves_for_python(tensor)

@@ -1,0 +1,148 @@
+"""What is known of a storage that holds, or may hold, bad elements; hung on the storage itself.
+
+A clean storage carries only the ordinal of its last writer (an ``int``); a ``State`` appears with the first bad
+element. The attribute lives and dies with the C++ storage and is not copied, pickled or saved.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from whynan.capture.torch.labels import PLANE_DTYPE
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ATTRIBUTE = "_whynan"
+FLOATS = frozenset(
+    d
+    for d in (
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+        torch.complex32,
+        torch.complex64,
+        torch.complex128,
+        *(getattr(torch, n, None) for n in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")),
+    )
+    if d is not None
+)
+FLOAT8 = frozenset(d for d in FLOATS if d.itemsize == 1)
+HALVES = frozenset((torch.float16, torch.bfloat16))
+
+
+class State:
+    """Label planes of one storage, one element each, and where its content came from."""
+
+    __slots__ = (
+        "__weakref__",
+        "backward",
+        "dtype",
+        "itemsize",
+        "plane",
+        "reads",
+        "shadow",
+        "shape",
+        "skipped",
+        "taint",
+        "trace",
+        "uninitialised",
+        "writer",
+    )
+
+    def __init__(self, trace: int, writer: int) -> None:
+        self.trace = trace
+        self.writer = writer
+        self.plane: Tensor | None = None
+        self.taint: Tensor | None = None
+        self.shadow: Tensor | None = None
+        self.itemsize = 0
+        self.uninitialised = False
+        self.backward = False
+        self.skipped = False
+        self.reads = 0
+        self.shape: tuple[int, ...] = ()
+        self.dtype: Any = None
+
+
+def strided(plane: Tensor, itemsize: int, tensor: Tensor) -> Tensor:
+    """The plane as `tensor` sees its storage; a copy where element sizes differ (a complex seen as real)."""
+    size = tensor.element_size()
+    if size < itemsize:
+        plane = plane.repeat_interleave(itemsize // size)
+    elif size > itemsize:
+        plane = plane.view(-1, size // itemsize).amax(1)
+    return plane.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+
+def new_plane(tensor: Tensor) -> Tensor:
+    """An empty plane for the whole storage of a tensor."""
+    n = tensor.untyped_storage().nbytes() // tensor.element_size()
+    return torch.zeros(n, dtype=PLANE_DTYPE, device=tensor.device)
+
+
+def rescale(state: State, tensor: Tensor) -> None:
+    """Bring the state's planes to the element size of `tensor`, before it is written through it."""
+    size = tensor.element_size()
+    if not state.itemsize or state.itemsize == size:
+        state.itemsize = size
+        return
+    for name in ("plane", "taint"):
+        plane: Tensor | None = getattr(state, name)
+        if plane is not None:
+            if size < state.itemsize:
+                plane = plane.repeat_interleave(state.itemsize // size)
+            else:
+                plane = plane.view(-1, size // state.itemsize).amax(1)
+            setattr(state, name, plane)
+    state.shadow = None
+    state.itemsize = size
+
+
+def bad_mask(tensor: Tensor) -> Tensor:
+    """Which elements are NaN or infinite, of any floating or complex dtype."""
+    if tensor.dtype in FLOAT8:
+        tensor = tensor.float()
+    return ~torch.isfinite(tensor)
+
+
+def nan_mask(tensor: Tensor) -> Tensor:
+    """Which elements are NaN."""
+    if tensor.dtype in FLOAT8:
+        tensor = tensor.float()
+    return torch.isnan(tensor)
+
+
+def readable(tensor: Tensor) -> bool:
+    """Whether a tensor's elements can be read at all (not meta, fake, sparse, nested, quantised or deferred)."""
+    return (
+        tensor.layout is torch.strided
+        and not tensor.is_nested
+        and not tensor.is_quantized
+        and tensor.device.type != "meta"
+        and tensor.dtype in FLOATS
+    )
+
+
+def is_bad(tensor: Tensor) -> bool:
+    """Whether a tensor holds a NaN or an Inf: one vectorised sum, and an exact look only on doubt.
+
+    A finite sum proves every addend finite; an infinite or NaN one may be an overflow of the sum itself.
+    """
+    dtype = tensor.dtype
+    if dtype in FLOAT8:
+        tensor = tensor.float()
+        dtype = torch.float32
+    total = tensor.sum(dtype=torch.float32).item() if dtype in HALVES else tensor.sum().item()
+    if total - total == 0:
+        return False
+    if dtype.is_complex:
+        return bool(bad_mask(tensor).any())
+    low, high = torch.aminmax(tensor)
+    spread = high.item() - low.item() if tensor.numel() else 0.0
+    if spread - spread == 0:
+        return False
+    return bool(bad_mask(tensor).any())

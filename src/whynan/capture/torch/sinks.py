@@ -1,0 +1,313 @@
+"""Where values leave: losses, gradients, parameters, buffers, outputs, and what is only observed."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from whynan.capture.torch import experiments
+from whynan.capture.torch.names import tensors_of
+from whynan.capture.torch.planes import State, bad_mask, is_bad, readable, strided
+from whynan.trace import Sink
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from whynan.capture.torch.operators import Operator
+    from whynan.capture.torch.rows import Row
+    from whynan.capture.torch.tracer import Lane, Tracer
+    from whynan.records import SinkKind
+
+RESETS = frozenset(["aten.zero_.default", "aten._foreach_zero_.default"])
+
+
+@dataclass(slots=True)
+class Backward:
+    """One call of the engine: the bad labels of its roots, and whether anything used its gradients."""
+
+    number: int
+    loss: list[Sink]
+    used: bool = False
+    leaves: dict[int, None] = field(default_factory=lambda: {})
+
+
+@dataclass(slots=True)
+class Leaf:
+    """A leaf that a gradient arrived at, and the engine calls whose gradients `.grad` holds."""
+
+    reference: weakref.ref[Tensor]
+    pending: dict[int, Backward]
+
+
+class Sinks:
+    """All sinks of a trace; a gradient is one only when something consumes it, or when it is left at the end."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
+        self.found: list[Sink] = []
+        self.leaves: dict[int, Leaf] = {}
+        self.backwards: list[Backward] = []
+        self.outputs: list[tuple[Sink, bool, int]] = []
+        self.last_backward = -1
+        self.steps: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self.checked: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.current_step: int | None = None
+        self.micro = 0
+
+    # -- what is read off a tensor -------------------------------------------------------------------------------
+
+    def sink(self, tensor: Tensor, kind: SinkKind, name: str | None, fatal: bool) -> list[Sink]:
+        """The sinks that a tensor makes: one of its bad elements, one of damage in its finite ones."""
+        tracer = self.tracer
+        state = tracer.state_of(tensor)
+        made: list[Sink] = []
+        if not readable(tensor) or (state is None and not is_bad(tensor)):
+            return self._integers(tensor, state, kind, name, fatal)
+        labels = tracer.labels
+        with torch._C._DisableTorchDispatch():
+            bad = bad_mask(tensor)
+            count = int(bad.sum())
+            if count:
+                found: frozenset[int] = frozenset()
+                if state is not None and state.plane is not None:
+                    plane = torch.where(bad, strided(state.plane, state.itemsize, tensor), 0)
+                    found = labels.labels_in(plane)
+                made.append(Sink(kind, name, count, tensor.numel(), found, fatal, step=self.current_step))
+        return made + self._integers(tensor, state, kind, name, fatal)
+
+    def _integers(self, tensor: Tensor, state: State | None, kind: SinkKind, name: str | None, fatal: bool) -> list[Sink]:
+        if state is None or state.taint is None or tensor.layout is not torch.strided:
+            return []
+        with torch._C._DisableTorchDispatch():
+            plane = strided(state.taint, state.itemsize, tensor)
+            count = int((plane != 0).sum())
+            if not count:
+                return []
+            found = self.tracer.labels.labels_in(plane)
+        return [Sink(kind, name, count, tensor.numel(), found, fatal, damage=True, step=self.current_step)]
+
+    def step_of(self, lane: Lane) -> tuple[int | None, int | None]:
+        """The optimizer step that an event belongs to, and which backward since the last."""
+        return self.current_step, max(self.micro, 1) if self.current_step is not None else None
+
+    # -- backward ------------------------------------------------------------------------------------------------
+
+    def backward_starts(self, lane: Lane, roots: list[Tensor], *, into_leaves: bool) -> None:
+        """The engine is called: its roots are a loss; `autograd.grad` returns gradients and uses none of them."""
+        self.last_backward = self.tracer.ordinal
+        self.micro += 1
+        loss = [s for r in roots for s in self.sink(r, "loss", None, True)] if into_leaves and not lane.closure else []
+        record = Backward(len(self.backwards), loss)
+        if loss:
+            self.backwards.append(record)
+        lane.backward = record
+        lane.loss_labels = frozenset(label for s in loss for label in s.labels)
+
+    def gradient_arrives(self, leaf: Tensor, operator: Operator, lane: Lane) -> None:
+        """An event under AccumulateGrad for a leaf."""
+        known = self.leaves.get(id(leaf))
+        if known is None or known.reference() is not leaf:
+            known = self.leaves[id(leaf)] = Leaf(weakref.ref(leaf), {})
+        record: Backward | None = lane.backward
+        if operator.base != "add" and operator.base != "add_":
+            known.pending.clear()
+        elif known.pending and leaf.grad is not None and self._was_reset(leaf.grad):
+            known.pending.clear()
+        if record is not None and record.loss:
+            known.pending[record.number] = record
+
+    def _was_reset(self, grad: Tensor) -> bool:
+        try:
+            state: Any = getattr(grad.untyped_storage(), "_whynan", -1)
+        except (RuntimeError, NotImplementedError):
+            return False
+        row = self.tracer.rows.get(state.writer if isinstance(state, State) else state)
+        return row is not None and row.operator.name in RESETS
+
+    # -- optimizer -----------------------------------------------------------------------------------------------
+
+    def step_starts(self, optimizer: Any, lane: Lane, closure: bool) -> None:
+        """An optimizer is about to consume gradients; one that a scaler told to skip does not."""
+        done = self.steps.get(optimizer, 0)
+        self.steps[optimizer] = done + 1
+        self.current_step = done + 1
+        self.micro = 0
+        parameters = [p for g in optimizer.param_groups for p in g["params"] if isinstance(p, torch.Tensor)]
+        if optimizer not in self.checked:
+            self.checked.add(optimizer)
+            self._enter_parameters(parameters)
+        found_inf = getattr(optimizer, "found_inf", None)
+        if isinstance(found_inf, torch.Tensor) and bool(found_inf.any()):
+            self.tracer.skipped_steps += 1
+            for p in parameters:
+                self._skip(p.grad)
+            return
+        if closure:
+            return
+        for p in parameters:
+            if p.grad is None:
+                continue
+            self.consume(p, "gradient")
+
+    def _enter_parameters(self, parameters: list[Tensor]) -> None:
+        """Parameters that are bad before their first step are so from outside, not by the optimizer."""
+        for p in parameters:
+            state = self.tracer.state_of(p)
+            if state is None and readable(p) and is_bad(p.detach()):
+                self.tracer.bad.entered_parameter(p)
+
+    def consume(self, leaf: Tensor, kind: SinkKind) -> None:
+        """A leaf's gradient is used: it is a sink, and so are the losses it came from."""
+        grad = leaf.grad
+        state = self.tracer.state_of(grad) if grad is not None else None
+        if state is not None and state.skipped:
+            return
+        known = self.leaves.get(id(leaf))
+        if known is not None:
+            for record in known.pending.values():
+                if not record.used:
+                    record.used = True
+                    self.found += record.loss
+            known.pending.clear()
+        if grad is not None and (state is not None or not self._seen(grad)):
+            self.found += self.sink(grad, kind, self.tracer.names.leaf_name(leaf), True)
+
+    def _seen(self, tensor: Tensor) -> bool:
+        """Whether this trace saw the tensor's last write, so that no state means finite."""
+        try:
+            writer: Any = getattr(tensor.untyped_storage(), "_whynan", -1)
+        except (RuntimeError, NotImplementedError):
+            return True
+        return type(writer) is int and writer >= self.tracer.first
+
+    def _skip(self, grad: Tensor | None) -> None:
+        state = self.tracer.state_of(grad) if grad is not None else None
+        if state is not None:
+            state.skipped = True
+
+    def unscaled(self, args: Any) -> None:
+        """A loss scaler looked at gradients: what is bad in them it will skip."""
+        grads = experiments.tensors_in(args[0])
+        found_inf = args[1] if len(args) > 1 else None
+        if not isinstance(found_inf, torch.Tensor) or not bool((found_inf != 0).any()):
+            return
+        for grad in grads:
+            self._skip(grad)
+        for leaf in self.leaves.values():
+            tensor = leaf.reference()
+            if tensor is not None and any(tensor.grad is g for g in grads):
+                leaf.pending.clear()
+
+    def step_ends(self, optimizer: Any) -> None:
+        """What a step left in parameters."""
+        if not self.tracer.marked:
+            return
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                if isinstance(p, torch.Tensor) and self.tracer.state_of(p) is not None:
+                    self._stored(p, "parameter", self.tracer.names.leaf_name(p))
+
+    def _stored(self, tensor: Tensor, kind: SinkKind, name: str | None) -> None:
+        """A parameter or buffer with bad elements that were finite before."""
+        births = self.tracer.labels.births
+        for sink in self.sink(tensor, kind, name, True):
+            own = frozenset(
+                label for label in sink.labels
+                if (b := births[label]) is not None and not (b.kind == "entered" and b.element.tensor == name)
+            )
+            if kind == "buffer":
+                own -= self.tracer.labels.literals
+            if own:
+                self.found.append(Sink(kind, name, sink.bad, sink.total, own, True, sink.damage, step=sink.step))
+
+    # -- outputs and observation -----------------------------------------------------------------------------------
+
+    def module_returns(self, module: nn.Module, out: Any) -> None:
+        """An outermost module call has ended."""
+        if not self.tracer.marked:
+            return
+        for name, tensor in tensors_of(out, "output"):
+            if self.tracer.state_of(tensor) is not None:
+                for sink in self.sink(tensor, "output", name, True):
+                    self.outputs.append((sink, tensor.requires_grad, self.tracer.ordinal))
+
+    def target_returns(self, out: Any) -> None:
+        """The target of `explain` has returned: all of it is a fatal sink."""
+        for name, tensor in tensors_of(out, "output"):
+            self.found += self.sink(tensor, "output", name, True)
+
+    def leaves_for_python(self, tensor: Tensor) -> None:
+        """`tolist`, `numpy`, DLPack, `save`: nothing is dispatched, the value leaves."""
+        if self.tracer.lane().closure:
+            return
+        if self.tracer.state_of(tensor) is not None:
+            self.found += self.sink(tensor, "observed", None, False)
+
+    def python_value(self, row: Row, args: Any) -> None:
+        """An event that gave a Python number."""
+        if self.tracer.lane().closure:
+            return
+        for tensor in experiments.tensors_in(args):
+            if self.tracer.state_of(tensor) is not None:
+                self.found += self.sink(tensor, "observed", None, False)
+
+    def raised(self, tensors: list[tuple[str, Tensor]]) -> None:
+        """An exception left the region: what its frames held is fatal if it is bad."""
+        for name, tensor in tensors:
+            if self.tracer.state_of(tensor) is not None:
+                self.found += self.sink(tensor, "observed", name, False)
+
+    def finish(self) -> list[Sink]:
+        """The run has ended: what is still in `.grad`, in parameters and buffers, and held unread."""
+        tracer = self.tracer
+        for leaf in list(self.leaves.values()):
+            tensor = leaf.reference()
+            if tensor is None:
+                continue
+            if tensor.grad is not None and not (
+                (state := tracer.state_of(tensor.grad)) is not None and state.skipped
+            ) and not self._was_reset(tensor.grad):
+                self.consume(tensor, "gradient")
+            if tracer.state_of(tensor) is not None:
+                self._stored(tensor, "parameter", tracer.names.leaf_name(tensor))
+        if tracer.marked:
+            self._modules()
+        for sink, differentiable, ordinal in self.outputs:
+            if not (differentiable and self.last_backward > ordinal):
+                self.found.append(sink)
+        named = {id(tracer.state_of(t)) for leaf in self.leaves.values() if (t := leaf.reference()) is not None}
+        for state in list(tracer.marked):
+            if state.reads == 0 and id(state) not in named and state.plane is not None and not state.skipped:
+                self._held(state)
+        return self._distinct()
+
+    def _modules(self) -> None:
+        for root in list(self.tracer.names.roots):
+            for name, p in root.named_parameters():
+                if self.tracer.state_of(p) is not None:
+                    self._stored(p, "parameter", name)
+            for name, b in root.named_buffers():
+                if self.tracer.state_of(b) is not None:
+                    self._stored(b, "buffer", name)
+
+    def _held(self, state: State) -> None:
+        assert state.plane is not None
+        with torch._C._DisableTorchDispatch():
+            found = self.tracer.labels.labels_in(state.plane)
+            count = int((state.plane != 0).sum())
+        if found:
+            total = 1
+            for size in state.shape:
+                total *= size
+            self.found.append(Sink("observed", "a tensor still held", count, max(total, count), found, False))
+
+    def _distinct(self) -> list[Sink]:
+        """One sink a place: a parameter that stays bad for a thousand steps is one."""
+        first: dict[Any, Sink] = {}
+        for sink in self.found:
+            key = (sink.kind, sink.name, sink.labels, sink.damage)
+            first.setdefault(key, sink)
+        return list(first.values())

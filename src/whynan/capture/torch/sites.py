@@ -1,0 +1,82 @@
+"""Where an event stands: a walk over the frames to the user's innermost one, cheap enough for every event."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from whynan.source.ownership import Owner, owner_of
+from whynan.source.positions import resolve
+
+if TYPE_CHECKING:
+    from types import CodeType, FrameType
+
+    from whynan.records import Site
+
+
+_owners: dict[int, tuple[CodeType, int]] = {}
+
+
+def _learn(code: CodeType) -> int:
+    owner = int(owner_of(code.co_filename))
+    # the code object is kept, so that its id stays its own
+    _owners[id(code)] = (code, owner)
+    return owner
+
+
+def walk(frame: FrameType | None) -> tuple[int, int, int, int] | None:
+    """The key of a site: ids of code and instruction of the user's innermost frame, and of the library's."""
+    library = 0
+    library_instruction = 0
+    owners = _owners
+    while frame is not None:
+        code = frame.f_code
+        known = owners.get(id(code))
+        owner = known[1] if known is not None else _learn(code)
+        if owner == Owner.USER:
+            return id(code), frame.f_lasti, library, library_instruction
+        if owner == Owner.LIBRARY and not library:
+            library, library_instruction = id(code), frame.f_lasti
+        frame = frame.f_back
+    if library:
+        return library, library_instruction, 0, 0
+    return None
+
+
+class Sites:
+    """Sites by number; resolved to lines and columns only when a report asks."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[int, int, int, int] | None, int] = {None: 0}
+        self._keys: list[tuple[int, int, int, int] | None] = [None]
+
+    def here(self, depth: int = 1) -> int:
+        """The number of the site that the frame `depth` above the caller stands at."""
+        key = walk(sys._getframe(depth))
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._keys)
+            self._keys.append(key)
+        return number
+
+    def key(self, number: int) -> tuple[int, int, int, int] | None:
+        """What makes a site one: code and instruction."""
+        return self._keys[number]
+
+    def code_of(self, number: int) -> tuple[CodeType, int] | None:
+        """The user's code object and instruction of a site."""
+        key = self._keys[number]
+        return None if key is None else (_owners[key[0]][0], key[1])
+
+    def resolve(self, number: int, module: str | None) -> tuple[Site | None, Site | None]:
+        """The user's site and, where the event stands in a library, the library's."""
+        key = self._keys[number]
+        if key is None:
+            return None, None
+        code, instruction, library, library_instruction = key
+        site = resolve(_owners[code][0], instruction)
+        if module is not None:
+            site = site.model_copy(update={"module": module})
+        if not library:
+            return site, None
+        return site, resolve(_owners[library][0], library_instruction)

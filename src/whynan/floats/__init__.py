@@ -1,0 +1,8 @@
+"""Facts about numbers: the formats of tensors, their limits and neighbours, and numbers as text."""
+
+from whynan.floats.formats import FORMATS as FORMATS
+from whynan.floats.formats import Format as Format
+from whynan.floats.formats import format_of as format_of
+from whynan.floats.formats import ulp as ulp
+from whynan.floats.text import describe_limit as describe_limit
+from whynan.floats.text import format_value as format_value

@@ -1,0 +1,259 @@
+"""The report: what whynan found, as one validated document (``whynan.report/1``).
+
+Every number may be one of the strings ``"NaN"``, ``"Infinity"``, ``"-Infinity"`` in JSON.
+What is unknown is ``null``, never a guess.
+"""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Verdict = Literal["clean", "damaged", "nonfinite", "divergent", "hazard", "inconclusive"]
+BirthKind = Literal["overflow", "pole", "invalid", "entered", "literal"]
+Phase = Literal["data", "forward", "backward", "accumulation", "optimizer", "buffer", "collective", "inference"]
+Fate = Literal["escaped", "damaging", "absorbed"]
+Role = Literal["cause", "birth", "step", "sink"]
+Origin = Literal["live", "window", "rerun", "gone"]
+SinkKind = Literal["loss", "gradient", "parameter", "buffer", "output", "observed"]
+Number = float | int
+
+
+class Record(BaseModel):
+    """Frozen base of everything in a report; infinities and NaN are written as strings."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+class Site(Record):
+    """A place in the user's source: 1-based lines and character columns, end exclusive."""
+
+    file: str
+    line: int
+    column: int | None = None
+    end_line: int | None = None
+    end_column: int | None = None
+    code: str | None = None
+    function: str | None = None
+    module: str | None = None
+
+
+class Operand(Record):
+    """One operand of the offending element: its value, and where the value was had from.
+
+    ``min`` and ``max`` are those of the row that a reduction ran over.
+    """
+
+    name: str
+    expression: str | None = None
+    index: tuple[int, ...] | None = None
+    value: Number | bool | str | None = None
+    dtype: str | None = None
+    origin: Origin = "gone"
+    shape: tuple[int, ...] | None = None
+    min: Number | None = None
+    max: Number | None = None
+
+
+class Element(Record):
+    """The first offending element in row-major order, and how many of how many were born here."""
+
+    index: tuple[int, ...] | None
+    output: int = 0
+    list_index: int | None = None
+    tensor: str | None = None
+    shape: tuple[int, ...]
+    dtype: str
+    value: Number | None
+    count: int
+    total: int
+    operands: tuple[Operand, ...] = ()
+
+
+class ForwardOperand(Record):
+    """An operand of the forward operation whose backward bore the bad number."""
+
+    name: str
+    expression: str | None = None
+    index: tuple[int, ...] | None = None
+    value: Number | bool | str | None = None
+    dtype: str | None = None
+    origin: Origin = "gone"
+
+
+class ChainLink(Record):
+    """One event on the path from the cause of the bad operand to the sink, in order of execution."""
+
+    role: Role
+    op: str | None
+    phase: Phase | None = None
+    site: Site | None = None
+    summary: str
+
+
+class Reach(Record):
+    """A sink that the bad number reached."""
+
+    kind: SinkKind
+    name: str | None
+    bad: int
+    total: int
+
+
+class FixVerdict(Record):
+    """What proof of a fix found (promise 5 of the design)."""
+
+    status: Literal["verified", "distorting", "rejected", "unverified"]
+    forward_finite: bool | None = None
+    backward_finite: bool | None = None
+    healthy_elements: int | None = None
+    healthy_worse: int | None = None
+    max_ulp: Number | None = None
+    max_rel: Number | None = None
+    why: str = ""
+
+
+class Fix(Record):
+    """A concrete edit, never shown without its verdict."""
+
+    title: str
+    kind: Literal["source", "graph", "setting"]
+    patch: str | None
+    verdict: FixVerdict
+
+
+class Finding(Record):
+    """One root of bad numbers: where it was born, why, from what, and what it reached."""
+
+    rule: str = "WN000"
+    name: str = "unexplained"
+    severity: Literal["error", "warning", "info"]
+    fate: Fate
+    birth: BirthKind
+    phase: Phase
+    op: str | None
+    grad_fn: str | None = None
+    forward_op: str | None = None
+    step: int | None = None
+    micro: int | None = None
+    rank: int | None = None
+    site: Site | None
+    library_site: Site | None = None
+    node: str | None = None
+    occurrences: int = 1
+    modules: tuple[str, ...] = ()
+    element: Element
+    forward_operands: tuple[ForwardOperand, ...] = ()
+    message: str = ""
+    explanation: str = ""
+    matched: tuple[str, ...] = ()
+    chain: tuple[ChainLink, ...] = ()
+    reaches: tuple[Reach, ...] = ()
+    fixes: tuple[Fix, ...] = ()
+    allowed: str | None = None
+
+
+class ExitStatus(Record):
+    """Exit status of the user's script (null when whynan stopped it) and of whynan."""
+
+    script: int | None
+    whynan: int
+
+
+class Replay(Record):
+    """How the operand values were had, and whether the second run was faithful."""
+
+    kind: Literal["step", "loop", "rerun", "none"] = "none"
+    faithful: bool | None = None
+    why: str = ""
+
+
+class Source(Record):
+    """A source file as it was during the run."""
+
+    file: str
+    sha256: str
+
+
+class Run(Record):
+    """What ran: command, versions, device, flags that change numbers."""
+
+    command: str
+    exit_status: ExitStatus
+    versions: dict[str, str] = Field(default_factory=dict)
+    device: str = "cpu"
+    flags: dict[str, bool | str | int | float | None] = Field(default_factory=dict)
+    replay: Replay = Replay()
+    sources: tuple[Source, ...] = ()
+    data: str | None = None
+    exception: str | None = None
+
+
+class Coverage(Record):
+    """What was looked at: dispatcher calls, those seen eagerly, compiled regions, and what was left out."""
+
+    events: int = 0
+    eager: int = 0
+    compiled_regions: int = 0
+    skipped_steps: int = 0
+    notes: tuple[str, ...] = ()
+
+
+class Range(Record):
+    """Counters and finite range of one tensor that an event wrote."""
+
+    event: int
+    op: str
+    phase: Phase
+    output: int
+    dtype: str
+    shape: tuple[int, ...]
+    n: int
+    n_nan: int
+    n_posinf: int
+    n_neginf: int
+    n_zero: int
+    n_subnormal: int
+    finite_min: Number | None
+    finite_max: Number | None
+    site: Site | None = None
+
+
+class Report(Record):
+    """All of one run."""
+
+    schema_: Literal["whynan.report/1"] = Field(default="whynan.report/1", alias="schema")
+    verdict: Verdict
+    run: Run
+    findings: tuple[Finding, ...] = ()
+    damaging: tuple[Finding, ...] = ()
+    absorbed: tuple[Finding, ...] = ()
+    absorbed_count: int = 0
+    unused_allows: tuple[str, ...] = ()
+    coverage: Coverage = Coverage()
+    ranges: tuple[Range, ...] = ()
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings", populate_by_name=True)
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """The JSON document of this report."""
+        return self.model_dump_json(by_alias=True, indent=indent)
+
+    def show(self, *, show_all: bool = False) -> None:
+        """Print the terminal report."""
+        from importlib import import_module
+
+        import_module("whynan.report.terminal").show(self, show_all=show_all)
+
+    def __str__(self) -> str:
+        from importlib import import_module
+
+        return import_module("whynan.report.terminal").render(self)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Report:
+        """Read a report written by :meth:`to_json`; raises ``pydantic.ValidationError`` on anything else."""
+        return cls.model_validate_json(text)

@@ -1,0 +1,1 @@
+"""A run: allowances, and the way from a trace to a report."""

@@ -1,0 +1,97 @@
+"""One traced run: from the capture's trace to the report."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from whynan.analysis import findings_of
+from whynan.records import ExitStatus, Replay, Report, Run, Source
+from whynan.rules.catalogue import explain as explain_finding
+from whynan.source.fingerprint import sha256_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from whynan.records import Finding
+    from whynan.session.allow import Allowance
+    from whynan.trace import Trace
+
+
+def build_report(
+    trace: Trace, *, command: str, flags: dict[str, Any], device: str, allowances: Iterable[Allowance] = (),
+    replay: Replay | None = None, exception: str | None = None, keep_absorbed: bool = True,
+) -> Report:
+    """Judge, explain and excuse every birth of a trace."""
+    judged = findings_of(trace)
+    allowed = list(allowances)
+    ordinals = {id(b.element): b.event.ordinal for b in trace.births}
+
+    def finish(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        finished: list[Finding] = []
+        for finding in findings:
+            explained = explain_finding(finding)
+            for allowance in allowed:
+                if allowance.covers(explained, ordinals.get(id(finding.element))):
+                    allowance.used += 1
+                    explained = explained.model_copy(
+                        update={"allowed": allowance.reason or allowance.pattern, "severity": "info"}
+                    )
+                    break
+            finished.append(explained)
+        return tuple(finished)
+
+    escaped, damaging, absorbed = finish(judged.escaped), finish(judged.damaging), finish(judged.absorbed)
+    excused = [f for f in (*escaped, *damaging) if f.allowed is not None]
+    escaped = tuple(f for f in escaped if f.allowed is None)
+    damaging = tuple(f for f in damaging if f.allowed is None)
+    verdict = judged.verdict
+    if excused and verdict in ("nonfinite", "damaged"):
+        errors = any(f.severity == "error" for f in escaped)
+        verdict = "nonfinite" if errors else ("damaged" if escaped or damaging else "clean")
+    notes = trace.coverage.notes + tuple(
+        f"{f.rule} {f.name} at {f.site.file}:{f.site.line} is allowed: {f.allowed}" if f.site is not None
+        else f"{f.rule} {f.name} is allowed: {f.allowed}"
+        for f in excused
+    )
+    return Report(
+        verdict=verdict,
+        run=Run(
+            command=command,
+            exit_status=ExitStatus(script=1 if exception else 0, whynan=1 if verdict == "nonfinite" else 0),
+            versions=versions(), device=device, flags=flags, replay=replay or Replay(),
+            sources=_sources((*escaped, *damaging)), exception=exception,
+        ),
+        findings=escaped,
+        damaging=damaging,
+        absorbed=absorbed if keep_absorbed else (),
+        absorbed_count=len(absorbed),
+        unused_allows=tuple(a.pattern for a in allowed if not a.used),
+        coverage=trace.coverage.model_copy(update={"notes": notes}),
+        ranges=trace.ranges,
+    )
+
+
+def versions() -> dict[str, str]:
+    """Versions of whynan, Python and the frameworks that are loaded."""
+    found = {"whynan": "0.1.0", "python": platform.python_version()}
+    for name in ("torch", "numpy", "transformers", "onnx", "onnxruntime"):
+        if name in sys.modules:
+            try:
+                found[name] = metadata.version(name)
+            except metadata.PackageNotFoundError:
+                continue
+    return found
+
+
+def _sources(findings: Iterable[Finding]) -> tuple[Source, ...]:
+    files: dict[str, str] = {}
+    for finding in findings:
+        for site in (finding.site, finding.library_site):
+            if site is not None and site.file not in files:
+                digest = sha256_of(site.file)
+                if digest is not None:
+                    files[site.file] = digest
+    return tuple(Source(file=f, sha256=d) for f, d in files.items())

@@ -1,0 +1,80 @@
+"""What a capture hands to analysis: facts about events, births and sinks, without a framework."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from whynan.records import BirthKind, ChainLink, Coverage, Element, ForwardOperand, Phase, Range, SinkKind, Site
+
+LabelKind = Literal["birth", "literal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One executed operation: its ordinal among the dispatcher calls of the trace, from 0, and where it stands."""
+
+    ordinal: int
+    op: str | None
+    phase: Phase
+    site: Site | None
+    library_site: Site | None = None
+    grad_fn: str | None = None
+    forward_op: str | None = None
+    step: int | None = None
+    micro: int | None = None
+    recomputed: bool = False
+    thread: int = 0
+
+
+@dataclass(slots=True)
+class Birth:
+    """A root or a literal: the event, the first element, what made it, and how often it happened again.
+
+    ``causes`` are labels of bad values that the birth was made from and that are no explanation by themselves:
+    a literal, or a forward value kept in a saved tensor.
+    """
+
+    label: int
+    label_kind: LabelKind
+    event: Event
+    kind: BirthKind
+    element: Element
+    forward_operands: tuple[ForwardOperand, ...] = ()
+    causes: frozenset[int] = frozenset()
+    cause_links: tuple[ChainLink, ...] = ()
+    steps: list[ChainLink] = field(default_factory=lambda: [])
+    steps_omitted: int = 0
+    occurrences: int = 1
+    modules: dict[str, None] = field(default_factory=lambda: {})
+    allowed: str | None = None
+    note: str | None = None
+    absorbed_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """A value that left: fatal or observed, how many of its elements were bad, and the labels that they carry."""
+
+    kind: SinkKind
+    name: str | None
+    bad: int
+    total: int
+    labels: frozenset[int]
+    fatal: bool
+    damage: bool = False
+    event: Event | None = None
+    step: int | None = None
+
+
+@dataclass(slots=True)
+class Trace:
+    """All that one traced run left for analysis."""
+
+    births: list[Birth]
+    sinks: list[Sink]
+    coverage: Coverage
+    ranges: tuple[Range, ...] = ()
+    unexplained: list[Sink] = field(default_factory=lambda: [])
