@@ -1,6 +1,82 @@
-class WhynanError(Exception): pass
-class UsageError(WhynanError): pass
-class MissingExtraError(WhynanError): pass
-class NestedTraceError(WhynanError): pass
-class MetaTensorError(WhynanError): pass
-class NonFiniteError(WhynanError): pass
+"""Every error that a user can meet: what happened, what to do about it, and the exit status of a command."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from typing import ClassVar, Protocol
+
+
+class WhynanError(Exception):
+    """The base of whynan's own errors; its text is one line, ``what: hint``.
+
+    ``exit_status`` is that of a command which ends with it: 2 for bad usage or unreadable input, 1 for findings.
+    What an error is made from is given by position, so that it survives pickling on its way out of a worker process.
+    """
+
+    exit_status: ClassVar[int] = 2
+    what: str
+    hint: str
+
+    def __str__(self) -> str:
+        return f"{_one_line(self.what)}: {_one_line(self.hint)}"
+
+
+class UsageError(WhynanError):
+    """Something was called or configured in a way that cannot work; ``hint`` says what is legal."""
+
+    def __init__(self, what: str, hint: str, /) -> None:
+        self.what = what
+        self.hint = hint
+
+
+class NestedTraceError(WhynanError):
+    """A trace was begun while another one runs in the same thread."""
+
+    what = "a trace already runs in this thread"
+    hint = "one trace sees everything inside it: leave the outer one and take this one away, or the other way round"
+
+
+class MetaTensorError(WhynanError):
+    """A tensor of the target is on the meta device and has no values to look at; ``name`` says which."""
+
+    def __init__(self, name: str, /) -> None:
+        self.name = name
+        self.what = f"{name} is on the meta device and has no values"
+        self.hint = (
+            "give the model real weights and inputs first, with model.to_empty(device='cpu') and load_state_dict"
+        )
+
+
+class MissingExtraError(WhynanError):
+    """What was asked for needs packages that an extra of whynan brings; ``extra`` is its name."""
+
+    def __init__(self, extra: str, /) -> None:
+        self.extra = extra
+        self.what = f"this needs the extra {extra!r}, which is not installed"
+        self.hint = f"pip install 'whynan[{extra}]'"
+
+
+class Explained(Protocol):
+    """What a finding has that an error can say."""
+
+    @property
+    def message(self) -> str:
+        """One sentence with the values."""
+        ...
+
+
+class NonFiniteError(WhynanError):
+    """A bad number was found where the run was told to raise; ``finding`` is the whole of what is known of it."""
+
+    exit_status: ClassVar[int] = 1
+
+    def __init__(self, finding: Explained, /) -> None:
+        self.finding = finding
+        self.what = finding.message or "a bad number was born here"
+        self.hint = "the finding attribute of this error holds its site, operands, chain and sinks"
+
+
+def _one_line(text: str) -> str:
+    """Names and values come from strangers: control characters are shown, never sent to a terminal."""
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)

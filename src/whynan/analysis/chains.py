@@ -11,7 +11,7 @@ from whynan.records import ChainLink, Reach
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from whynan.trace import Birth, Sink
+    from whynan.traces import Birth, Sink
 
 SINK_WORDS = {
     "loss": "the loss",

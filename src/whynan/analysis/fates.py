@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from whynan.records import Fate
-    from whynan.trace import Birth, Sink, Trace
+    from whynan.traces import Birth, Sink, Trace
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from whynan.records import Finding
 
 if TYPE_CHECKING:
     from whynan.records import Fate, Verdict
-    from whynan.trace import Birth, Sink, Trace
+    from whynan.traces import Birth, Sink, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,11 @@ def findings_of(trace: Trace) -> Findings:
     """Judge every birth of a trace."""
     by_label = {b.label: b for b in trace.births}
     judged = [(root, _judge(root)) for root in roots(trace)]
-    # a fatal sink shown by an allowed birth does not make the others worse
-    any_fatal = any(fate == "escaped" and sinks and sinks[0].fatal for _, (fate, sinks) in judged)
     made: dict[Fate, list[tuple[Root, Finding]]] = {"escaped": [], "damaging": [], "absorbed": []}
     for root, (fate, sinks) in judged:
         if root.birth.label_kind == "literal" and fate != "escaped":
             continue
-        severity = _severity(fate, sinks, any_fatal=any_fatal)
+        severity = _severity(fate, sinks, fatal_seen=trace.fatal_seen)
         made[fate].append((root, _finding(root, fate, severity, sinks, by_label)))
     escaped = sorted(made["escaped"], key=lambda p: (p[1].severity != "error", p[0].birth.event.ordinal))
     errors = any(f.severity == "error" and f.allowed is None for _, f in escaped)
@@ -61,12 +59,12 @@ def _judge(root: Root) -> tuple[Fate, list[Sink]]:
     return root.fate, root.damaged
 
 
-def _severity(fate: Fate, sinks: list[Sink], *, any_fatal: bool) -> str:
+def _severity(fate: Fate, sinks: list[Sink], *, fatal_seen: bool) -> str:
     if fate == "damaging":
         return "warning"
     if fate == "absorbed":
         return "info"
-    return "error" if any(s.fatal for s in sinks) or not any_fatal else "warning"
+    return "error" if any(s.fatal for s in sinks) or not fatal_seen else "warning"
 
 
 def _finding(root: Root, fate: Fate, severity: str, sinks: list[Sink], by_label: dict[int, Birth]) -> Finding:

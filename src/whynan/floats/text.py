@@ -44,7 +44,7 @@ def _float_text(value: float, digits: int) -> str:
     if value.is_integer() and abs(value) < 1e6:
         return str(int(value))
     text = _rounded(value, digits)
-    while not value.is_integer() and float(text).is_integer() and abs(value) < 10.0**digits and digits < 17:
+    while not value.is_integer() and "e" not in text and float(text).is_integer():
         digits += 1
         text = _rounded(value, digits)
     return text

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from whynan.records import Finding
     from whynan.session.allow import Allowance
-    from whynan.trace import Trace
+    from whynan.traces import Trace
 
 
 def build_report(

@@ -60,6 +60,7 @@ class Question:
     scalar_literal: int
     labels: Labels
     outputs: list[Tensor]
+    gone: frozenset[int] = frozenset()
 
 
 def attribute(question: Question, index: int) -> Verdict:
@@ -90,14 +91,16 @@ def _without_carriers(question: Question, output: Tensor, bad: Tensor) -> Verdic
 
 def _with_literal(question: Question, carried: Tensor, rest: Tensor, output: Tensor) -> Verdict:
     """What is still unexplained comes from a non-finite scalar: Inf is its copy, NaN is made from it."""
-    nan_scalar = any(s != s for s in _scalars(question.arguments))
-    made = torch.zeros_like(rest) if nan_scalar else rest & nan_mask(output)
+    nan_scalar = any(s != s for s in scalars(question.arguments))
+    returned = not question.labels.is_literal(question.scalar_literal)
+    made = torch.zeros_like(rest) if nan_scalar or returned else rest & nan_mask(output)
     literal = rest & ~made
     carried = torch.where(literal, question.scalar_literal, carried)
     return Verdict(carried, made, question.labels.sets[question.scalar_literal] if bool(made.any()) else frozenset())
 
 
-def _scalars(arguments: experiments.Arguments) -> Iterable[float]:
+def scalars(arguments: experiments.Arguments) -> Iterable[float]:
+    """The floating-point Python numbers among the arguments."""
     args, kwargs = arguments
     for value in (*args, *kwargs.values()):
         values = value if isinstance(value, (list, tuple)) else (value,)
@@ -108,7 +111,7 @@ def _scalars(arguments: experiments.Arguments) -> Iterable[float]:
 
 def has_bad_scalar(arguments: experiments.Arguments) -> bool:
     """Whether a Python scalar argument is NaN or infinite."""
-    return any(v - v != 0 for v in _scalars(arguments))
+    return any(v - v != 0 for v in scalars(arguments))
 
 
 def _operands_of(question: Question, index: int) -> list[Any]:
@@ -246,6 +249,14 @@ def _by_experiment(question: Question, index: int, output: Tensor, bad: Tensor) 
 
         def replaced(tensor: Tensor) -> Tensor:
             carrier = carriers.get(id(tensor))
+            one = torch.ones((), dtype=tensor.dtype, device=tensor.device)
+            if id(tensor) in question.gone and experiments.floating(tensor):
+                # the event has overwritten it: what it wrote there must not count as read
+                fresh = bad_mask(tensor)
+                if carrier is not None:
+                    kept = keep(carrier)
+                    fresh = fresh if kept is None else fresh & ~kept
+                return torch.where(fresh, one, tensor)
             if carrier is None:
                 return tensor
             gone = torch.zeros(tensor.shape, dtype=torch.bool, device=tensor.device)
@@ -254,7 +265,7 @@ def _by_experiment(question: Question, index: int, output: Tensor, bad: Tensor) 
                 gone |= plane != 0
             if kept is not None:
                 gone &= ~kept
-            return torch.where(gone, torch.ones((), dtype=tensor.dtype, device=tensor.device), tensor)
+            return torch.where(gone, one, tensor)
 
         with experiments.unseen():
             return bad_mask(experiments.run(question.operator, question.arguments, replaced)[index])
@@ -273,7 +284,7 @@ def _by_experiment(question: Question, index: int, output: Tensor, bad: Tensor) 
     whole = labels.intern(labels.of(sets)) if sets else 0
     carried = torch.zeros(output.shape, dtype=PLANE_DTYPE, device=output.device)
     try:
-        reproduced = rerun(_everything)
+        reproduced = rerun(_every_known)
         still = rerun(lambda _c: None) & bad
     except Exception:  # an operator may refuse replaced operands (a singular matrix): all labels to all bad elements
         if whole:
@@ -320,5 +331,8 @@ def _by_experiment(question: Question, index: int, output: Tensor, bad: Tensor) 
     return Verdict(carried, born, frozenset(causes))
 
 
-def _everything(carrier: Carrier) -> Tensor:
-    return torch.ones(carrier.tensor.shape, dtype=torch.bool, device=carrier.tensor.device)
+def _every_known(carrier: Carrier) -> Tensor:
+    known = torch.zeros(carrier.tensor.shape, dtype=torch.bool, device=carrier.tensor.device)
+    for plane in carrier.planes:
+        known |= plane != 0
+    return known

@@ -16,7 +16,7 @@ from whynan.capture.torch.planes import ATTRIBUTE, State, bad_mask, is_bad, nan_
 from whynan.capture.torch.rows import Held
 from whynan.capture.torch.sinks import Sinks
 from whynan.records import ChainLink, Element, ForwardOperand
-from whynan.trace import Birth, Event
+from whynan.traces import Birth, Event
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -65,7 +65,7 @@ class BadEvents:
         """Explain an event that wrote something bad, or read something bad."""
         with torch._C._DisableTorchDispatch():
             if operator.leaves:
-                self.sinks.python_value(row, args)
+                self.sinks.python_value(row, args, out)
                 return
             if operator.base == "_amp_foreach_non_finite_check_and_unscale_" or "non_finite_check" in operator.name:
                 self.sinks.unscaled(args)
@@ -84,8 +84,8 @@ class BadEvents:
         carriers = self._carriers(row, operator, arguments, changed, event, lane)
         scalar = 0
         if attribution.has_bad_scalar(arguments):
-            scalar = self._literal(row, event, operator, written[bad[0]])
-        question = Question(operator, arguments, carriers, scalar, tracer.labels, written)
+            scalar = self._returned(arguments) or self._literal(row, event, operator, written[bad[0]])
+        question = Question(operator, arguments, carriers, scalar, tracer.labels, written, gone)
         for i in bad:
             output = written[i]
             if not readable(output):
@@ -247,6 +247,10 @@ class BadEvents:
             if not bool(mask.any()):
                 continue
             literal = not uninitialised and (not is_nan or kind == "buffer" or constant)
+            if is_nan and name is None and tensor.dim() == 0 and made is None and self.sinks.read_nan:
+                # a Python number, wrapped
+                plane = torch.where(mask, self.sinks.read_nan, plane).to(torch.int32)
+                continue
             key = (id(holder.untyped_storage()) if name is None else name, kind, is_nan, literal, row.site)
             set_id = self.entered.get(key)
             if set_id is None:
@@ -280,6 +284,12 @@ class BadEvents:
         return plane
 
     # -- births --------------------------------------------------------------------------------------------------
+
+    def _returned(self, arguments: experiments.Arguments) -> int:
+        """A NaN that Python hands in after a tensor had given it one: the same, come back."""
+        if any(v != v for v in attribution.scalars(arguments)):
+            return self.sinks.read_nan
+        return 0
 
     def _literal(self, row: Row, event: Event, operator: Operator, output: Tensor) -> int:
         key = ("literal", self.tracer.sites.key(row.site), operator.name)

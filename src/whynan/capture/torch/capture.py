@@ -11,7 +11,7 @@ from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.patches import Patches
 from whynan.capture.torch.tracer import Tracer
 from whynan.records import Coverage
-from whynan.trace import Trace
+from whynan.traces import Trace
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -80,7 +80,10 @@ class Capture:
         tracer = self.tracer
         sinks = tracer.bad.sinks.finish()
         births = [b for b in tracer.labels.births if b is not None]
-        return Trace(births, sinks, self._coverage(), tuple(tracer.ranges), [s for s in sinks if not s.labels])
+        return Trace(
+            births, sinks, self._coverage(), tuple(tracer.ranges), tracer.bad.sinks.fatal_seen,
+            [s for s in sinks if not s.labels],
+        )
 
     def _coverage(self) -> Coverage:
         tracer = self.tracer

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from whynan.trace import Birth
+    from whynan.traces import Birth
 
 PLANE_DTYPE = torch.int32
 

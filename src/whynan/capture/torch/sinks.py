@@ -11,7 +11,7 @@ import torch
 from whynan.capture.torch import experiments
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.planes import State, bad_mask, is_bad, readable, strided
-from whynan.trace import Sink
+from whynan.traces import Sink
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -56,6 +56,8 @@ class Sinks:
         self.checked: weakref.WeakSet[Any] = weakref.WeakSet()
         self.current_step: int | None = None
         self.micro = 0
+        self.fatal_seen = False
+        self.read_nan = 0
 
     # -- what is read off a tensor -------------------------------------------------------------------------------
 
@@ -99,6 +101,7 @@ class Sinks:
         """The engine is called: its roots are a loss; `autograd.grad` returns gradients and uses none of them."""
         self.last_backward = self.tracer.ordinal
         self.micro += 1
+        self.fatal_seen = self.fatal_seen or into_leaves
         loss = [s for r in roots for s in self.sink(r, "loss", None, True)] if into_leaves and not lane.closure else []
         record = Backward(len(self.backwards), loss)
         if loss:
@@ -227,6 +230,7 @@ class Sinks:
 
     def module_returns(self, module: nn.Module, out: Any) -> None:
         """An outermost module call has ended."""
+        self.fatal_seen = True
         if not self.tracer.marked:
             return
         for name, tensor in tensors_of(out, "output"):
@@ -237,6 +241,7 @@ class Sinks:
     def target_returns(self, out: Any) -> None:
         """The target of `explain` has returned: all of it is a fatal sink."""
         for name, tensor in tensors_of(out, "output"):
+            self.fatal_seen = True
             self.found += self.sink(tensor, "output", name, True)
 
     def leaves_for_python(self, tensor: Tensor) -> None:
@@ -246,8 +251,13 @@ class Sinks:
         if self.tracer.state_of(tensor) is not None:
             self.found += self.sink(tensor, "observed", None, False)
 
-    def python_value(self, row: Row, args: Any) -> None:
+    def python_value(self, row: Row, args: Any, out: Any) -> None:
         """An event that gave a Python number."""
+        if isinstance(out, float) and out != out:
+            state = self.tracer.state_of(args[0])
+            if state is not None and state.plane is not None:
+                found = self.tracer.labels.labels_in(strided(state.plane, state.itemsize, args[0]))
+                self.read_nan = self.tracer.labels.intern(found) if found else self.read_nan
         if self.tracer.lane().closure:
             return
         for tensor in experiments.tensors_in(args):
@@ -278,7 +288,11 @@ class Sinks:
         for sink, differentiable, ordinal in self.outputs:
             if not (differentiable and self.last_backward > ordinal):
                 self.found.append(sink)
-        named = {id(tracer.state_of(t)) for leaf in self.leaves.values() if (t := leaf.reference()) is not None}
+        named: set[int] = set()
+        for leaf in self.leaves.values():
+            tensor = leaf.reference()
+            if tensor is not None:
+                named.update((id(tracer.state_of(tensor)), id(tracer.state_of(tensor.grad)) if tensor.grad is not None else 0))
         for state in list(tracer.marked):
             if state.reads == 0 and id(state) not in named and state.plane is not None and not state.skipped:
                 self._held(state)

@@ -71,10 +71,11 @@ class Sink:
 
 @dataclass(slots=True)
 class Trace:
-    """All that one traced run left for analysis."""
+    """All that one traced run left for analysis; `fatal_seen`: it had a fatal sink at all, good or bad."""
 
     births: list[Birth]
     sinks: list[Sink]
     coverage: Coverage
     ranges: tuple[Range, ...] = ()
+    fatal_seen: bool = False
     unexplained: list[Sink] = field(default_factory=lambda: [])

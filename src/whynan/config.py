@@ -1,0 +1,164 @@
+"""The options of a run: defaults, then ``[tool.whynan]``, then ``WHYNAN_*``, then arguments; the later ones win."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Self, cast
+
+from whynan.errors import UsageError
+
+_SIZE: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>(?:[kmgt]i?)?b?)", re.IGNORECASE)
+_POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_ALLOWED: Final = re.compile(r"WN\d{0,3}|[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_YES: Final = ("1", "true", "yes", "on")
+_NO: Final = ("0", "false", "no", "off")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a user can choose for a run.
+
+    Attributes:
+        memory: bytes of operand values to hold for explanations; ``None`` leaves it to capture.
+        rerun: run the target a second time for operand values that were gone.
+        ranges: record counters and finite range of every tensor.
+        strict: warnings count as findings for the exit status.
+        all_: show the absorbed findings too.
+        quiet: print no report.
+        redact: leave out source text, values, names and absolute paths.
+        allow: findings that are meant: codes (``WN213``), starts of codes (``WN5``) or names of rules.
+    """
+
+    memory: int | None = None
+    rerun: bool = False
+    ranges: bool = False
+    strict: bool = False
+    all_: bool = False
+    quiet: bool = False
+    redact: bool = False
+    allow: tuple[str, ...] = ()
+
+    @classmethod
+    def load(
+        cls, *, directory: Path | None = None, environment: Mapping[str, str] | None = None, **arguments: Any
+    ) -> Self:
+        """The options that hold in a directory, by default the current one; an argument of ``None`` was not given.
+
+        Raises ``UsageError`` for an unknown key or a wrong value, with where it stands and what is legal.
+        """
+        options = cls()
+        path = nearest_pyproject(directory or Path.cwd())
+        if path is not None:
+            options = options._with(_table(path), f"[tool.whynan] in {path}", _FROM_FILE)
+        options = options._with(_from_environment(os.environ if environment is None else environment), "", _ENVIRONMENT)
+        given = {name: value for name, value in arguments.items() if value is not None}
+        return options._with(given, "argument", {name: name for name in _READERS})
+
+    def _with(self, values: Mapping[str, object], where: str, legal: Mapping[str, str]) -> Self:
+        """These options with values by their outside names, which ``legal`` maps to attributes."""
+        read: dict[str, Any] = {}
+        for name, value in values.items():
+            attribute = legal.get(name)
+            place = f"{where} {name}".strip()
+            if attribute is None:
+                raise UsageError(f"{place} is no option there", f"one of {', '.join(legal)}")
+            try:
+                read[attribute] = _READERS[attribute](value)
+            except ValueError as error:
+                raise UsageError(f"{place} = {value!r}", str(error)) from None
+        return replace(self, **read)
+
+
+def nearest_pyproject(directory: Path) -> Path | None:
+    """The ``pyproject.toml`` of a directory or of the nearest one above it, or ``None``."""
+    here = directory.resolve()
+    return next((path for place in (here, *here.parents) if (path := place / "pyproject.toml").is_file()), None)
+
+
+def parse_size(value: object) -> int:
+    """A number of bytes: an integer, or text such as ``512MB`` (powers of 1000) or ``1.5 GiB`` (powers of 1024).
+
+    Raises ``ValueError`` with what is legal.
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("a number of bytes, 0 or more, such as 67108864, '512MB' or '1.5GiB'")
+    unit = match["unit"].lower()
+    base = 1024 if "i" in unit else 1000
+    whole, _, fraction = match["number"].partition(".")
+    # Exact: a float would round sizes above 2**53.
+    return int(whole + fraction) * base ** _POWERS[unit.rstrip("b").rstrip("i")] // 10 ** len(fraction)
+
+
+def parse_switch(value: object) -> bool:
+    """A yes or no: a bool, or one of ``1 true yes on 0 false no off``. Raises ``ValueError`` with what is legal."""
+    if isinstance(value, bool):
+        return value
+    word = value.strip().lower() if isinstance(value, str) else None
+    if word not in (*_YES, *_NO):
+        raise ValueError(f"true or false, or one of {', '.join((*_YES, *_NO))}")
+    return word in _YES
+
+
+def parse_allow(value: object) -> tuple[str, ...]:
+    """The rules that are meant: a sequence of codes or names, or text with commas between them.
+
+    Raises ``ValueError`` with what is legal.
+    """
+    entries = _entries(value)
+    if entries is None or not all(isinstance(entry, str) and _ALLOWED.fullmatch(entry) for entry in entries):
+        raise ValueError("codes such as 'WN213', starts of codes such as 'WN5', or names such as 'sqrt-at-zero'")
+    return tuple(cast("list[str]", entries))
+
+
+def _entries(value: object) -> list[object] | None:
+    if isinstance(value, str):
+        return [entry.strip() for entry in value.split(",") if entry.strip()]
+    return list(cast("Iterable[object]", value)) if isinstance(value, list | tuple) else None
+
+
+_READERS: Final[dict[str, Callable[[object], object]]] = {
+    "memory": parse_size,
+    "rerun": parse_switch,
+    "ranges": parse_switch,
+    "strict": parse_switch,
+    "all_": parse_switch,
+    "quiet": parse_switch,
+    "redact": parse_switch,
+    "allow": parse_allow,
+}
+
+# A file found in a directory is a stranger's: nothing in it may run the user's program again (rerun), name a file to
+# write or a library to load.
+_FROM_FILE: Final = {name.rstrip("_"): name for name in _READERS if name != "rerun"}
+_ENVIRONMENT: Final = {f"WHYNAN_{name.rstrip('_').upper()}": name for name in _READERS}
+# Not an option of a run: whynan's own tests set it to see its internal errors.
+_INTERNAL: Final = "WHYNAN_RAISE_INTERNAL"
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in environment.items() if name.startswith("WHYNAN_") and name != _INTERNAL}
+
+
+def _table(path: Path) -> Mapping[str, object]:
+    """The ``[tool.whynan]`` table of a file; empty where there is none."""
+    import tomllib
+
+    try:
+        with path.open("rb") as file:
+            document: dict[str, Any] = tomllib.load(file)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{path} cannot be read ({error})", "mend or move it: it may hold [tool.whynan]") from error
+    tool: object = document.get("tool", {})
+    table: object = cast("dict[str, object]", tool).get("whynan", {}) if isinstance(tool, dict) else {}
+    if not isinstance(table, dict):
+        raise UsageError(f"tool.whynan in {path} is no table", f"[tool.whynan] with {', '.join(_FROM_FILE)}")
+    return cast("dict[str, object]", table)
