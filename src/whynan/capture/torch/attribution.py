@@ -85,8 +85,19 @@ def attribute(question: Question, index: int) -> Verdict:
 def _without_carriers(question: Question, output: Tensor, bad: Tensor) -> Verdict:
     carried = torch.zeros(output.shape, dtype=PLANE_DTYPE, device=output.device)
     if question.scalar_literal:
-        return _with_literal(question, carried, bad, output)
+        copied = bad & _repeats(question, output)
+        verdict = _with_literal(question, carried, copied, output)
+        return Verdict(verdict.carried, verdict.born | (bad & ~copied), verdict.causes)
     return Verdict(carried, bad)
+
+
+def _repeats(question: Question, output: Tensor) -> Tensor:
+    """Where the operator gives the same value again: what a constant does not explain is no copy of it."""
+    if question.operator.random or question.operator.mutable or len(question.outputs) != 1:
+        return torch.ones(output.shape, dtype=torch.bool, device=output.device)
+    with experiments.unseen():
+        again = experiments.run(question.operator, question.arguments, lambda t: t)[0]
+    return (again == output) | (nan_mask(again) & nan_mask(output))
 
 
 def _with_literal(question: Question, carried: Tensor, rest: Tensor, output: Tensor) -> Verdict:

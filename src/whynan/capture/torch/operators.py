@@ -52,11 +52,17 @@ class Operator:
             for i, argument in enumerate(schema.arguments):
                 if argument.alias_info is not None and argument.alias_info.is_write:
                     positions.append(argument.name if argument.kwarg_only else i)
+            if torch.Tag.inplace_view in tags:
+                # unsqueeze_ and its like change how a tensor is seen, and no element
+                positions = []
+                self.view = True
             # pytorch marks `grads` of the fused optimizers as written although only a scaler's unscaling does so
             self.mutable = (*positions, *aten.HIDDEN_MUTATION.get(raw, ()))
             returns = schema.returns
             aliased = [r.alias_info is not None for r in returns]
-            self.view = (bool(returns) and all(aliased) and not self.mutable) or raw in aten.UNDECLARED_VIEWS
+            self.view = (
+                self.view or (bool(returns) and all(aliased) and not self.mutable) or raw in aten.UNDECLARED_VIEWS
+            )
             self.alias_returns = bool(returns) and all(aliased)
         overloaded_reduction = base in ("max", "min") and not self.name.endswith(".other")
         self.pointwise = not overloaded_reduction and (

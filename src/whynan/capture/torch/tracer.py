@@ -39,6 +39,7 @@ _current_node = torch._C._current_autograd_node
 _sequence_nr = torch.autograd._get_sequence_nr
 _grad_enabled = torch.is_grad_enabled
 _next_ordinal = [1]
+_PLAIN_VALUES = frozenset((float, int, bool, list, tuple))
 
 
 class Lane:
@@ -200,7 +201,7 @@ class Tracer:
                         writers.append(writer)
                 held.append(writers)
             else:
-                held.append(value if type(value) in (float, int, bool) else None)
+                held.append(value if type(value) in _PLAIN_VALUES else None)
         for value in kwargs.values():
             for part in experiments.tensors_in(value):
                 state = self.state_of(part)
