@@ -67,11 +67,11 @@ class Options:
             attribute = legal.get(name)
             place = f"{where} {name}".strip()
             if attribute is None:
-                raise UsageError(f"{place} is no option there", f"one of {', '.join(legal)}")
+                raise UsageError(f"{place} is no option there", f"the options are {', '.join(legal)}")
             try:
                 read[attribute] = _READERS[attribute](value)
             except ValueError as error:
-                raise UsageError(f"{place} = {value!r}", str(error)) from None
+                raise UsageError(f"{place} = {value!r}", f"give {error}") from None
         return replace(self, **read)
 
 
@@ -160,5 +160,5 @@ def _table(path: Path) -> Mapping[str, object]:
     tool: object = document.get("tool", {})
     table: object = cast("dict[str, object]", tool).get("whynan", {}) if isinstance(tool, dict) else {}
     if not isinstance(table, dict):
-        raise UsageError(f"tool.whynan in {path} is no table", f"[tool.whynan] with {', '.join(_FROM_FILE)}")
+        raise UsageError(f"tool.whynan in {path} is no table", f"write [tool.whynan] with {', '.join(_FROM_FILE)}")
     return cast("dict[str, object]", table)

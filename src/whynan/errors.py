@@ -34,7 +34,7 @@ class NestedTraceError(WhynanError):
     """A trace was begun while another one runs in the same thread."""
 
     what = "a trace already runs in this thread"
-    hint = "one trace sees everything inside it: leave the outer one and take this one away, or the other way round"
+    hint = "it sees everything inside it, so take the inner one away"
 
 
 class MetaTensorError(WhynanError):

@@ -90,7 +90,7 @@ def format_of(dtype: str) -> Format:
     found = FORMATS.get(_PARTS.get(name, name))
     if found is None:
         legal = ", ".join((*FORMATS, *_PARTS))
-        raise UsageError(f"{dtype!r} is no floating-point format", f"one of {legal}")
+        raise UsageError(f"{dtype!r} is no floating-point format", f"give one of {legal}")
     return found
 
 

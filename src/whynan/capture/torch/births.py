@@ -13,7 +13,7 @@ from whynan.capture.torch.causes import Causes
 from whynan.capture.torch.damage import Damage
 from whynan.capture.torch.operands import element_of, element_operands, first_index, kind_of
 from whynan.capture.torch.planes import ATTRIBUTE, State, bad_mask, is_bad, nan_mask, new_plane, readable, rescale, strided
-from whynan.capture.torch.rows import Held
+from whynan.capture.torch.rows import Held, held_of
 from whynan.capture.torch.sinks import Sinks
 from whynan.records import ChainLink, Element, ForwardOperand
 from whynan.traces import Birth, Event
@@ -48,10 +48,6 @@ class BadEvents:
 
     # -- what is noted while all is well ------------------------------------------------------------------------
 
-    def accumulation_site(self, node: Any, lane: Lane) -> int:
-        """Where a leaf was first used: the site of the first node that its gradient came from."""
-        return self.leaf_sites.get(id(node.variable), 0)
-
     def gradient_arrives(self, node: Any, operator: Operator, lane: Lane) -> None:
         """An event under AccumulateGrad: the leaf's gradient changes."""
         self.sinks.gradient_arrives(node.variable, operator, lane)
@@ -60,7 +56,7 @@ class BadEvents:
 
     def look(
         self, row: Row, operator: Operator, args: Any, kwargs: dict[str, Any], out: Any, written: list[Tensor],
-        bad: list[int], before: list[Tensor | None] | None, node: Any, lane: Lane, marked: bool,
+        bad: list[int], before: Tensor | None, node: Any, lane: Lane, marked: bool,
     ) -> None:
         """Explain an event that wrote something bad, or read something bad."""
         with torch._C._DisableTorchDispatch():
@@ -76,10 +72,10 @@ class BadEvents:
 
     def _explain(
         self, row: Row, operator: Operator, args: Any, kwargs: dict[str, Any], written: list[Tensor],
-        bad: list[int], before: list[Tensor | None] | None, node: Any, lane: Lane,
+        bad: list[int], before: Tensor | None, node: Any, lane: Lane,
     ) -> None:
         tracer = self.tracer
-        event = self.event(row, node, lane, operator)
+        event = self.event(row, node, lane, operator, args)
         arguments, gone, changed = _as_before(operator, args, kwargs, before)
         carriers = self._carriers(row, operator, arguments, changed, event, lane)
         scalar = 0
@@ -101,7 +97,7 @@ class BadEvents:
             self.damage.carry(question, i, carried, row)
             self._steps(carried, verdict, event, operator)
 
-    def event(self, row: Row, node: Any, lane: Lane, operator: Operator) -> Event:
+    def event(self, row: Row, node: Any, lane: Lane, operator: Operator, args: Any) -> Event:
         """The facts of an event: phase, site, gradient function."""
         tracer = self.tracer
         phase: Any = PHASES[row.phase]
@@ -115,7 +111,7 @@ class BadEvents:
             if known is not None and known[0] == node._sequence_nr():
                 forward_op = known[2].name
                 module = known[4]
-            if self._engine_sum(row, operator, node):
+            if self._engine_sum(row, operator, node, args):
                 phase, grad_fn, forward_op = "accumulation", None, None
         elif row.phase == 2:
             grad_fn = "AccumulateGrad"
@@ -123,8 +119,9 @@ class BadEvents:
             recomputed = True
         if operator.collective:
             phase = "collective"
-        site, library_site = tracer.sites.resolve(row.site, tracer.names.module_path(module))
-        if phase == "forward" and tracer.sinks_buffer(row):
+        number = self.leaf_sites.get(id(node.variable), 0) if row.phase == 2 else row.site
+        site, library_site = tracer.sites.resolve(number, tracer.names.module_path(module))
+        if phase == "forward" and self._writes_buffer(operator, args):
             phase = "buffer"
         step, micro = self.sinks.step_of(lane)
         return Event(
@@ -132,20 +129,26 @@ class BadEvents:
             grad_fn=grad_fn, forward_op=forward_op, step=step, micro=micro, recomputed=recomputed,
         )
 
-    def _engine_sum(self, row: Row, operator: Operator, node: Any) -> bool:
+    def _writes_buffer(self, operator: Operator, args: Any) -> bool:
+        """Whether an event changes a module's buffer in place."""
+        if not operator.mutable or operator.base == "native_batch_norm" or not args:
+            return False
+        return isinstance(args[0], torch.Tensor) and self.tracer.names.describe(args[0])[1] == "buffer"
+
+    def _engine_sum(self, row: Row, operator: Operator, node: Any, args: Any) -> bool:
         """Whether this `add` is the engine's own, of two gradients: its first addend is no work of this node.
 
         The engine adds under the node that finished last, so the node's name does not tell (pytorch 2.13).
         """
-        if operator.name not in ("aten.add.Tensor", "aten.add_.Tensor") or not row.held or len(row.held) < 2:
+        if operator.name not in ("aten.add.Tensor", "aten.add_.Tensor") or len(args) < 2:
             return False
-        first, second = row.held[0], row.held[1]
-        if not isinstance(first, Held) or not isinstance(second, Held) or first.shape != second.shape:
+        held = held_of(args[:2])
+        if not all(isinstance(h, Held) for h in held) or held[0].shape != held[1].shape:
             return False
-        writers = [self.tracer.rows.get(h.writer) for h in (first, second)]
-        if writers[0] is None or writers[0].phase != 1:
+        writers = [self.tracer.rows.get(h.writer) for h in held]
+        if operator.mutable or writers[0] is None or writers[0].phase != 1:
             return False
-        own = [w is not None and w.node is type(node) and self._same_evaluation(w, row) for w in writers]
+        own = [w is not None and w.node is row.node and self._same_evaluation(w, row) for w in writers]
         if not own[0]:
             return True
         targets = [(id(f), i) for f, i in node.next_functions if f is not None]
@@ -365,7 +368,7 @@ class BadEvents:
         birth = Birth(
             label=0, label_kind="birth", event=event, kind=kind, element=element, causes=verdict.causes,
             forward_operands=self._forward_operands(event, lane, node, place, output),
-            cause_links=self.causes.links(row, question, operands, place),
+            cause_links=self.causes.links(row, self._forward_row(event, lane, node), question, operands, place),
         )
         if event.site is not None and event.site.module:
             birth.modules[event.site.module] = None
@@ -380,14 +383,16 @@ class BadEvents:
         self, event: Event, lane: Lane, node: Any, place: tuple[int, ...] | None, output: Tensor
     ) -> tuple[ForwardOperand, ...]:
         """The operands of the forward operation at the same element, from what the window still holds."""
+        row = self._forward_row(event, lane, node)
+        return () if row is None else self.causes.forward_operands(row, place, tuple(output.shape))
+
+    def _forward_row(self, event: Event, lane: Lane, node: Any) -> Row | None:
+        """The forward event whose gradient this backward event computes."""
         if event.phase != "backward" or event.forward_op is None:
-            return ()
+            return None
         number = node._sequence_nr()
         known = lane.nodes.get(number & ((1 << 17) - 1))
-        row = self.tracer.rows.get(known[3]) if known is not None and known[0] == number else None
-        if row is None:
-            return ()
-        return self.causes.forward_operands(row, place, tuple(output.shape))
+        return self.tracer.rows.get(known[3]) if known is not None and known[0] == number else None
 
     # -- planes --------------------------------------------------------------------------------------------------
 
@@ -436,7 +441,7 @@ def _entry(operator: Operator, question: Question, index: int) -> int | None:
 
 
 def _as_before(
-    operator: Operator, args: Any, kwargs: dict[str, Any], before: list[Tensor | None] | None
+    operator: Operator, args: Any, kwargs: dict[str, Any], before: Tensor | None
 ) -> tuple[experiments.Arguments, frozenset[int], dict[int, Tensor]]:
     """The arguments as they were: copies in place of what the event overwrote, and the ids of what is gone.
 
@@ -449,9 +454,9 @@ def _as_before(
         holder: Any = new_kwargs if isinstance(key, str) else new_args
         if (isinstance(key, str) and key not in new_kwargs) or (not isinstance(key, str) and key >= len(new_args)):
             continue
-        if number == 0 and before is not None and before[0] is not None:
-            changed[id(before[0])] = holder[key]
-            holder[key] = before[0]
+        if number == 0 and before is not None:
+            changed[id(before)] = holder[key]
+            holder[key] = before
             continue
         for tensor in experiments.tensors_in(holder[key]):
             gone.add(id(tensor))

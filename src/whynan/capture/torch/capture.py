@@ -81,7 +81,7 @@ class Capture:
         sinks = tracer.bad.sinks.finish()
         births = [b for b in tracer.labels.births if b is not None]
         return Trace(
-            births, sinks, self._coverage(), tuple(tracer.ranges), tracer.bad.sinks.fatal_seen,
+            births, sinks, self._coverage(), tracer.ranges.records(lambda n: tracer.sites.resolve(n, None)[0]), tracer.bad.sinks.fatal_seen,
             [s for s in sinks if not s.labels],
         )
 
@@ -90,8 +90,8 @@ class Capture:
         notes = list(tracer.notes)
         if tracer.failed:
             notes.append("whynan met an error of its own and stopped looking: what follows it was not seen")
-        if tracer.ranges_omitted:
-            notes.append(f"ranges of {tracer.ranges_omitted} more tensors were left out")
+        if tracer.ranges.omitted:
+            notes.append(f"ranges of {tracer.ranges.omitted} more tensors were left out")
         return Coverage(
             events=tracer.events, eager=tracer.events, compiled_regions=tracer.compiled_regions,
             skipped_steps=tracer.skipped_steps, notes=tuple(notes),

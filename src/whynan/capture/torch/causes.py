@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.capture.torch.operands import at, broadcast_index, dtype_name, finite_range, locate, number
-from whynan.capture.torch.rows import Held, Row
+from whynan.capture.torch.rows import Held, Operands, Row, held_of
 from whynan.records import ChainLink, ForwardOperand
 
 if TYPE_CHECKING:
@@ -33,35 +33,65 @@ class Causes:
         self.tracer = tracer
 
     def links(
-        self, row: Row, question: Question, operands: tuple[Operand, ...], place: tuple[int, ...] | None
+        self, row: Row, forward: Row | None, question: Question, operands: tuple[Operand, ...],
+        place: tuple[int, ...] | None,
     ) -> tuple[ChainLink, ...]:
-        """The events that made the birth's decisive operand what it is, oldest first."""
-        if row.held is None or place is None:
+        """The events that made the birth's decisive operand what it is, oldest first.
+
+        Of a birth in backward: what made the operands of the forward operation.
+        """
+        if place is None:
             return ()
-        chosen = decisive(operands)
-        if chosen is None:
+        if forward is not None:
+            start = self._start_forward(forward, place, tuple(question.outputs[0].shape))
+        else:
+            start = self._start(row, question, operands)
+        if start is None:
             return ()
         links: list[ChainLink] = []
-        held = self._held_named(row, chosen.name)
-        index = chosen.index
+        held, index = start
         for _ in range(HOPS):
             if held is None:
                 break
-            if index is None:
-                link, held, index = self._whole(held)
-            else:
-                link, held, index = self._one(held, index)
+            link, held, index = self._whole(held) if index is None else self._one(held, index)
             if link is not None:
                 links.append(link)
         return tuple(reversed(links))
 
-    def _held_named(self, row: Row, name: str) -> Held | None:
-        names = row.operator.arg_names
-        if row.held is None or name not in names:
+    def _start(
+        self, row: Row, question: Question, operands: tuple[Operand, ...]
+    ) -> tuple[Held | None, tuple[int, ...] | None] | None:
+        chosen = decisive(operands)
+        if chosen is None or chosen.name not in row.operator.arg_names:
             return None
-        position = names.index(name)
-        found = row.held[position] if position < len(row.held) else None
-        return found if isinstance(found, Held) else None
+        position = row.operator.arg_names.index(chosen.name)
+        held = held_of(question.arguments[0])
+        found = held[position] if position < len(held) else None
+        return (found, chosen.index) if isinstance(found, Held) else None
+
+    def _start_forward(
+        self, forward: Row, place: tuple[int, ...], shape: tuple[int, ...]
+    ) -> tuple[Held | None, tuple[int, ...] | None] | None:
+        kept = self.tracer.rows.of(forward.ordinal)
+        if kept is None:
+            return None
+        seen: list[tuple[float, Held, tuple[int, ...]]] = []
+        for operand in kept.held:
+            if not isinstance(operand, Held):
+                continue
+            tensor = self.tracer.rows.value_of(operand)
+            if tensor is None or not (forward.operator.pointwise or tuple(tensor.shape) == shape):
+                continue
+            index = broadcast_index(tensor.shape, place)
+            if index is None:
+                continue
+            value = at(tensor, index)
+            if isinstance(value, (int, float)):
+                seen.append((abs(float(value)), operand, index))
+        if not seen:
+            return None
+        _, held, index = min(seen, key=lambda s: s[0])
+        return held, index
 
     def _whole(self, held: Held) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
         """A whole row or tensor as operand: name who wrote it, and stop."""
@@ -83,19 +113,20 @@ class Causes:
         if row is None:
             return self._outside(held, index), None, None
         value = self._value(held, index)
-        if row.held is None or row.out is None:
+        kept = self.tracer.rows.of(row.ordinal)
+        if kept is None or kept.out is None:
             return self._link(row, f"{row.operator.base} made it {text(value)}"), None, None
-        position = _in_output(held, index, row.out)
+        position = _in_output(held, index, kept.out)
         if position is None:
             return self._link(row, f"{row.operator.base} made it {text(value)}"), None, None
         parts: list[tuple[str, Any, Held | None, tuple[int, ...] | None]] = []
-        for name, operand in zip(row.operator.arg_names, row.held, strict=False):
+        for name, operand in zip(row.operator.arg_names, kept.held, strict=False):
             if isinstance(operand, Held):
-                tensor = self._tensor(operand, row)
+                tensor = self._tensor(operand, kept)
                 where = None
                 seen: Any = None
                 if tensor is not None:
-                    where, region = locate(row.operator, name, tensor, row.held, position)
+                    where, region = locate(row.operator, name, tensor, kept.held, position)
                     if where is not None:
                         seen = at(tensor, where)
                     elif region is not None:
@@ -126,9 +157,9 @@ class Causes:
         follow = _to_follow(plain, value, parts)
         return self._link(row, sentence), follow[0], follow[1]
 
-    def _tensor(self, operand: Held, row: Row) -> Tensor | None:
-        if row.before is not None and row.held and row.held[0] is operand:
-            return row.before
+    def _tensor(self, operand: Held, kept: Operands) -> Tensor | None:
+        if kept.before is not None and kept.held and kept.held[0] is operand:
+            return kept.before
         return self.tracer.rows.value_of(operand)
 
     def _value(self, held: Held, index: tuple[int, ...]) -> Any:
@@ -155,14 +186,15 @@ class Causes:
         self, row: Row, place: tuple[int, ...] | None, shape: tuple[int, ...]
     ) -> tuple[ForwardOperand, ...]:
         """The operands of a forward event at the element whose gradient went bad."""
-        if row.held is None:
+        kept = self.tracer.rows.of(row.ordinal)
+        if kept is None:
             return tuple(
                 ForwardOperand(name=n) for n in row.operator.arg_names[:2] if n not in ("dim", "dtype", "alpha")
             )
         found: list[ForwardOperand] = []
-        for name, operand in zip(row.operator.arg_names, row.held, strict=False):
+        for name, operand in zip(row.operator.arg_names, kept.held, strict=False):
             if isinstance(operand, Held):
-                tensor = self._tensor(operand, row)
+                tensor = self._tensor(operand, kept)
                 if tensor is None:
                     found.append(ForwardOperand(name=name))
                     continue

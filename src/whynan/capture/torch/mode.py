@@ -12,12 +12,19 @@ from whynan.capture.torch.operators import operator_of
 if TYPE_CHECKING:
     from whynan.capture.torch.tracer import Tracer
 
+_others = torch._C._len_torch_dispatch_stack
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def _passes_through(kind: type) -> bool:
     """Fake and functional tensors cannot be unwrapped by refusing: their operation is run as it is."""
     return kind.__name__ in ("FakeTensor", "FunctionalTensor", "ProxyTensor")
+
+
+def _below(function: Any, *args: Any) -> Any:
+    """Run below the user's own dispatch modes, which must not see what is ours."""
+    with torch._C._DisableTorchDispatch():
+        return function(*args)
 
 
 class TraceMode(TorchDispatchMode):
@@ -57,16 +64,14 @@ class TraceMode(TorchDispatchMode):
         try:
             operator = operator_of(func)
             if operator.mutable:
-                with torch._C._DisableTorchDispatch():
-                    before = tracer.before(operator, args, kwargs)
+                before = tracer.before(operator, args, kwargs) if not _others() else _below(tracer.before, operator, args, kwargs)
         except Exception:
             tracer.fail()
         out = func(*args, **kwargs)
         if operator is not None and tracer.active:
             try:
-                if torch._C._len_torch_dispatch_stack():
-                    with torch._C._DisableTorchDispatch():
-                        tracer.after(operator, args, kwargs, out, before)
+                if _others():
+                    _below(tracer.after, operator, args, kwargs, out, before)
                 else:
                     tracer.after(operator, args, kwargs, out, before)
             except Exception:

@@ -12,7 +12,13 @@ from whynan.records import Range
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from whynan.capture.torch.rows import Row
+    from collections.abc import Callable
+
+    from whynan.records import Phase, Site
+
+
+LIMIT = 200_000
+PHASES: tuple[Phase, ...] = ("forward", "backward", "accumulation", "optimizer")
 
 
 def counters(tensor: Tensor) -> tuple[dict[str, int], float | None, float | None]:
@@ -47,17 +53,27 @@ def counters(tensor: Tensor) -> tuple[dict[str, int], float | None, float | None
     return counts, low, high
 
 
-def range_of(tensor: Tensor, row: Row, phase: Any, first: int) -> Range:
-    """The range record of a tensor that an event wrote."""
-    counts, low, high = counters(tensor)
-    return Range(
-        event=row.ordinal - first,
-        op=row.operator.name,
-        phase=phase,
-        output=0,
-        dtype=str(tensor.dtype).removeprefix("torch."),
-        shape=tuple(int(s) for s in tensor.shape),
-        finite_min=low,
-        finite_max=high,
-        **counts,
-    )
+class Ranges:
+    """The ranges of a trace, kept as plain rows and made into records once, at the end."""
+
+    def __init__(self) -> None:
+        self._rows: list[Any] = []
+        self.omitted = 0
+
+    def add(self, tensor: Tensor, event: int, op: str, phase: int, site: int, output: int) -> None:
+        """Count one tensor that an event wrote."""
+        if len(self._rows) >= LIMIT:
+            self.omitted += 1
+            return
+        self._rows.append((event, op, phase, site, output, tensor.dtype, tuple(tensor.shape), counters(tensor)))
+
+    def records(self, site_of: Callable[[int], Site | None]) -> tuple[Range, ...]:
+        """All of them as records."""
+        return tuple(
+            Range(
+                event=event, op=op, phase=PHASES[phase], output=output, site=site_of(site),
+                dtype=str(dtype).removeprefix("torch."), shape=tuple(int(s) for s in shape),
+                finite_min=found[1], finite_max=found[2], **found[0],
+            )
+            for event, op, phase, site, output, dtype, shape, found in self._rows
+        )

@@ -1,7 +1,7 @@
 """The last events, in a ring: who wrote what from what, and the operands themselves within a budget of bytes.
 
 Operands are held by their storage, never by the tensor: a held tensor would keep the engine from moving a gradient
-into `.grad` and so change the events that a run has.
+into `.grad` and so change the events that a run has. Rows and operands are plain tuples: every event makes some.
 """
 
 from __future__ import annotations
@@ -38,51 +38,64 @@ class Held(NamedTuple):
         return empty.set_(self.storage, self.offset, self.shape, self.stride)
 
 
-class Row:
-    """One event: its ordinal, operator, site and lane facts, and while the window holds them, its operands."""
+class Row(NamedTuple):
+    """One event: its ordinal, operator, site number, phase, type of autograd node and module number."""
 
-    __slots__ = ("before", "bytes", "held", "module", "node", "operator", "ordinal", "out", "phase", "site")
+    ordinal: int
+    operator: Operator
+    site: int
+    phase: int
+    node: Any
+    module: int
 
-    def __init__(self, ordinal: int, operator: Operator, site: int, phase: int, node: Any, module: int) -> None:
-        self.ordinal = ordinal
-        self.operator = operator
-        self.site = site
-        self.phase = phase
-        self.node = node
-        self.module = module
-        self.held: list[Any] | None = None
-        self.out: tuple[Any, Any, int] | None = None
-        self.before: Tensor | None = None
-        self.bytes = 0
+
+class Operands(NamedTuple):
+    """What the window keeps of an event: operands, the layout of its first output, the copy of an overwritten one."""
+
+    held: list[Any]
+    out: tuple[Any, Any, int] | None
+    before: Tensor | None
+    bytes: int
 
 
 class Rows:
     """The ring of rows, and the window of those whose operands are held."""
 
     def __init__(self, budget: int) -> None:
-        self.ring: list[Row | None] = [None] * RING
-        self.window: deque[Row] = deque()
+        self.ring: list[Any] = [None] * RING
+        self.operands: dict[int, Any] = {}
+        self.order: deque[int] = deque()
         self.budget = budget
         self.bytes = 0
         self.evicted = 0
 
-    def add(self, row: Row) -> None:
-        """Append an event; the oldest operands leave when the budget is used up."""
-        self.ring[row.ordinal & MASK] = row
-        if row.held is not None:
-            self.window.append(row)
-            self.bytes += row.bytes
-            while self.bytes > self.budget and self.window:
-                old = self.window.popleft()
-                self.bytes -= old.bytes
-                old.held = None
-                old.before = None
-                self.evicted += 1
+    def hold(self, ordinal: int, held: list[Any], out: Any, before: Tensor | None, size: int) -> None:
+        """Keep an event's operands; the oldest leave when the budget is used up."""
+        self.operands[ordinal] = (held, out, before, size)
+        self.order.append(ordinal)
+        self.bytes += size
+        if self.bytes > self.budget:
+            self.evict()
+
+    def evict(self) -> None:
+        """Let the oldest operands go until the budget holds."""
+        while self.bytes > self.budget and self.order:
+            gone = self.operands.pop(self.order.popleft())
+            self.bytes -= gone[3]
+            self.evicted += 1
 
     def get(self, ordinal: int) -> Row | None:
         """The row of an event, while the ring has it."""
         row = self.ring[ordinal & MASK]
-        return row if row is not None and row.ordinal == ordinal else None
+        return Row._make(row) if row is not None and row[0] == ordinal else None
+
+    def of(self, ordinal: int) -> Operands | None:
+        """The operands of an event, while the window has them."""
+        kept = self.operands.get(ordinal)
+        if kept is None:
+            return None
+        held = [Held._make(h) if type(h) is tuple and len(h) == 6 and _is_held(h) else h for h in kept[0]]
+        return Operands(held, *kept[1:])
 
     def value_of(self, held: Held) -> Tensor | None:
         """An operand as it was when its event ran: live, or the copy taken before it was overwritten."""
@@ -90,16 +103,39 @@ class Rows:
         writer = now.writer if isinstance(now, State) else now
         if writer == held.writer or writer < 0:
             return held.tensor()
-        for row in self.window:
-            if row.ordinal > held.writer and row.before is not None and row.held:
-                first = row.held[0]
-                if isinstance(first, Held) and first.writer == held.writer and first.storage is held.storage:
-                    same = (first.shape, first.stride, first.offset) == (held.shape, held.stride, held.offset)
-                    return row.before if same else None
+        for ordinal in self.order:
+            if ordinal <= held.writer:
+                continue
+            kept = self.of(ordinal)
+            if kept is None or kept.before is None or not kept.held:
+                continue
+            first = kept.held[0]
+            if isinstance(first, Held) and first.writer == held.writer and first.storage is held.storage:
+                same = (first.shape, first.stride, first.offset) == (held.shape, held.stride, held.offset)
+                return kept.before if same else None
         return None
 
     def clear(self) -> None:
         """Let go of every operand."""
-        self.window.clear()
+        self.operands.clear()
+        self.order.clear()
         self.ring = [None] * RING
         self.bytes = 0
+
+
+def _is_held(value: tuple[Any, ...]) -> bool:
+    return isinstance(value[0], torch.UntypedStorage)
+
+
+def held_of(args: tuple[Any, ...]) -> list[Any]:
+    """The operands of an event that is being looked at, read off its arguments."""
+    found: list[Any] = []
+    for value in args:
+        if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_nested:
+            storage = value.untyped_storage()
+            now: Any = getattr(storage, ATTRIBUTE, -1)
+            writer = now.writer if isinstance(now, State) else now
+            found.append(Held(storage, value.dtype, value.shape, value.stride(), value.storage_offset(), writer))
+        else:
+            found.append(value if isinstance(value, (float, int, list, tuple)) else None)
+    return found

@@ -9,31 +9,31 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.autograd.function import BackwardCFunction
 
 from whynan.capture.torch import experiments
 from whynan.capture.torch.births import BadEvents
 from whynan.capture.torch.failure import report_internal_error
 from whynan.capture.torch.labels import Labels
 from whynan.capture.torch.names import Names
-from whynan.capture.torch.planes import ATTRIBUTE, FLOATS, State, bad_mask, is_bad, readable, strided
-from whynan.capture.torch.ranges import range_of
-from whynan.capture.torch.rows import Held, Row, Rows
+from whynan.capture.torch.planes import ATTRIBUTE, FLOATS, HALVES, State, bad_mask, is_bad, readable, strided
+from whynan.capture.torch.ranges import Ranges
+from whynan.capture.torch.rows import MASK as RING_MASK
+from whynan.capture.torch.rows import Row, Rows
 from whynan.capture.torch.sites import Sites
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch.operators import Operator
-    from whynan.records import Range
 
 FORWARD, BACKWARD, ACCUMULATION, OPTIMIZER = range(4)
 PHASES = ("forward", "backward", "accumulation", "optimizer")
-NODES = 1 << 17
+NODES_MASK = (1 << 17) - 1
 ACCUMULATE_GRAD = 2**64 - 1
 SMALL = 1 << 16
 COPY_LIMIT = 1 << 24
 DEFAULT_WINDOW = 64 << 20
-RANGE_LIMIT = 200_000
 
 _current_node = torch._C._current_autograd_node
 _sequence_nr = torch.autograd._get_sequence_nr
@@ -75,12 +75,12 @@ class Tracer:
         self.local = threading.local()
         self.local.lane = self.main
         self.bad = BadEvents(self)
-        self.ranges: list[Range] = []
+        self.ranges = Ranges()
         self.want_ranges = ranges
-        self.ranges_omitted = 0
         self.notes: dict[str, None] = {}
         self.compiled_regions = 0
         self.skipped_steps = 0
+        self.any_marked = False
         self.failed = False
         self.target: Any = None
 
@@ -96,14 +96,6 @@ class Tracer:
             lane.loss_labels = self.main.loss_labels
             return lane
 
-    def sinks_buffer(self, row: Row) -> bool:
-        """Whether an event writes a module's buffer in place."""
-        operator = row.operator
-        if not operator.mutable or not row.held or operator.base.startswith("native_batch_norm"):
-            return False
-        first = row.held[0]
-        return isinstance(first, Held) and self.names.describe(first.tensor())[1] == "buffer"
-
     @property
     def events(self) -> int:
         """Dispatcher calls seen so far."""
@@ -115,23 +107,22 @@ class Tracer:
         self.failed = True
         report_internal_error()
 
-    def before(self, operator: Operator, args: Any, kwargs: Any) -> list[Tensor | None] | None:
-        """Copies of operands that the operation is about to overwrite, where they will be asked for."""
+    def before(self, operator: Operator, args: Any, kwargs: Any) -> Tensor | None:
+        """A copy of the operand that the operation is about to overwrite, where it will be asked for."""
         if operator.overwrites or operator.foreach:
             return None
-        lane = self.lane()
+        if operator.pointwise and self.main.optimizer is not None:
+            return None
         position = operator.mutable[0]
         target: Any = kwargs.get(position) if isinstance(position, str) else args[position]
         if not isinstance(target, torch.Tensor) or target.dtype not in FLOATS or not readable(target):
             return None
-        limit = SMALL if lane.optimizer is not None or _current_node() is not None else COPY_LIMIT
-        if not operator.pointwise:
-            limit = COPY_LIMIT
+        limit = SMALL if operator.pointwise and _current_node() is not None else COPY_LIMIT
         if target.numel() * target.element_size() > limit:
             return None
-        return [target.clone()]
+        return target.clone()
 
-    def after(self, operator: Operator, args: Any, kwargs: Any, out: Any, before: list[Tensor | None] | None) -> None:
+    def after(self, operator: Operator, args: Any, kwargs: Any, out: Any, before: Tensor | None) -> None:
         """Record one event that has run: its site and operands, and whether what it wrote is finite."""
         ordinal = self.ordinal
         self.ordinal = ordinal + 1
@@ -140,34 +131,71 @@ class Tracer:
         except AttributeError:
             lane = self.lane()
         node = _current_node()
+        kind = None
         if node is None:
             if lane.optimizer is not None and not _grad_enabled():
                 phase, site = OPTIMIZER, lane.optimizer_site
             else:
                 phase, site = FORWARD, self.sites.here(3)
-        elif _grad_enabled() and not lane.create_graph:
-            phase, site = FORWARD, self.sites.here(3)
         else:
-            number = node._sequence_nr()
-            if number == ACCUMULATE_GRAD:
-                phase = ACCUMULATION
-                site = self.bad.accumulation_site(node, lane)
-                self.bad.gradient_arrives(node, operator, lane)
+            kind = type(node)
+            if _grad_enabled() and not lane.create_graph:
+                phase, site = FORWARD, self.sites.here(3)
             else:
-                phase = BACKWARD
-                known = lane.nodes.get(number & (NODES - 1))
-                site = known[1] if known is not None and known[0] == number else 0
-                if not site or isinstance(node, torch.autograd.function.BackwardCFunction):
-                    site = self.sites.here(3)
+                phase, site = self._in_backward(node, operator, lane)
         if phase != OPTIMIZER:
             sequence = _sequence_nr()
             if sequence != lane.sequence:
                 # the node of this operation (and of what enclosed it) has its number already
+                nodes = lane.nodes
+                entry = (site, operator, ordinal, lane.module)
                 for number in range(max(lane.sequence, sequence - 64), sequence):
-                    lane.nodes[number & (NODES - 1)] = (number, site, operator, ordinal, lane.module)
+                    nodes[number & NODES_MASK] = (number, *entry)
                 lane.sequence = sequence
-        row = Row(ordinal, operator, site, phase, type(node) if node is not None else None, lane.module)
-        marked = False
+        self.rows.ring[ordinal & RING_MASK] = (ordinal, operator, site, phase, kind, lane.module)
+        held: list[Any] | None = None
+        if phase == FORWARD:
+            held = self._hold(args, site)
+        if operator.view:
+            written: Any = ()
+            if operator.base == "lift_fresh" and isinstance(out, torch.Tensor):
+                out.untyped_storage()._whynan = ordinal
+        elif type(out) is torch.Tensor and not operator.mutable:
+            written = (out,)
+        else:
+            written = experiments.outputs_of(operator, args, kwargs, out)
+        bad: list[int] = []
+        for i, tensor in enumerate(written):
+            if self._wrote(tensor, operator, ordinal):
+                bad.append(i)
+        if held is not None:
+            first = written[0] if written else None
+            if first is not None and first.layout is torch.strided and not first.is_nested:
+                layout = (first.shape, first.stride(), first.storage_offset())
+                self.rows.hold(ordinal, held, layout, before, first.untyped_storage().nbytes())
+            else:
+                self.rows.hold(ordinal, held, None, before, 0)
+        marked = bool(self.any_marked) and self._reads_marked(args, kwargs)
+        if bad or marked or operator.leaves:
+            row = Row(ordinal, operator, site, phase, kind, lane.module)
+            self.bad.look(row, operator, args, kwargs, out, list(written), bad, before, node, lane, marked)
+        if self.want_ranges:
+            for i, tensor in enumerate(written):
+                self._range(tensor, ordinal, operator, phase, site, i)
+
+    def _in_backward(self, node: Any, operator: Operator, lane: Lane) -> tuple[int, int]:
+        number = node._sequence_nr()
+        if number == ACCUMULATE_GRAD:
+            self.bad.gradient_arrives(node, operator, lane)
+            return ACCUMULATION, 0
+        known = lane.nodes.get(number & NODES_MASK)
+        site = known[1] if known is not None and known[0] == number else 0
+        if not site or isinstance(node, BackwardCFunction):
+            site = self.sites.here(4)
+        return BACKWARD, site
+
+    def _hold(self, args: Any, site: int) -> list[Any]:
+        """The operands of a forward event, by their storages; a leaf's first use is where it accumulates later."""
         held: list[Any] = []
         for value in args:
             if isinstance(value, torch.Tensor):
@@ -178,99 +206,65 @@ class Tracer:
                     continue
                 writer: Any = getattr(storage, ATTRIBUTE, -1)
                 if type(writer) is not int:
-                    if writer.trace == self.first:
-                        marked = True
-                        writer.reads += 1
                     writer = writer.writer
-                held.append(
-                    Held(storage, value.dtype, value.shape, value.stride(), value.storage_offset(), writer)
-                )
-            elif isinstance(value, (list, tuple)) and value and isinstance(value[0], torch.Tensor):
-                writers: list[int] = []
-                for part in value:
-                    if isinstance(part, torch.Tensor):
-                        try:
-                            writer = getattr(part.untyped_storage(), ATTRIBUTE, -1)
-                        except (RuntimeError, NotImplementedError):
-                            continue
-                        if type(writer) is not int:
-                            if writer.trace == self.first:
-                                marked = True
-                                writer.reads += 1
-                            writer = writer.writer
-                        writers.append(writer)
-                held.append(writers)
+                held.append((storage, value.dtype, value.shape, value.stride(), value.storage_offset(), writer))
+                if writer < self.first and value.requires_grad:
+                    self.bad.leaf_sites.setdefault(id(value), site)
             else:
                 held.append(value if type(value) in _PLAIN_VALUES else None)
-        for value in kwargs.values():
-            for part in experiments.tensors_in(value):
-                state = self.state_of(part)
-                if state is not None:
-                    marked = True
-                    state.reads += 1
-        if phase != OPTIMIZER:
-            row.held = held
-        if before is not None:
-            row.before = before[0]
-            row.bytes = before[0].numel() * before[0].element_size() if before[0] is not None else 0
-        bad: list[int] = []
-        written: list[Tensor] = []
-        if operator.view:
-            if operator.base == "lift_fresh" and isinstance(out, torch.Tensor):
-                setattr(out.untyped_storage(), ATTRIBUTE, ordinal)
-        elif type(out) is torch.Tensor and not operator.mutable:
-            written = [out]
-        else:
-            written = experiments.outputs_of(operator, args, kwargs, out)
-        for i, tensor in enumerate(written):
-            if self._wrote(tensor, row, operator, ordinal):
-                bad.append(i)
-        self.rows.add(row)
-        if bad or marked or operator.leaves:
-            self.bad.look(row, operator, args, kwargs, out, written, bad, before, node, lane, marked)
+        return held
 
-    def _wrote(self, tensor: Tensor, row: Row, operator: Operator, ordinal: int) -> bool:
+    def _reads_marked(self, args: Any, kwargs: Any) -> bool:
+        found = False
+        for value in (*args, *kwargs.values()) if kwargs else args:
+            if isinstance(value, torch.Tensor):
+                state = self.state_of(value)
+                if state is not None:
+                    state.reads += 1
+                    found = True
+            elif isinstance(value, (list, tuple)) and value and isinstance(value[0], torch.Tensor):
+                found = self._reads_marked(value, None) or found
+        return found
+
+    def _wrote(self, tensor: Tensor, operator: Operator, ordinal: int) -> bool:
         """Note who wrote a tensor; whether it holds a bad element."""
         try:
             storage = tensor.untyped_storage()
         except (RuntimeError, NotImplementedError):
             return False
-        if row.out is None and row.held is not None:
-            row.out = (tensor.shape, tensor.stride(), tensor.storage_offset())
-            row.bytes += storage.nbytes()
+        previous: Any = getattr(storage, ATTRIBUTE, None)
+        bad = False
         if operator.uninitialised:
             state = State(self.first, ordinal)
             state.uninitialised = True
-            setattr(storage, ATTRIBUTE, state)
+            storage._whynan = state
+            self.any_marked = True
             return False
-        previous: Any = getattr(storage, ATTRIBUTE, None)
-        own = type(previous) is State and previous.trace == self.first
-        bad = False
         if tensor.dtype in FLOATS:
             try:
-                bad = is_bad(tensor)
+                if tensor.dtype in HALVES:
+                    bad = is_bad(tensor)
+                else:
+                    # a finite sum proves every addend finite
+                    total = tensor.sum().item()
+                    bad = total - total != 0 and is_bad(tensor)
             except (RuntimeError, NotImplementedError, TypeError):
                 bad = readable(tensor) and bool(bad_mask(tensor).any())
-        if self.want_ranges and readable(tensor):
-            self._range(tensor, row)
-        if not own:
-            setattr(storage, ATTRIBUTE, ordinal)
-        else:
-            previous.writer = ordinal
-            if not bad:
-                whole = tensor.numel() * tensor.element_size() == storage.nbytes()
-                if whole and (operator.overwrites or not previous.uninitialised) and previous.taint is None:
-                    setattr(storage, ATTRIBUTE, ordinal)
-                elif previous.plane is not None:
-                    if previous.itemsize == tensor.element_size():
-                        strided(previous.plane, previous.itemsize, tensor).zero_()
+        if type(previous) is not State or previous.trace != self.first:
+            storage._whynan = ordinal
+            return bad
+        previous.writer = ordinal
+        if not bad:
+            whole = tensor.numel() * tensor.element_size() == storage.nbytes()
+            if whole and (operator.overwrites or not previous.uninitialised) and previous.taint is None:
+                storage._whynan = ordinal
+            elif previous.plane is not None and previous.itemsize == tensor.element_size():
+                strided(previous.plane, previous.itemsize, tensor).zero_()
         return bad
 
-    def _range(self, tensor: Tensor, row: Row) -> None:
-        if len(self.ranges) >= RANGE_LIMIT:
-            self.ranges_omitted += 1
-            return
-        self.ranges.append(range_of(tensor, row, PHASES[row.phase], self.first))
+    def _range(self, tensor: Tensor, ordinal: int, operator: Operator, phase: int, site: int, output: int) -> None:
+        if readable(tensor):
+            self.ranges.add(tensor, ordinal - self.first, operator.name, phase, site, output)
 
     def state_of(self, tensor: Tensor) -> State | None:
         """This trace's state of a tensor's storage, if it has one."""
@@ -289,6 +283,7 @@ class Tracer:
             state = State(self.first, writer if type(writer) is int else -1)
             setattr(storage, ATTRIBUTE, state)
         self.marked.add(state)
+        self.any_marked = True
         return state
 
     def close(self) -> None:
