@@ -29,9 +29,8 @@ $(BENCH): $(DEV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[torch,dev,bench]'
 	@touch $@
 
-# The example is a program with a bug: that it ends in a finding is what it is there to show.
 demo: $(DEV)
-	$(BIN)/python examples/gem_pooling/train.py || test $$? -eq 1
+	$(BIN)/python examples/gem_pooling/train.py
 
 test: $(DEV)
 	$(ONE_THREAD) $(BIN)/python -m pytest -m "not full" -n 2 --cov

@@ -20,6 +20,7 @@ def project(directory: Path, table: str) -> Path:
 
 
 def test_without_any_source_the_defaults_hold(tmp_path: Path) -> None:
+    assert Options.load(directory=tmp_path, environment={}) == Options()
     assert Options.load(directory=project(tmp_path, ""), environment={}) == Options()
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from whynan.capture.torch.operators import operator_of
+from whynan.capture.torch.operators import KNOWN, operator_of
 
 if TYPE_CHECKING:
     from whynan.capture.torch.tracer import Tracer
@@ -62,12 +62,12 @@ class TraceMode(TorchDispatchMode):
             return func(*args, **kwargs)
         before = operator = None
         try:
-            operator = operator_of(func)
-            if operator.mutable:
-                before = tracer.before(operator, args, kwargs) if not _others() else _below(tracer.before, operator, args, kwargs)
+            operator = KNOWN.get(id(func)) or operator_of(func)
+            if operator.copies and not tracer.stepping:
+                before = _below(tracer.before, operator, args, kwargs)
         except Exception:
             tracer.fail()
-        out = func(*args, **kwargs)
+        out = func(*args, **kwargs) if kwargs else func(*args)
         if operator is not None and tracer.active:
             try:
                 if _others():

@@ -17,6 +17,7 @@ class Operator:
         "arg_names",
         "base",
         "collective",
+        "copies",
         "foreach",
         "func",
         "leaves",
@@ -31,6 +32,7 @@ class Operator:
         "selects",
         "uninitialised",
         "value_free",
+        "writes_first",
         "view",
     )
 
@@ -68,10 +70,14 @@ class Operator:
         self.pointwise = not overloaded_reduction and (
             self.foreach or torch.Tag.pointwise in tags or base in aten.POINTWISE or plain in aten.POINTWISE
         )
+        # one written tensor, the first argument: what most in-place operators are
+        self.writes_first = self.mutable == (0,) and self.alias_returns and not self.foreach and not self.view
         self.movement = raw in aten.MOVEMENT
         self.uninitialised = raw in aten.UNINITIALISED
         self.value_free = base in aten.VALUE_FREE or self.uninitialised
         self.overwrites = raw in aten.OVERWRITES or raw.endswith(".out")
+        # whether the operand that it overwrites may be asked for afterwards
+        self.copies = bool(self.mutable) and not self.overwrites and not self.foreach and not self.view
         self.predicate = base in aten.PREDICATES
         self.reduces = plain in aten.REDUCTIONS_AND_SELECTIONS
         self.selects = plain in aten.SELECTS
@@ -80,12 +86,12 @@ class Operator:
         self.collective = self.name.startswith(("c10d.", "_c10d_functional.", "c10d_functional."))
 
 
-_operators: dict[int, Operator] = {}
+KNOWN: dict[int, Operator] = {}
 
 
 def operator_of(func: Any) -> Operator:
     """The operator of an overload; overloads live as long as the process, so their identity is a key."""
-    found = _operators.get(id(func))
+    found = KNOWN.get(id(func))
     if found is None or found.func is not func:
-        found = _operators[id(func)] = Operator(func)
+        found = KNOWN[id(func)] = Operator(func)
     return found

@@ -211,6 +211,7 @@ def _step_starts(tracer: Tracer, optimizer: Any, closure: bool) -> None:
     lane = tracer.lane()
     tracer.bad.sinks.step_starts(optimizer, lane, closure)
     lane.optimizer = optimizer
+    tracer.stepping = not closure
     lane.closure = closure
     lane.optimizer_site = tracer.sites.here(5)
 
@@ -218,6 +219,7 @@ def _step_starts(tracer: Tracer, optimizer: Any, closure: bool) -> None:
 def _step_ends(tracer: Tracer, optimizer: Any) -> None:
     lane = tracer.lane()
     lane.optimizer = None
+    tracer.stepping = False
     lane.closure = False
     lane.optimizer_site = 0
     tracer.bad.sinks.step_ends(optimizer)

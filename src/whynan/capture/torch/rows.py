@@ -62,7 +62,13 @@ class Rows:
     """The ring of rows, and the window of those whose operands are held."""
 
     def __init__(self, budget: int) -> None:
-        self.ring: list[Any] = [None] * RING
+        # parallel lists, filled in place: an object an event would keep Python's collector busy
+        self.ordinals: list[int] = [-1] * RING
+        self.operators: list[Any] = [None] * RING
+        self.sites: list[int] = [0] * RING
+        self.phases: list[int] = [0] * RING
+        self.nodes: list[Any] = [None] * RING
+        self.modules: list[int] = [0] * RING
         self.operands: dict[int, Any] = {}
         self.order: deque[int] = deque()
         self.budget = budget
@@ -86,8 +92,10 @@ class Rows:
 
     def get(self, ordinal: int) -> Row | None:
         """The row of an event, while the ring has it."""
-        row = self.ring[ordinal & MASK]
-        return Row._make(row) if row is not None and row[0] == ordinal else None
+        i = ordinal & MASK
+        if ordinal < 0 or self.ordinals[i] != ordinal:
+            return None
+        return Row(ordinal, self.operators[i], self.sites[i], self.phases[i], self.nodes[i], self.modules[i])
 
     def of(self, ordinal: int) -> Operands | None:
         """The operands of an event, while the window has them."""
@@ -119,7 +127,7 @@ class Rows:
         """Let go of every operand."""
         self.operands.clear()
         self.order.clear()
-        self.ring = [None] * RING
+        self.ordinals = [-1] * RING
         self.bytes = 0
 
 

@@ -81,6 +81,7 @@ class Tracer:
         self.compiled_regions = 0
         self.skipped_steps = 0
         self.any_marked = False
+        self.stepping = False
         self.failed = False
         self.target: Any = None
 
@@ -109,10 +110,6 @@ class Tracer:
 
     def before(self, operator: Operator, args: Any, kwargs: Any) -> Tensor | None:
         """A copy of the operand that the operation is about to overwrite, where it will be asked for."""
-        if operator.overwrites or operator.foreach:
-            return None
-        if operator.pointwise and self.main.optimizer is not None:
-            return None
         position = operator.mutable[0]
         target: Any = kwargs.get(position) if isinstance(position, str) else args[position]
         if not isinstance(target, torch.Tensor) or target.dtype not in FLOATS or not readable(target):
@@ -130,13 +127,11 @@ class Tracer:
             lane: Lane = self.local.lane
         except AttributeError:
             lane = self.lane()
-        node = _current_node()
-        kind = None
-        if node is None:
-            if lane.optimizer is not None and not _grad_enabled():
-                phase, site = OPTIMIZER, lane.optimizer_site
-            else:
-                phase, site = FORWARD, self.sites.here(3)
+        node = kind = None
+        if lane.optimizer is not None and not lane.engine_depth and not _grad_enabled():
+            phase, site = OPTIMIZER, lane.optimizer_site
+        elif (node := _current_node()) is None:
+            phase, site = FORWARD, self.sites.here(3)
         else:
             kind = type(node)
             if _grad_enabled() and not lane.create_graph:
@@ -152,33 +147,44 @@ class Tracer:
                 for number in range(max(lane.sequence, sequence - 64), sequence):
                     nodes[number & NODES_MASK] = (number, *entry)
                 lane.sequence = sequence
-        self.rows.ring[ordinal & RING_MASK] = (ordinal, operator, site, phase, kind, lane.module)
+        rows = self.rows
+        place = ordinal & RING_MASK
+        rows.ordinals[place] = ordinal
+        rows.operators[place] = operator
+        rows.sites[place] = site
+        rows.phases[place] = phase
+        rows.nodes[place] = kind
+        rows.modules[place] = lane.module
         held: list[Any] | None = None
         if phase == FORWARD:
             held = self._hold(args, site)
-        if operator.view:
-            written: Any = ()
+        written: Any
+        if operator.writes_first:
+            written = args[:1]
+        elif operator.view:
+            written = ()
             if operator.base == "lift_fresh" and isinstance(out, torch.Tensor):
                 out.untyped_storage()._whynan = ordinal
         elif type(out) is torch.Tensor and not operator.mutable:
             written = (out,)
         else:
             written = experiments.outputs_of(operator, args, kwargs, out)
-        bad: list[int] = []
+        bad: list[int] | None = None
+        fleeting = phase == OPTIMIZER and not operator.mutable and not operator.uninitialised
         for i, tensor in enumerate(written):
-            if self._wrote(tensor, operator, ordinal):
-                bad.append(i)
+            if self._step_result_is_bad(tensor) if fleeting else self._wrote(tensor, operator, ordinal):
+                bad = [i] if bad is None else [*bad, i]
         if held is not None:
             first = written[0] if written else None
             if first is not None and first.layout is torch.strided and not first.is_nested:
                 layout = (first.shape, first.stride(), first.storage_offset())
-                self.rows.hold(ordinal, held, layout, before, first.untyped_storage().nbytes())
+                rows.hold(ordinal, held, layout, before, first.untyped_storage().nbytes())
             else:
-                self.rows.hold(ordinal, held, None, before, 0)
+                rows.hold(ordinal, held, None, before, 0)
         marked = bool(self.any_marked) and self._reads_marked(args, kwargs)
         if bad or marked or operator.leaves:
             row = Row(ordinal, operator, site, phase, kind, lane.module)
-            self.bad.look(row, operator, args, kwargs, out, list(written), bad, before, node, lane, marked)
+            self.bad.look(row, operator, args, kwargs, out, list(written), bad or [], before, node, lane, marked)
         if self.want_ranges:
             for i, tensor in enumerate(written):
                 self._range(tensor, ordinal, operator, phase, site, i)
@@ -225,6 +231,16 @@ class Tracer:
             elif isinstance(value, (list, tuple)) and value and isinstance(value[0], torch.Tensor):
                 found = self._reads_marked(value, None) or found
         return found
+
+    def _step_result_is_bad(self, tensor: Tensor) -> bool:
+        """An intermediate of an optimizer's: looked at, and not noted; it lives for a few events."""
+        if tensor.dtype not in FLOATS:
+            return False
+        try:
+            total = tensor.sum().item()
+            return total - total != 0 and is_bad(tensor)
+        except (RuntimeError, NotImplementedError, TypeError):
+            return readable(tensor) and bool(bad_mask(tensor).any())
 
     def _wrote(self, tensor: Tensor, operator: Operator, ordinal: int) -> bool:
         """Note who wrote a tensor; whether it holds a bad element."""
