@@ -12,7 +12,7 @@ from whynan.capture.torch.attribution import Carrier, Question, Verdict
 from whynan.capture.torch.causes import Causes
 from whynan.capture.torch.damage import Damage
 from whynan.capture.torch.operands import element_of, element_operands, first_index, kind_of
-from whynan.capture.torch.planes import ATTRIBUTE, State, bad_mask, is_bad, nan_mask, new_plane, readable, rescale, strided
+from whynan.capture.torch.planes import State, bad_mask, is_bad, nan_mask, new_plane, readable, rescale, strided
 from whynan.capture.torch.rows import Held, held_of
 from whynan.capture.torch.sinks import Sinks
 from whynan.records import ChainLink, Element, ForwardOperand
@@ -68,7 +68,8 @@ class BadEvents:
             if bad:
                 self._explain(row, operator, args, kwargs, written, bad, before, node, lane)
             if marked and len(bad) < max(1, len(written)):
-                self.damage.absorbed(row, operator, args, kwargs, written, bad, before)
+                arguments, _, _ = _as_before(operator, args, kwargs, before)
+                self.damage.absorbed(row, operator, arguments, written, bad)
 
     def _explain(
         self, row: Row, operator: Operator, args: Any, kwargs: dict[str, Any], written: list[Tensor],
@@ -142,7 +143,7 @@ class BadEvents:
         """
         if operator.name not in ("aten.add.Tensor", "aten.add_.Tensor") or len(args) < 2:
             return False
-        held = held_of(args[:2])
+        held = held_of(args[:2], self.tracer.rows.writer_of)
         if not all(isinstance(h, Held) for h in held) or held[0].shape != held[1].shape:
             return False
         writers = [self.tracer.rows.get(h.writer) for h in held]
@@ -243,8 +244,7 @@ class BadEvents:
         name, kind = tracer.names.describe(holder)
         uninitialised = state is not None and state.uninitialised
         nan = nan_mask(tensor) & unknown
-        writer: Any = getattr(holder.untyped_storage(), ATTRIBUTE, -1)
-        made = tracer.rows.get(writer) if type(writer) is int and writer >= tracer.first else None
+        made = tracer.rows.get(tracer.rows.writer_of(holder))
         constant = made is not None and tensor.numel() <= LITERAL_CONSTANT
         for mask, is_nan in ((nan, True), (unknown & ~nan, False)):
             if not bool(mask.any()):
@@ -408,7 +408,6 @@ class BadEvents:
 
     def _write(self, output: Tensor, carried: Tensor, row: Row, event: Event) -> None:
         state = self.tracer.mark(output)
-        state.writer = row.ordinal
         state.backward = row.phase in (1, 2)
         state.reads = 0
         state.skipped = False

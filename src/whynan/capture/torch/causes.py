@@ -65,7 +65,7 @@ class Causes:
         if chosen is None or chosen.name not in row.operator.arg_names:
             return None
         position = row.operator.arg_names.index(chosen.name)
-        held = held_of(question.arguments[0])
+        held = held_of(question.arguments[0], self.tracer.rows.writer_of)
         found = held[position] if position < len(held) else None
         return (found, chosen.index) if isinstance(found, Held) else None
 
@@ -226,7 +226,8 @@ def decisive(operands: tuple[Operand, ...]) -> Operand | None:
 def _in_output(held: Held, index: tuple[int, ...], out: tuple[Any, Any, int]) -> tuple[int, ...] | None:
     """The index in the writer's output of an element seen through a view of it."""
     shape, stride, offset = out
-    address = held.offset + sum(i * s for i, s in zip(index, held.stride, strict=True)) - offset
+    seen = held.alias
+    address = seen.storage_offset() + sum(i * s for i, s in zip(index, seen.stride(), strict=True)) - offset
     if address < 0:
         return None
     order = sorted(range(len(shape)), key=lambda d: -stride[d])

@@ -1,8 +1,19 @@
-"""Births that end in finite numbers: whether what was computed from them is wrong, and where it goes."""
+"""Births that end in finite numbers: whether what was computed from them is wrong, and where it goes.
+
+From a birth to the first finite value, events are evaluated again in float64 (the shadow). A finite value that differs
+from its shadow is tainted, and so is an index, a boolean or an integer made of a NaN; taint follows every value that
+depends on it until it reaches a sink.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+import torch
+
+from whynan.capture.torch import experiments
+from whynan.capture.torch.labels import PLANE_DTYPE
+from whynan.capture.torch.planes import bad_mask, nan_mask, new_plane, readable, rescale, strided
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -12,18 +23,214 @@ if TYPE_CHECKING:
     from whynan.capture.torch.rows import Row
     from whynan.capture.torch.tracer import Tracer
 
+RELATIVE = 1e-3
+LARGEST = 1 << 22
+EXPERIMENTS = 4000
+SINGLE = frozenset("isnan isinf isfinite isposinf isneginf".split())
+
+
+def _wide(value: Any) -> Any:
+    """A dtype argument of lower precision asks for float64 in the shadow."""
+    return torch.float64 if isinstance(value, torch.dtype) and value.is_floating_point else value
+
 
 class Damage:
     """Follows finite values computed from a birth."""
 
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
+        self.left = EXPERIMENTS
 
     def carry(self, question: Question, index: int, carried: Tensor, row: Row) -> None:
-        """An event carried bad elements on."""
+        """An event carried a birth on: evaluate it in float64 as well."""
+        labels = self.tracer.labels
+        output = question.outputs[index]
+        if not labels.labels_in(carried) - labels.literals or not self._affordable(question.operator, output):
+            return
+        exact = self._shadow(question.operator, question.arguments, index)
+        state = self.tracer.state_of(output)
+        if exact is None or state is None or exact.shape != output.shape or exact.dtype is not torch.float64:
+            return
+        if state.shadow is None:
+            n = output.untyped_storage().nbytes() // output.element_size()
+            state.shadow = torch.full((n,), float("nan"), dtype=torch.float64, device=output.device)
+        state.shadow.as_strided(output.shape, output.stride(), output.storage_offset()).copy_(exact)
+
+    def _affordable(self, operator: Operator, output: Tensor) -> bool:
+        if operator.random or operator.foreach or output.numel() > LARGEST or output.dtype.is_complex:
+            return False
+        if self.left <= 0:
+            self.tracer.notes["damage of absorbed births was not followed any further: too many events"] = None
+            return False
+        self.left -= 1
+        return True
+
+    def _shadow(self, operator: Operator, arguments: experiments.Arguments, index: int) -> Tensor | None:
+        """One output of the event in float64, its operands taken from their shadows where they have one."""
+
+        def widened(tensor: Tensor) -> Tensor:
+            if not tensor.is_floating_point():
+                return tensor
+            wide = tensor.to(torch.float64)
+            state = self.tracer.state_of(tensor)
+            if state is not None and state.shadow is not None and state.itemsize == tensor.element_size():
+                kept = strided(state.shadow, state.itemsize, tensor)
+                wide = torch.where(bad_mask(tensor) & ~torch.isnan(kept), kept, wide)
+            return wide
+
+        args, kwargs = arguments
+        wide_args = tuple(_wide(a) for a in args)
+        wide_kwargs = {k: _wide(v) for k, v in kwargs.items()}
+        if operator.base in ("_softmax", "_log_softmax"):
+            wide_args = (*wide_args[:2], False)
+        try:
+            with experiments.unseen():
+                outputs = experiments.run(operator, (wide_args, wide_kwargs), widened)
+        except Exception:  # no float64 kernel, or a dtype argument in the way: nothing is known
+            return None
+        return outputs[index] if index < len(outputs) else None
 
     def absorbed(
-        self, row: Row, operator: Operator, args: Any, kwargs: dict[str, Any], written: list[Tensor],
-        bad: list[int], before: list[Tensor | None] | None,
+        self, row: Row, operator: Operator, arguments: experiments.Arguments, written: list[Tensor], bad: list[int],
     ) -> None:
-        """An event read something bad, and wrote something finite."""
+        """An event read a birth or a tainted value, and wrote something finite."""
+        if operator.value_free or operator.base in SINGLE or operator.view or operator.foreach and not operator.mutable:
+            return
+        sources = self._sources(arguments)
+        if not sources:
+            return
+        for i, output in enumerate(written):
+            if i in bad or output.layout is not torch.strided or output.is_nested or output.device.type == "meta":
+                continue
+            if not self._affordable(operator, output):
+                return
+            plane = self._depends(operator, arguments, sources, written, i)
+            if plane is None:
+                continue
+            if output.is_floating_point() and not any(tainted for _, _, tainted in sources.values()):
+                plane = torch.where(self._wrong(operator, arguments, i, output), plane, 0)
+            elif not output.is_floating_point():
+                plane = self._decided(operator, arguments, i, output, plane)
+            self._store(output, plane.to(PLANE_DTYPE))
+
+    def _sources(self, arguments: experiments.Arguments) -> dict[int, tuple[Tensor, Tensor, bool]]:
+        """The operands that hold births or taint: tensor, label plane, and whether it is taint."""
+        labels = self.tracer.labels
+        found: dict[int, tuple[Tensor, Tensor, bool]] = {}
+        args, kwargs = arguments
+        for tensor in experiments.tensors_in([*args, *kwargs.values()]):
+            state = self.tracer.state_of(tensor)
+            if state is None or tensor.layout is not torch.strided:
+                continue
+            plane = None
+            tainted = False
+            if state.taint is not None:
+                plane = strided(state.taint, state.itemsize, tensor)
+                tainted = bool((plane != 0).any())
+            if not tainted and state.plane is not None and readable(tensor):
+                plane = torch.where(bad_mask(tensor), strided(state.plane, state.itemsize, tensor), 0)
+            if plane is None:
+                continue
+            born = [s for s in labels.present(plane) if not labels.is_literal(s)]
+            if born:
+                found[id(tensor)] = (tensor, labels.select(plane, born), tainted)
+        return found
+
+    def _depends(
+        self, operator: Operator, arguments: experiments.Arguments, sources: dict[int, tuple[Tensor, Tensor, bool]],
+        written: list[Tensor], index: int,
+    ) -> Tensor | None:
+        """Which output elements depend on the sources: by position, or by changing the sources."""
+        output = written[index]
+        labels = self.tracer.labels
+        everything = labels.intern(labels.of(s for _, plane, _ in sources.values() for s in labels.present(plane)))
+        if operator.pointwise and not operator.foreach:
+            return self._pointwise(operator, arguments, sources, output)
+        if operator.mutable or operator.random:
+            return None
+
+        def changed(tensor: Tensor) -> Tensor:
+            source = sources.get(id(tensor))
+            if source is None:
+                return tensor
+            other = torch.zeros((), dtype=tensor.dtype, device=tensor.device)
+            if tensor.dtype is torch.bool:
+                return torch.where(source[1] != 0, ~tensor, tensor)
+            return torch.where(source[1] != 0, other + (1 if tensor.is_floating_point() else 0), tensor)
+
+        try:
+            with experiments.unseen():
+                again = experiments.run(operator, arguments, changed)[index]
+        except Exception:  # refused: nothing is known
+            return None
+        if again.shape != output.shape:
+            return torch.full(output.shape, everything, dtype=PLANE_DTYPE, device=output.device)
+        return torch.where(again != output, everything, 0)
+
+    def _pointwise(
+        self, operator: Operator, arguments: experiments.Arguments, sources: dict[int, tuple[Tensor, Tensor, bool]],
+        output: Tensor,
+    ) -> Tensor | None:
+        labels = self.tracer.labels
+        plane = torch.zeros(output.shape, dtype=PLANE_DTYPE, device=output.device)
+        args = arguments[0]
+        for position, tensor in enumerate(args):
+            source = sources.get(id(tensor)) if isinstance(tensor, torch.Tensor) else None
+            if source is None:
+                continue
+            own = source[1]
+            try:
+                own = own.expand(output.shape)
+            except RuntimeError:
+                return None
+            if operator.selects and position in (1, 2) and isinstance(args[0], torch.Tensor):
+                own = torch.where(args[0] if position == 1 else ~args[0], own, 0)
+            if operator.base in ("masked_fill", "masked_fill_") and position == 0:
+                own = torch.where(args[1], 0, own)
+            plane = labels.union(plane, own.to(PLANE_DTYPE))
+        return plane
+
+    def _wrong(self, operator: Operator, arguments: experiments.Arguments, index: int, output: Tensor) -> Tensor:
+        """Where a finite value differs from its shadow by more than rounding."""
+        exact = self._shadow(operator, arguments, index)
+        if exact is None or exact.shape != output.shape or exact.dtype is not torch.float64:
+            return torch.zeros(output.shape, dtype=torch.bool, device=output.device)
+        difference = (exact - output.to(torch.float64)).abs()
+        least = torch.finfo(output.dtype).tiny
+        return (difference > RELATIVE * exact.abs()) & (difference > least) & torch.isfinite(exact)
+
+    def _decided(
+        self, operator: Operator, arguments: experiments.Arguments, index: int, output: Tensor, plane: Tensor
+    ) -> Tensor:
+        """An index, boolean or integer: made of a NaN it is tainted, made of an Inf where float64 decides otherwise."""
+        args = arguments[0]
+        if operator.base in ("ne", "eq") and len(args) == 2 and args[0] is args[1]:
+            return torch.zeros_like(plane)
+        if output.dtype is not torch.bool:
+            return plane
+        exact = self._shadow(operator, arguments, index)
+        differs = torch.zeros(output.shape, dtype=torch.bool, device=output.device)
+        if exact is not None and exact.shape == output.shape and exact.dtype is torch.bool:
+            differs = exact != output
+        for tensor in experiments.tensors_in(list(args)):
+            if tensor.is_floating_point():
+                try:
+                    differs = differs | nan_mask(tensor).expand(output.shape)
+                except RuntimeError:
+                    continue
+            elif (state := self.tracer.state_of(tensor)) is not None and state.taint is not None:
+                return plane
+        return torch.where(differs, plane, 0)
+
+    def _store(self, output: Tensor, plane: Tensor) -> None:
+        state = self.tracer.state_of(output)
+        if not bool((plane != 0).any()):
+            if state is not None and state.taint is not None and state.itemsize == output.element_size():
+                strided(state.taint, state.itemsize, output).zero_()
+            return
+        state = self.tracer.mark(output)
+        rescale(state, output)
+        if state.taint is None:
+            state.taint = new_plane(output)
+        state.taint.as_strided(output.shape, output.stride(), output.storage_offset()).copy_(plane)
+        state.shape = tuple(output.shape)

@@ -1,7 +1,6 @@
 """What is known of a storage that holds, or may hold, bad elements; hung on the storage itself.
 
-A clean storage carries only the ordinal of its last writer (an ``int``); a ``State`` appears with the first bad
-element. The attribute lives and dies with the C++ storage and is not copied, pickled or saved.
+A clean storage carries nothing; a ``State`` appears with the first bad element. The attribute lives and dies with the C++ storage and is not copied, pickled or saved.
 """
 
 from __future__ import annotations
@@ -50,12 +49,10 @@ class State:
         "taint",
         "trace",
         "uninitialised",
-        "writer",
     )
 
-    def __init__(self, trace: int, writer: int) -> None:
+    def __init__(self, trace: int) -> None:
         self.trace = trace
-        self.writer = writer
         self.plane: Tensor | None = None
         self.taint: Tensor | None = None
         self.shadow: Tensor | None = None

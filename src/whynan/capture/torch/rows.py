@@ -1,6 +1,6 @@
 """The last events, in a ring: who wrote what from what, and the operands themselves within a budget of bytes.
 
-Operands are held by their storage, never by the tensor: a held tensor would keep the engine from moving a gradient
+Operands are held by an alias of their storage, never by the tensor itself: a held tensor would keep the engine from moving a gradient
 into `.grad` and so change the events that a run has. Rows and operands are plain tuples: every event makes some.
 """
 
@@ -11,31 +11,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from whynan.capture.torch.planes import ATTRIBUTE, State
-
 if TYPE_CHECKING:
-    from torch import Tensor, UntypedStorage
+    from collections.abc import Callable
+
+    from torch import Tensor
 
     from whynan.capture.torch.operators import Operator
 
 RING = 1 << 16
 MASK = RING - 1
+MOST_WRITERS = 1 << 17
 
 
 class Held(NamedTuple):
-    """A tensor operand, by its storage, and the ordinal of the event that had written it."""
+    """A tensor operand by an alias of its storage, its version then, and the event that had written it."""
 
-    storage: UntypedStorage
-    dtype: torch.dtype
-    shape: Any
-    stride: Any
-    offset: int
+    alias: Tensor
+    version: int
     writer: int
 
-    def tensor(self) -> Tensor:
-        """The operand as a tensor of its own."""
-        empty = torch.empty(0, dtype=self.dtype, device=self.storage.device)
-        return empty.set_(self.storage, self.offset, self.shape, self.stride)
+    @property
+    def shape(self) -> Any:
+        """The operand's shape."""
+        return self.alias.shape
 
 
 class Row(NamedTuple):
@@ -69,6 +67,7 @@ class Rows:
         self.phases: list[int] = [0] * RING
         self.nodes: list[Any] = [None] * RING
         self.modules: list[int] = [0] * RING
+        self.writers: dict[int, int] = {}
         self.operands: dict[int, Any] = {}
         self.order: deque[int] = deque()
         self.budget = budget
@@ -102,15 +101,24 @@ class Rows:
         kept = self.operands.get(ordinal)
         if kept is None:
             return None
-        held = [Held._make(h) if type(h) is tuple and len(h) == 6 and _is_held(h) else h for h in kept[0]]
+        held = [Held._make(h) if type(h) is tuple and len(h) == 3 and isinstance(h[0], torch.Tensor) else h for h in kept[0]]
         return Operands(held, *kept[1:])
+
+    def note(self, tensor: Tensor, ordinal: int) -> None:
+        """Remember which event wrote a tensor, by the address of its storage."""
+        self.writers[address(tensor)] = ordinal
+        if len(self.writers) > MOST_WRITERS:
+            recent = sorted(self.writers.items(), key=lambda item: item[1])[MOST_WRITERS // 2 :]
+            self.writers = dict(recent)
+
+    def writer_of(self, tensor: Tensor) -> int:
+        """The event that last wrote a tensor's storage; -1 for one from outside."""
+        return self.writers.get(address(tensor), -1)
 
     def value_of(self, held: Held) -> Tensor | None:
         """An operand as it was when its event ran: live, or the copy taken before it was overwritten."""
-        now: Any = getattr(held.storage, ATTRIBUTE, -1)
-        writer = now.writer if isinstance(now, State) else now
-        if writer == held.writer or writer < 0:
-            return held.tensor()
+        if version_of(held.alias) == held.version:
+            return held.alias
         for ordinal in self.order:
             if ordinal <= held.writer:
                 continue
@@ -118,9 +126,8 @@ class Rows:
             if kept is None or kept.before is None or not kept.held:
                 continue
             first = kept.held[0]
-            if isinstance(first, Held) and first.writer == held.writer and first.storage is held.storage:
-                same = (first.shape, first.stride, first.offset) == (held.shape, held.stride, held.offset)
-                return kept.before if same else None
+            if isinstance(first, Held) and first.version == held.version + 1 and address(first.alias) == address(held.alias):
+                return kept.before if first.shape == held.shape else None
         return None
 
     def clear(self) -> None:
@@ -131,19 +138,22 @@ class Rows:
         self.bytes = 0
 
 
-def _is_held(value: tuple[Any, ...]) -> bool:
-    return isinstance(value[0], torch.UntypedStorage)
+def address(tensor: Tensor) -> int:
+    """The address of a tensor's storage."""
+    return tensor.data_ptr() - tensor.storage_offset() * tensor.element_size()
 
 
-def held_of(args: tuple[Any, ...]) -> list[Any]:
+def version_of(tensor: Tensor) -> int:
+    """How often a tensor was changed in place; tensors made in inference mode do not count."""
+    return -1 if tensor.is_inference() else tensor._version
+
+
+def held_of(args: tuple[Any, ...], writer_of: Callable[[Tensor], int]) -> list[Any]:
     """The operands of an event that is being looked at, read off its arguments."""
     found: list[Any] = []
     for value in args:
         if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_nested:
-            storage = value.untyped_storage()
-            now: Any = getattr(storage, ATTRIBUTE, -1)
-            writer = now.writer if isinstance(now, State) else now
-            found.append(Held(storage, value.dtype, value.shape, value.stride(), value.storage_offset(), writer))
+            found.append(Held(value.detach(), version_of(value), writer_of(value)))
         else:
             found.append(value if isinstance(value, (float, int, list, tuple)) else None)
     return found

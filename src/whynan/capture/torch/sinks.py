@@ -124,10 +124,9 @@ class Sinks:
 
     def _was_reset(self, grad: Tensor) -> bool:
         try:
-            state: Any = getattr(grad.untyped_storage(), "_whynan", -1)
+            row = self.tracer.rows.get(self.tracer.rows.writer_of(grad))
         except (RuntimeError, NotImplementedError):
             return False
-        row = self.tracer.rows.get(state.writer if isinstance(state, State) else state)
         return row is not None and row.operator.name in RESETS
 
     # -- optimizer -----------------------------------------------------------------------------------------------
@@ -181,10 +180,9 @@ class Sinks:
     def _seen(self, tensor: Tensor) -> bool:
         """Whether this trace saw the tensor's last write, so that no state means finite."""
         try:
-            writer: Any = getattr(tensor.untyped_storage(), "_whynan", -1)
+            return self.tracer.rows.writer_of(tensor) >= self.tracer.first
         except (RuntimeError, NotImplementedError):
             return True
-        return type(writer) is int and writer >= self.tracer.first
 
     def _skip(self, grad: Tensor | None) -> None:
         state = self.tracer.state_of(grad) if grad is not None else None

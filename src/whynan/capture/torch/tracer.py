@@ -19,7 +19,7 @@ from whynan.capture.torch.names import Names
 from whynan.capture.torch.planes import ATTRIBUTE, FLOATS, HALVES, State, bad_mask, is_bad, readable, strided
 from whynan.capture.torch.ranges import Ranges
 from whynan.capture.torch.rows import MASK as RING_MASK
-from whynan.capture.torch.rows import Row, Rows
+from whynan.capture.torch.rows import Row, Rows, version_of
 from whynan.capture.torch.sites import Sites
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ class Tracer:
         self.names = Names()
         self.rows = Rows(DEFAULT_WINDOW if memory is None else memory)
         self.marked: weakref.WeakSet[State] = weakref.WeakSet()
+        self.uninitialised: weakref.WeakSet[State] = weakref.WeakSet()
         self.main = Lane()
         self.local = threading.local()
         self.local.lane = self.main
@@ -164,7 +165,7 @@ class Tracer:
         elif operator.view:
             written = ()
             if operator.base == "lift_fresh" and isinstance(out, torch.Tensor):
-                out.untyped_storage()._whynan = ordinal
+                rows.note(out, ordinal)
         elif type(out) is torch.Tensor and not operator.mutable:
             written = (out,)
         else:
@@ -172,16 +173,18 @@ class Tracer:
         bad: list[int] | None = None
         fleeting = phase == OPTIMIZER and not operator.mutable and not operator.uninitialised
         for i, tensor in enumerate(written):
-            if self._step_result_is_bad(tensor) if fleeting else self._wrote(tensor, operator, ordinal):
+            if self._is_bad(tensor) if fleeting else self._wrote(tensor, operator, ordinal):
                 bad = [i] if bad is None else [*bad, i]
         if held is not None:
             first = written[0] if written else None
             if first is not None and first.layout is torch.strided and not first.is_nested:
                 layout = (first.shape, first.stride(), first.storage_offset())
-                rows.hold(ordinal, held, layout, before, first.untyped_storage().nbytes())
+                rows.hold(ordinal, held, layout, before, first.numel() * first.element_size())
             else:
                 rows.hold(ordinal, held, None, before, 0)
-        marked = bool(self.any_marked) and self._reads_marked(args, kwargs)
+        marked = self.any_marked and self._reads_marked(args, kwargs)
+        if not ordinal & 1023:
+            self.any_marked = bool(self.marked) or bool(self.uninitialised)
         if bad or marked or operator.leaves:
             row = Row(ordinal, operator, site, phase, kind, lane.module)
             self.bad.look(row, operator, args, kwargs, out, list(written), bad or [], before, node, lane, marked)
@@ -201,19 +204,17 @@ class Tracer:
         return BACKWARD, site
 
     def _hold(self, args: Any, site: int) -> list[Any]:
-        """The operands of a forward event, by their storages; a leaf's first use is where it accumulates later."""
+        """The operands of a forward event, by alias; a leaf's first use is where it accumulates later."""
         held: list[Any] = []
+        writers = self.rows.writers
         for value in args:
             if isinstance(value, torch.Tensor):
                 try:
-                    storage = value.untyped_storage()
+                    writer = writers.get(value.data_ptr() - value.storage_offset() * value.element_size(), -1)
+                    held.append((value.detach(), version_of(value), writer))
                 except (RuntimeError, NotImplementedError):
                     held.append(None)
                     continue
-                writer: Any = getattr(storage, ATTRIBUTE, -1)
-                if type(writer) is not int:
-                    writer = writer.writer
-                held.append((storage, value.dtype, value.shape, value.stride(), value.storage_offset(), writer))
                 if writer < self.first and value.requires_grad:
                     self.bad.leaf_sites.setdefault(id(value), site)
             else:
@@ -232,11 +233,14 @@ class Tracer:
                 found = self._reads_marked(value, None) or found
         return found
 
-    def _step_result_is_bad(self, tensor: Tensor) -> bool:
-        """An intermediate of an optimizer's: looked at, and not noted; it lives for a few events."""
-        if tensor.dtype not in FLOATS:
+    def _is_bad(self, tensor: Tensor) -> bool:
+        """Whether a tensor that an event wrote holds a bad element: one sum, and a second look only on doubt."""
+        dtype = tensor.dtype
+        if dtype not in FLOATS:
             return False
         try:
+            if dtype in HALVES:
+                return is_bad(tensor)
             total = tensor.sum().item()
             return total - total != 0 and is_bad(tensor)
         except (RuntimeError, NotImplementedError, TypeError):
@@ -245,38 +249,37 @@ class Tracer:
     def _wrote(self, tensor: Tensor, operator: Operator, ordinal: int) -> bool:
         """Note who wrote a tensor; whether it holds a bad element."""
         try:
-            storage = tensor.untyped_storage()
+            self.rows.writers[tensor.data_ptr() - tensor.storage_offset() * tensor.element_size()] = ordinal
         except (RuntimeError, NotImplementedError):
             return False
-        previous: Any = getattr(storage, ATTRIBUTE, None)
-        bad = False
         if operator.uninitialised:
-            state = State(self.first, ordinal)
+            state = State(self.first)
             state.uninitialised = True
-            storage._whynan = state
+            setattr(tensor.untyped_storage(), ATTRIBUTE, state)
+            self.uninitialised.add(state)
             self.any_marked = True
             return False
-        if tensor.dtype in FLOATS:
-            try:
-                if tensor.dtype in HALVES:
-                    bad = is_bad(tensor)
-                else:
-                    # a finite sum proves every addend finite
-                    total = tensor.sum().item()
-                    bad = total - total != 0 and is_bad(tensor)
-            except (RuntimeError, NotImplementedError, TypeError):
-                bad = readable(tensor) and bool(bad_mask(tensor).any())
-        if type(previous) is not State or previous.trace != self.first:
-            storage._whynan = ordinal
-            return bad
-        previous.writer = ordinal
-        if not bad:
-            whole = tensor.numel() * tensor.element_size() == storage.nbytes()
-            if whole and (operator.overwrites or not previous.uninitialised) and previous.taint is None:
-                storage._whynan = ordinal
-            elif previous.plane is not None and previous.itemsize == tensor.element_size():
-                strided(previous.plane, previous.itemsize, tensor).zero_()
+        bad = self._is_bad(tensor)
+        if self.any_marked:
+            self._rewrite(tensor, operator, bad)
         return bad
+
+    def _rewrite(self, tensor: Tensor, operator: Operator, bad: bool) -> None:
+        """A storage that had a state was written: what is finite now carries no label."""
+        state = self.state_of(tensor)
+        if state is None or bad:
+            return
+        storage = tensor.untyped_storage()
+        whole = tensor.numel() * tensor.element_size() == storage.nbytes()
+        if whole and (operator.overwrites or not state.uninitialised) and state.taint is None:
+            delattr(storage, ATTRIBUTE)
+            return
+        if state.itemsize != tensor.element_size():
+            return
+        if state.plane is not None:
+            strided(state.plane, state.itemsize, tensor).zero_()
+        if state.taint is not None and operator.overwrites:
+            strided(state.taint, state.itemsize, tensor).zero_()
 
     def _range(self, tensor: Tensor, ordinal: int, operator: Operator, phase: int, site: int, output: int) -> None:
         if readable(tensor):
@@ -294,10 +297,8 @@ class Tracer:
         """This trace's state of a tensor's storage, made if there is none."""
         state = self.state_of(tensor)
         if state is None:
-            storage = tensor.untyped_storage()
-            writer: Any = getattr(storage, ATTRIBUTE, -1)
-            state = State(self.first, writer if type(writer) is int else -1)
-            setattr(storage, ATTRIBUTE, state)
+            state = State(self.first)
+            setattr(tensor.untyped_storage(), ATTRIBUTE, state)
         self.marked.add(state)
         self.any_marked = True
         return state
