@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from whynan.errors import MissingExtraError, NestedTraceError, UsageError
 from whynan.session.allow import Allowance, Allowances
+from whynan.session.reruns import with_rerun
 from whynan.session.runs import build_report
 
 if TYPE_CHECKING:
@@ -17,18 +18,20 @@ if TYPE_CHECKING:
     from whynan.capture.torch import Capture
     from whynan.records import Report
 
+RERUN_MEMORY = 4 << 30
+
 _allowances = Allowances()
 _running: list[Trace] = []
 
 
-def _capture(memory: int | None, ranges: bool) -> Capture:
+def _capture(memory: int | None, ranges: bool, *, copy_all: bool = False) -> Capture:
     try:
         from whynan.capture.torch import Capture
     except ModuleNotFoundError as error:
         if error.name == "torch":
             raise MissingExtraError("torch") from error
         raise
-    return Capture(memory=memory, ranges=ranges)
+    return Capture(memory=memory, ranges=ranges, copy_all=copy_all)
 
 
 class Trace:
@@ -39,12 +42,15 @@ class Trace:
         ranges: record counters and finite range of every tensor.
     """
 
-    def __init__(self, *, memory: int | None = None, ranges: bool = False, command: str = "trace") -> None:
+    def __init__(
+        self, *, memory: int | None = None, ranges: bool = False, command: str = "trace", copy_all: bool = False
+    ) -> None:
         if memory is not None and (not isinstance(memory, int) or memory < 0):
             raise UsageError(f"memory={memory!r} is not a number of bytes", "give a non-negative integer, such as 1 << 30")
         self._memory = memory
         self._ranges = ranges
         self._command = command
+        self._copy_all = copy_all
         self._capture: Capture | None = None
         self._report: Report | None = None
         self._allowed: list[Allowance] = []
@@ -54,7 +60,7 @@ class Trace:
             raise NestedTraceError()
         if self._report is not None:
             raise UsageError("this trace has already run", "make a new one: with whynan.trace() as t: ...")
-        self._capture = _capture(self._memory, self._ranges)
+        self._capture = _capture(self._memory, self._ranges, copy_all=self._copy_all)
         self._allowed = list(_allowances.open)
         self._capture.__enter__()
         _running.append(self)
@@ -74,6 +80,12 @@ class Trace:
         )
         if error is not None and self._report.verdict != "clean":
             self._report.show()
+
+    @property
+    def capture(self) -> Capture:
+        """The capture of the running region."""
+        assert self._capture is not None
+        return self._capture
 
     @property
     def report(self) -> Report:
@@ -148,20 +160,20 @@ def explain(
             "give the function or module itself and its inputs: explain(model, batch)",
         )
     _check_signature(target, inputs, kwargs)
-    region = Trace(memory=memory, ranges=ranges, command=f"explain({_name(target)})")
     from whynan.capture.torch.targets import Target
 
     prepared = Target(target, inputs, kwargs)
-    with region:
-        assert region._capture is not None
-        prepared.introduce(region._capture)
-        result = target(*inputs, **kwargs)
-        region._capture.target_returned(result)
-        del result
-    report = region.report
     if rerun:
-        return prepared.rerun(report, lambda: Trace(memory=memory, ranges=ranges, command=report.run.command))
-    return report
+        prepared.remember()
+    region = Trace(memory=memory, ranges=ranges, command=f"explain({_name(target)})")
+    with region:
+        prepared.call(region.capture)
+    if not rerun:
+        return region.report
+    second = Trace(memory=RERUN_MEMORY, command=region.report.run.command, copy_all=True)
+    with prepared.again(), second:
+        prepared.call(second.capture)
+    return with_rerun(region.report, second.report, identical=prepared.identical)
 
 
 def _name(target: Any) -> str:

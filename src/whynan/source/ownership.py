@@ -1,12 +1,123 @@
+"""Whose code a file is: the user's, a library's, torch's, the standard library's or ours."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import site
+import sysconfig
 from enum import IntEnum
-import sysconfig, os
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+
 class Owner(IntEnum):
-    USER=0; LIBRARY=1; TORCH=2; STDLIB=3; WHYNAN=4
-_here=os.path.dirname(os.path.dirname(__file__))
-_std=sysconfig.get_path('stdlib')
-def owner_of(f):
-    if f.startswith(_here): return Owner.WHYNAN
-    if '/site-packages/torch/' in f: return Owner.TORCH
-    if 'site-packages' in f: return Owner.LIBRARY
-    if f.startswith(_std) or f.startswith('<frozen'): return Owner.STDLIB
+    """Whose a frame is; an integer, because every traced event asks."""
+
+    USER = 0
+    LIBRARY = 1
+    TORCH = 2
+    STDLIB = 3
+    WHYNAN = 4
+
+
+_TORCH_PACKAGES: Final = frozenset({"torch", "torchgen", "functorch"})
+"""What a torch wheel installs."""
+
+_INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
+
+# Code that has no file is the user's (`<stdin>`, `<string>`, `<ipython-input-3-f00>`, `<doctest ...>`), but for what
+# these make up at run time.
+_GENERATED: Final = (
+    ("<frozen ", Owner.STDLIB),
+    ("<eval_with_key>", Owner.TORCH),  # torch.fx
+    ("<attrs generated", Owner.LIBRARY),
+    ("<@beartype", Owner.LIBRARY),
+    ("<decorator-gen", Owner.LIBRARY),
+    ("<boltons.funcutils", Owner.LIBRARY),
+    ("<makefun-gen", Owner.LIBRARY),
+    ("<__array_function__ internals>", Owner.LIBRARY),  # numpy before 1.25
+    ("<template>", Owner.LIBRARY),  # jinja2
+)
+
+_ZIPPED_STDLIB: Final = re.compile(r"python3\d+\.zip")
+
+
+def _folder(path: str) -> str:
+    return os.path.join(os.path.normcase(os.path.abspath(path)), "")
+
+
+def _both(*paths: str) -> tuple[str, ...]:
+    """Folders as they are written and as their links resolve."""
+    return tuple(dict.fromkeys(f for p in paths for f in (_folder(p), _folder(os.path.realpath(p)))))
+
+
+def _locations(package: str) -> list[str]:
+    """Where a package lies, found without importing it."""
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError, AttributeError):  # a module without __spec__, a broken finder
+        return []
+    return list(spec.submodule_search_locations or ()) if spec is not None else []
+
+
+@cache
+def _places() -> tuple[tuple[Owner, tuple[str, ...]], ...]:
+    """The folders of whynan, of torch, of what is installed and of the standard library, in order of asking."""
+    installed = [p for n in ("purelib", "platlib") if (p := sysconfig.get_path(n))]
+    return (
+        (Owner.WHYNAN, _both(os.path.dirname(os.path.dirname(__file__)))),
+        (Owner.TORCH, _both(*(p for package in sorted(_TORCH_PACKAGES) for p in _locations(package)))),
+        (Owner.LIBRARY, _both(*installed, site.getusersitepackages())),
+        # platstdlib is left out: in a virtual environment it is the environment's own lib/python3.x
+        (Owner.STDLIB, _both(sysconfig.get_path("stdlib"), os.path.dirname(os.__file__))),
+    )
+
+
+@cache
+def _scripts() -> tuple[str, ...]:
+    return _both(sysconfig.get_path("scripts"))
+
+
+def _owner_of_path(filename: str) -> Owner:
+    path = os.path.normcase(os.path.abspath(filename))
+    parts = path.split(os.sep)
+    for owner, folders in _places():
+        if path.startswith(folders):
+            return owner
+        # asked before the standard library, which may hold a site-packages of its own
+        if owner is Owner.TORCH and not _INSTALLED.isdisjoint(parts):
+            last = max(i for i, part in enumerate(parts) if part in _INSTALLED)
+            return Owner.TORCH if parts[last + 1] in _TORCH_PACKAGES else Owner.LIBRARY
+    if any(part.startswith("torchinductor_") for part in parts):
+        return Owner.TORCH  # what torch.compile wrote
+    if any(_ZIPPED_STDLIB.fullmatch(part) for part in parts):
+        return Owner.STDLIB
+    if not path.endswith(".py") and path.startswith(_scripts()):
+        return Owner.LIBRARY  # `pytest`, `torchrun`, as pip writes them
     return Owner.USER
+
+
+@lru_cache(maxsize=4096)
+def owner_of(filename: str) -> Owner:
+    """Whose the code of a file is, by the ``co_filename`` of its code.
+
+    The user's is whatever is neither installed (``site-packages``, ``dist-packages``) nor part of Python: scripts,
+    packages installed for editing, notebook cells, code without a file.
+    """
+    if filename.startswith("<"):
+        return next((owner for start, owner in _GENERATED if filename.startswith(start)), Owner.USER)
+    return _owner_of_path(filename)
+
+
+def owner_of_code(code: CodeType) -> Owner:
+    """Whose a code object is: as its file, but for the methods that ``dataclasses`` writes as ``<string>``."""
+    if code.co_filename == "<string>" and code.co_qualname.startswith("__create_fn__.<locals>."):
+        return Owner.STDLIB
+    return owner_of(code.co_filename)

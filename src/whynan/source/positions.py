@@ -1,6 +1,172 @@
+"""From an instruction to its site: file, lines, character columns, expression and function."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import ast
+import dis
+import itertools
+import linecache
+import os
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
 from whynan.records import Site
-import itertools, linecache
-def resolve(code, lasti, *, line=None):
-    p=next(itertools.islice(code.co_positions(), lasti//2, None))
-    l=linecache.getline(code.co_filename,p[0])
-    return Site(file=code.co_filename,line=p[0],column=p[2]+1,end_line=p[1],end_column=p[3]+1,code=l[p[2]:p[3]] if p[0]==p[1] else l.strip(),function=code.co_qualname)
+from whynan.source.syntax import Span, Spanned, Syntax, span_of, syntax_of
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+_CACHE: Final = dis.opmap.get("CACHE", 0)
+_COMPREHENSION: Final = re.compile(r"(\.?<(listcomp|setcomp|dictcomp|genexpr)>)+$")
+_MOST_SITES: Final = 1 << 16
+
+# What an instruction executes: nodes of one span are told apart by it (a call from the statement that it is all of).
+_KINDS: Final[tuple[tuple[str, tuple[type[Spanned], ...]], ...]] = (
+    ("CALL", (ast.Call,)),
+    ("PRECALL", (ast.Call,)),
+    ("BINARY_OP", (ast.BinOp, ast.AugAssign, ast.Subscript)),  # a subscript since Python 3.14
+    ("BINARY_S", (ast.Subscript,)),
+    ("STORE_S", (ast.Subscript,)),
+    ("DELETE_SUBSCR", (ast.Subscript,)),
+    ("COMPARE_OP", (ast.Compare,)),
+    ("CONTAINS_OP", (ast.Compare,)),
+    ("UNARY_", (ast.UnaryOp,)),
+    ("LOAD_ATTR", (ast.Attribute,)),
+    ("LOAD_METHOD", (ast.Attribute,)),
+    ("STORE_ATTR", (ast.Attribute,)),
+)
+
+# Statements whose text goes on for long after what an instruction does for them.
+_COMPOUND: Final = (ast.With, ast.AsyncWith, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Match, ast.Try)
+
+
+class Instruction(NamedTuple):
+    """One instruction: its name, and what is known of where it stands."""
+
+    name: str
+    line: int
+    span: Span | None
+
+
+class Located(NamedTuple):
+    """An instruction's node, and the file that it stands in; no node where the file is not that of the code."""
+
+    syntax: Syntax
+    node: Spanned | None
+
+
+def _instruction(code: CodeType, lasti: int, line: int | None) -> Instruction:
+    index = max(lasti, 0) // 2
+    # a frame that waits for a Python function stands at the caches behind its instruction
+    while index and code.co_code[2 * index] == _CACHE:
+        index -= 1
+    positions = list(itertools.islice(code.co_positions(), index + 1))
+    name = dis.opname[code.co_code[2 * index]]
+    first, last, column, end_column = positions[index] if index < len(positions) else (None, None, None, None)
+    if first and last and column is not None and end_column is not None:
+        return Instruction(name, first, Span(first, last, column, end_column))
+    if not first:
+        earlier = (p[0] for p in reversed(positions) if p[0])
+        first = line or next(earlier, code.co_firstlineno)
+    return Instruction(name, first, None)
+
+
+def _find(code: CodeType, instruction: Instruction, span: Span) -> Located:
+    kinds = next((k for start, k in _KINDS if instruction.name.startswith(start)), ())
+    syntax = syntax_of(code.co_filename)
+    node = syntax.node_at(span, kinds)
+    if node is None and syntax.lines:
+        # the lines may be older than the code: a file that was written anew in one process
+        linecache.checkcache(code.co_filename)
+        syntax = syntax_of(code.co_filename)
+        node = syntax.node_at(span, kinds)
+    return Located(syntax, None if node is None else _narrowed(node))
+
+
+def _narrowed(node: Spanned) -> Spanned:
+    """The part of a statement that is executed where the whole of it has the position: the test of an ``if``."""
+    match node:
+        case ast.If(test=test) | ast.While(test=test) | ast.Assert(test=test) | ast.IfExp(test=test):
+            return test
+        case ast.For(iter=iterated) | ast.AsyncFor(iter=iterated):
+            return iterated
+        case ast.With(items=[item]) | ast.AsyncWith(items=[item]):
+            return item.context_expr
+        case _:
+            return node
+
+
+def locate(code: CodeType, lasti: int) -> Located | None:
+    """The syntax node that an instruction executes; None without column ranges, or where the source is another's."""
+    instruction = _instruction(code, lasti, None)
+    if instruction.span is None:
+        return None
+    located = _find(code, instruction, instruction.span)
+    return located if located.node is not None else None
+
+
+def _function(qualname: str) -> str:
+    """``outer.<locals>.inner`` -> ``outer.inner``; a comprehension belongs to the function that it stands in."""
+    return _COMPREHENSION.sub("", qualname.replace("<locals>.", "")) or "<module>"
+
+
+def _file(filename: str) -> str:
+    """A file relative to the working directory if it lies inside, else absolute; names that are no file as they are."""
+    if filename.startswith("<"):
+        return filename
+    try:
+        here = os.getcwd()
+    except OSError:  # the directory was removed
+        return filename
+    return os.path.abspath(filename).removeprefix(os.path.join(here, ""))
+
+
+def _resolve(code: CodeType, lasti: int, line: int | None) -> Site:
+    instruction = _instruction(code, lasti, line)
+    site = Site(file=_file(code.co_filename), line=instruction.line, function=_function(code.co_qualname))
+    if instruction.span is None:
+        return _with_line(site, code)
+    syntax, node = _find(code, instruction, instruction.span)
+    if isinstance(node, _COMPOUND):
+        return _with_line(site, code)
+    span = span_of(syntax.readable(node)) if node is not None else instruction.span
+    text = syntax.text(span)
+    # source that parses but has nothing at the span is not what was compiled; what does not parse cannot be asked
+    if text is None or (node is None and syntax.tree is not None):
+        return site
+    return site.model_copy(
+        update={
+            "line": span.line,
+            "column": syntax.column(span.line, span.column),
+            "end_line": span.end_line,
+            "end_column": syntax.column(span.end_line, span.end_column),
+            "code": text,
+        }
+    )
+
+
+def _with_line(site: Site, code: CodeType) -> Site:
+    return site.model_copy(update={"code": linecache.getline(code.co_filename, site.line).strip() or None})
+
+
+_sites: dict[tuple[int, int, int | None], tuple[CodeType, Site]] = {}
+
+
+def resolve(code: CodeType, lasti: int, *, line: int | None = None) -> Site:
+    """The site of the instruction at byte offset `lasti` (a frame's ``f_lasti``) of a code object.
+
+    Lines and columns count from 1, columns in characters, ends exclusive; ``code`` is the expression on one line.
+    Without column ranges (``-X no_debug_ranges``), or for no single expression, it has only the line, and the text of
+    it; without the source, or where the source is no longer what was compiled, only the line. `line` serves an
+    instruction that has none.
+    """
+    # By identity: code objects of two cells are equal when their text is. The code is kept, so that its id stays its.
+    key = (id(code), lasti, line)
+    known = _sites.get(key)
+    if known is None:
+        if len(_sites) >= _MOST_SITES:
+            _sites.clear()
+        known = _sites[key] = (code, _resolve(code, lasti, line))
+    return known[1]

@@ -56,7 +56,7 @@ class BadEvents:
 
     def look(
         self, row: Row, operator: Operator, args: Any, kwargs: dict[str, Any], out: Any, written: list[Tensor],
-        bad: list[int], before: Tensor | None, node: Any, lane: Lane, marked: bool,
+        bad: list[int], before: dict[int, Tensor] | None, node: Any, lane: Lane, marked: bool,
     ) -> None:
         """Explain an event that wrote something bad, or read something bad."""
         with torch._C._DisableTorchDispatch():
@@ -73,7 +73,7 @@ class BadEvents:
 
     def _explain(
         self, row: Row, operator: Operator, args: Any, kwargs: dict[str, Any], written: list[Tensor],
-        bad: list[int], before: Tensor | None, node: Any, lane: Lane,
+        bad: list[int], before: dict[int, Tensor] | None, node: Any, lane: Lane,
     ) -> None:
         tracer = self.tracer
         event = self.event(row, node, lane, operator, args)
@@ -283,6 +283,7 @@ class BadEvents:
                     known.occurrences += 1
             plane = torch.where(mask, set_id, plane).to(torch.int32)
         where = tracer.mark(holder)
+        where.reads += 1
         self._store(where, holder, plane)
         return plane
 
@@ -440,7 +441,7 @@ def _entry(operator: Operator, question: Question, index: int) -> int | None:
 
 
 def _as_before(
-    operator: Operator, args: Any, kwargs: dict[str, Any], before: Tensor | None
+    operator: Operator, args: Any, kwargs: dict[str, Any], before: dict[int, Tensor] | None
 ) -> tuple[experiments.Arguments, frozenset[int], dict[int, Tensor]]:
     """The arguments as they were: copies in place of what the event overwrote, and the ids of what is gone.
 
@@ -449,15 +450,19 @@ def _as_before(
     gone: set[int] = set()
     changed: dict[int, Tensor] = {}
     new_args, new_kwargs = list(args), dict(kwargs)
-    for number, key in enumerate(operator.mutable):
+    for key in operator.mutable:
         holder: Any = new_kwargs if isinstance(key, str) else new_args
         if (isinstance(key, str) and key not in new_kwargs) or (not isinstance(key, str) and key >= len(new_args)):
             continue
-        if number == 0 and before is not None:
-            changed[id(before)] = holder[key]
-            holder[key] = before
-            continue
-        for tensor in experiments.tensors_in(holder[key]):
-            gone.add(id(tensor))
-            changed[id(tensor)] = tensor
+
+        def old(tensor: Tensor) -> Tensor:
+            copy = before.get(id(tensor)) if before is not None else None
+            if copy is None:
+                gone.add(id(tensor))
+                changed[id(tensor)] = tensor
+                return tensor
+            changed[id(copy)] = tensor
+            return copy
+
+        holder[key] = experiments.map_tensors(holder[key], old)
     return (tuple(new_args), new_kwargs), frozenset(gone), changed

@@ -16,15 +16,12 @@ from whynan.traces import Trace
 if TYPE_CHECKING:
     from types import TracebackType
 
-# pytorch switches to other backward formulas for these while any dispatch mode is on (isTensorSubclassLike), 2.13
-CHANGED_FORMULAS = ("prod", "masked_fill")
-
 
 class Capture:
     """Watches everything that PyTorch runs on this thread while it is entered."""
 
-    def __init__(self, *, memory: int | None = None, ranges: bool = False) -> None:
-        self.tracer = Tracer(memory=memory, ranges=ranges)
+    def __init__(self, *, memory: int | None = None, ranges: bool = False, copy_all: bool = False) -> None:
+        self.tracer = Tracer(memory=memory, ranges=ranges, copy_all=copy_all)
         self._mode = TraceMode(self.tracer)
         self._patches = Patches(self.tracer)
         self.trace: Trace | None = None
@@ -104,6 +101,6 @@ def _held_by(error: BaseException) -> list[tuple[str, Any]]:
     step = error.__traceback__
     while step is not None:
         for name, value in list(step.tb_frame.f_locals.items()):
-            found += [(n, t) for n, t in tensors_of(value, name, depth=4)]
+            found += tensors_of(value, name)
         step = step.tb_next
     return found

@@ -149,23 +149,28 @@ class Damage:
         if operator.mutable or operator.random:
             return None
 
-        def changed(tensor: Tensor) -> Tensor:
+        def changed(tensor: Tensor, other: int) -> Tensor:
             source = sources.get(id(tensor))
             if source is None:
                 return tensor
-            other = torch.zeros((), dtype=tensor.dtype, device=tensor.device)
             if tensor.dtype is torch.bool:
                 return torch.where(source[1] != 0, ~tensor, tensor)
-            return torch.where(source[1] != 0, other + (1 if tensor.is_floating_point() else 0), tensor)
+            value = torch.full((), other, dtype=tensor.dtype, device=tensor.device)
+            return torch.where(source[1] != 0, value, tensor)
 
-        try:
-            with experiments.unseen():
-                again = experiments.run(operator, arguments, changed)[index]
-        except Exception:  # refused: nothing is known
-            return None
-        if again.shape != output.shape:
-            return torch.full(output.shape, everything, dtype=PLANE_DTYPE, device=output.device)
-        return torch.where(again != output, everything, 0)
+        differs: Tensor | None = None
+        # an index may happen to be the value that it is changed to: two values are tried
+        for other in (0, 1):
+            try:
+                with experiments.unseen():
+                    again = experiments.run(operator, arguments, lambda t, o=other: changed(t, o))[index]
+            except Exception:  # refused: nothing is known
+                return None
+            if again.shape != output.shape:
+                return torch.full(output.shape, everything, dtype=PLANE_DTYPE, device=output.device)
+            differs = again != output if differs is None else differs | (again != output)
+        assert differs is not None
+        return torch.where(differs, everything, 0)
 
     def _pointwise(
         self, operator: Operator, arguments: experiments.Arguments, sources: dict[int, tuple[Tensor, Tensor, bool]],

@@ -63,7 +63,7 @@ class TraceMode(TorchDispatchMode):
         before = operator = None
         try:
             operator = KNOWN.get(id(func)) or operator_of(func)
-            if operator.copies and not tracer.stepping:
+            if operator.copies and (not tracer.stepping or tracer.copy_all):
                 before = _below(tracer.before, operator, args, kwargs)
         except Exception:
             tracer.fail()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,15 @@ import torch
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+
+DEEPEST = 6
+MOST_OBJECTS = 10_000
+# what holds no value of the user's, or is looked through elsewhere
+_OPAQUE = (
+    str, bytes, int, float, complex, type(None), type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType,
+    types.MethodType, types.FrameType, types.CodeType, types.GeneratorType, torch.nn.Module, torch.device, torch.dtype,
+)
 
 
 class Names:
@@ -19,6 +29,7 @@ class Names:
         self._modules: list[weakref.ref[nn.Module] | None] = [None]
         self.roots: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._paths: dict[int, str] = {}
+        self._leaves: dict[int, tuple[weakref.ref[Tensor], str]] = {}
         self.given: dict[int, tuple[weakref.ref[Tensor], str]] = {}
 
     def number(self, module: nn.Module) -> int:
@@ -80,8 +91,13 @@ class Names:
 
     def leaf_name(self, leaf: Tensor) -> str | None:
         """The name of a leaf: of a parameter, else of a variable in a frame of the user's that holds it."""
-        name, _ = self.describe(leaf)
-        return name or variable_name(leaf)
+        known = self._leaves.get(id(leaf))
+        if known is not None and known[0]() is leaf:
+            return known[1]
+        name = self.describe(leaf)[0] or variable_name(leaf)
+        if name is not None:
+            self._leaves[id(leaf)] = (weakref.ref(leaf), name)
+        return name
 
 
 def _storage(tensor: Any) -> int:
@@ -107,23 +123,29 @@ def variable_name(value: Tensor) -> str | None:
     return None
 
 
-def tensors_of(value: Any, prefix: str, depth: int = 0) -> list[tuple[str, Tensor]]:
-    """Every tensor in a value, with a path: through lists, dicts, dataclasses and objects with attributes."""
-    if isinstance(value, torch.Tensor):
-        return [(prefix, value)]
-    if depth > 6 or isinstance(value, (str, bytes, int, float, type(None))):
-        return []
+def tensors_of(value: Any, prefix: str) -> list[tuple[str, Tensor]]:
+    """Every tensor in a value, with a path: through lists, dicts, dataclasses and plain objects, each seen once."""
     found: list[tuple[str, Tensor]] = []
+    _collect(value, prefix, 0, set(), found)
+    return found
+
+
+def _collect(value: Any, prefix: str, depth: int, seen: set[int], found: list[tuple[str, Tensor]]) -> None:
+    if isinstance(value, torch.Tensor):
+        found.append((prefix, value))
+        return
+    if depth > DEEPEST or len(seen) > MOST_OBJECTS or isinstance(value, _OPAQUE) or id(value) in seen:
+        return
+    seen.add(id(value))
+    parts: list[tuple[str, Any]] = []
     if isinstance(value, dict):
-        for key, inner in value.items():
-            name = f"{prefix}.{key}" if isinstance(key, str) and key.isidentifier() else f"{prefix}[{key!r}]"
-            found += tensors_of(inner, name, depth + 1)
+        for key, inner in list(value.items()):
+            attribute = isinstance(key, str) and key.isidentifier()
+            parts.append((f"{prefix}.{key}" if attribute else f"{prefix}[{key!r}]", inner))
     elif isinstance(value, (list, tuple, set, frozenset)):
         fields = getattr(value, "_fields", None)
-        for i, inner in enumerate(value):
-            name = f"{prefix}.{fields[i]}" if fields else f"{prefix}[{i}]"
-            found += tensors_of(inner, name, depth + 1)
-    elif not isinstance(value, (torch.nn.Module, type)) and hasattr(value, "__dict__"):
-        for name, inner in list(vars(value).items()):
-            found += tensors_of(inner, f"{prefix}.{name}", depth + 1)
-    return found
+        parts = [(f"{prefix}.{fields[i]}" if fields else f"{prefix}[{i}]", inner) for i, inner in enumerate(value)]
+    elif hasattr(value, "__dict__"):
+        parts = [(f"{prefix}.{name}", inner) for name, inner in list(vars(value).items())]
+    for name, inner in parts:
+        _collect(inner, name, depth + 1, seen, found)

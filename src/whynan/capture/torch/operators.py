@@ -77,7 +77,7 @@ class Operator:
         self.value_free = base in aten.VALUE_FREE or self.uninitialised
         self.overwrites = raw in aten.OVERWRITES or raw.endswith(".out")
         # whether the operand that it overwrites may be asked for afterwards
-        self.copies = bool(self.mutable) and not self.overwrites and not self.foreach and not self.view
+        self.copies = bool(self.mutable) and not self.overwrites and not self.view
         self.predicate = base in aten.PREDICATES
         self.reduces = plain in aten.REDUCTIONS_AND_SELECTIONS
         self.selects = plain in aten.SELECTS

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import random
-import sys
+import inspect
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from whynan.capture.torch.names import tensors_of
+from whynan.capture.torch.snapshots import Snapshot, reachable, same_bits
 from whynan.errors import MetaTensorError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
     from torch import Tensor
 
     from whynan.capture.torch.capture import Capture
-
-COPY_BYTES = 4 << 30
 
 
 class Target:
@@ -30,6 +29,8 @@ class Target:
         self.kwargs = kwargs
         self.named = self._named()
         self._refuse_meta()
+        self._start: Snapshot | None = None
+        self._results: list[list[Tensor]] = []
 
     def _named(self) -> list[tuple[str, Tensor]]:
         found: list[tuple[str, Tensor]] = []
@@ -40,8 +41,6 @@ class Target:
         return found
 
     def _argument_name(self, position: int) -> str:
-        import inspect
-
         shown = self.target.forward if isinstance(self.target, torch.nn.Module) else self.target
         try:
             names = list(inspect.signature(shown).parameters.values())
@@ -59,6 +58,34 @@ class Target:
             for name, p in (*self.target.named_parameters(), *self.target.named_buffers()):
                 if p.is_meta:
                     raise MetaTensorError(name)
+
+    def remember(self) -> None:
+        """Take the state that the call can see, for a second run."""
+        self._start = Snapshot(reachable(self.target, (*self.inputs, *self.kwargs.values())))
+
+    def call(self, capture: Capture) -> None:
+        """The one call of the target, its value handed to the capture as a sink."""
+        self.introduce(capture)
+        result = self.target(*self.inputs, **self.kwargs)
+        capture.target_returned(result)
+        if self._start is not None:
+            self._results.append([t.detach().clone() for _, t in tensors_of(result, "output")])
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """The state of the first run for the block, and that after it afterwards."""
+        assert self._start is not None
+        end = Snapshot(reachable(self.target, (*self.inputs, *self.kwargs.values())))
+        self._start.restore()
+        try:
+            yield
+        finally:
+            end.restore()
+
+    @property
+    def identical(self) -> bool:
+        """Whether both runs returned the same bits."""
+        return len(self._results) == 2 and same_bits(*self._results)
 
     def introduce(self, capture: Capture) -> None:
         """Tell a capture what the inputs are called and which module is the target."""

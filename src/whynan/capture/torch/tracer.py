@@ -35,6 +35,10 @@ SMALL = 1 << 16
 COPY_LIMIT = 1 << 24
 DEFAULT_WINDOW = 64 << 20
 
+# While any dispatch mode is on, pytorch takes other backward formulas for these (isTensorSubclassLike), 2.13.
+CHANGED_FORMULAS = frozenset(("ProdBackward0", "ProdBackward1", "MaskedFillBackward0", "MaskedFillBackward1"))
+FORMULA_NOTE = "{}: PyTorch computes this gradient by another formula while it is watched; it can differ without"
+
 _current_node = torch._C._current_autograd_node
 _sequence_nr = torch.autograd._get_sequence_nr
 _grad_enabled = torch.is_grad_enabled
@@ -62,7 +66,7 @@ class Lane:
 class Tracer:
     """One trace over one stretch of a program, on every thread that enters it."""
 
-    def __init__(self, *, memory: int | None = None, ranges: bool = False) -> None:
+    def __init__(self, *, memory: int | None = None, ranges: bool = False, copy_all: bool = False) -> None:
         self.active = True
         self.first = _next_ordinal[0]
         self.ordinal = self.first
@@ -81,6 +85,7 @@ class Tracer:
         self.notes: dict[str, None] = {}
         self.compiled_regions = 0
         self.skipped_steps = 0
+        self.copy_all = copy_all
         self.any_marked = False
         self.stepping = False
         self.failed = False
@@ -109,18 +114,23 @@ class Tracer:
         self.failed = True
         report_internal_error()
 
-    def before(self, operator: Operator, args: Any, kwargs: Any) -> Tensor | None:
-        """A copy of the operand that the operation is about to overwrite, where it will be asked for."""
-        position = operator.mutable[0]
-        target: Any = kwargs.get(position) if isinstance(position, str) else args[position]
-        if not isinstance(target, torch.Tensor) or target.dtype not in FLOATS or not readable(target):
+    def before(self, operator: Operator, args: Any, kwargs: Any) -> dict[int, Tensor] | None:
+        """Copies of the operands that the operation is about to overwrite, by their ids, where they may be asked for."""
+        everything = self.copy_all
+        if not everything and (operator.foreach or (self.stepping and operator.pointwise)):
             return None
         limit = SMALL if operator.pointwise and _current_node() is not None else COPY_LIMIT
-        if target.numel() * target.element_size() > limit:
-            return None
-        return target.clone()
+        copies: dict[int, Tensor] = {}
+        for key in operator.mutable:
+            value: Any = kwargs.get(key) if isinstance(key, str) else args[key] if key < len(args) else None
+            for target in experiments.tensors_in(value):
+                if target.dtype not in FLOATS or not readable(target):
+                    continue
+                if everything or target.numel() * target.element_size() <= limit:
+                    copies[id(target)] = target.clone()
+        return copies
 
-    def after(self, operator: Operator, args: Any, kwargs: Any, out: Any, before: Tensor | None) -> None:
+    def after(self, operator: Operator, args: Any, kwargs: Any, out: Any, before: dict[int, Tensor] | None) -> None:
         """Record one event that has run: its site and operands, and whether what it wrote is finite."""
         ordinal = self.ordinal
         self.ordinal = ordinal + 1
@@ -177,11 +187,12 @@ class Tracer:
                 bad = [i] if bad is None else [*bad, i]
         if held is not None:
             first = written[0] if written else None
+            copy = before.get(id(args[0])) if before and args else None
             if first is not None and first.layout is torch.strided and not first.is_nested:
                 layout = (first.shape, first.stride(), first.storage_offset())
-                rows.hold(ordinal, held, layout, before, first.numel() * first.element_size())
+                rows.hold(ordinal, held, layout, copy, first.numel() * first.element_size())
             else:
-                rows.hold(ordinal, held, None, before, 0)
+                rows.hold(ordinal, held, None, copy, 0)
         marked = self.any_marked and self._reads_marked(args, kwargs)
         if not ordinal & 1023:
             self.any_marked = bool(self.marked) or bool(self.uninitialised)
@@ -197,6 +208,8 @@ class Tracer:
         if number == ACCUMULATE_GRAD:
             self.bad.gradient_arrives(node, operator, lane)
             return ACCUMULATION, 0
+        if type(node).__name__ in CHANGED_FORMULAS:
+            self.notes[FORMULA_NOTE.format(type(node).__name__)] = None
         known = lane.nodes.get(number & NODES_MASK)
         site = known[1] if known is not None and known[0] == number else 0
         if not site or isinstance(node, BackwardCFunction):

@@ -1,0 +1,66 @@
+"""Operand values that were gone, taken from a second and faithful run."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whynan.records import Replay
+
+if TYPE_CHECKING:
+    from whynan.records import Finding, Operand, Report
+
+
+def with_rerun(first: Report, second: Report, *, identical: bool) -> Report:
+    """The first run's report with what the second run knows of the same events; nothing from an unfaithful one."""
+    why = _difference(first, second, identical=identical)
+    replay = Replay(kind="rerun", faithful=why is None, why=why or "results, events and findings identical")
+    run = first.run.model_copy(update={"replay": replay})
+    if why is not None:
+        return first.model_copy(update={"run": run})
+    filled = {
+        name: tuple(_filled(a, b) for a, b in zip(getattr(first, name), getattr(second, name), strict=True))
+        for name in ("findings", "damaging", "absorbed")
+    }
+    return first.model_copy(update={"run": run, **filled})
+
+
+def _difference(first: Report, second: Report, *, identical: bool) -> str | None:
+    if not identical:
+        return "the second run returned other values: the target is not deterministic, or keeps state elsewhere"
+    changed = [n for n in first.coverage.notes if "another formula" in n]
+    if changed:
+        return changed[0]
+    if first.coverage.events != second.coverage.events:
+        return f"the second run had {second.coverage.events} events, the first {first.coverage.events}"
+    for name in ("findings", "damaging", "absorbed"):
+        if [_key(f) for f in getattr(first, name)] != [_key(f) for f in getattr(second, name)]:
+            return "the second run had other births"
+    return None
+
+
+def _key(finding: Finding) -> tuple[object, ...]:
+    element = finding.element
+    return finding.op, finding.phase, finding.birth, finding.site, element.index, element.count, str(element.value)
+
+
+def _filled(first: Finding, second: Finding) -> Finding:
+    operands = tuple(_known(a, b) for a, b in zip(first.element.operands, second.element.operands, strict=True))
+    forward = tuple(
+        b.model_copy(update={"origin": "rerun"}) if a.value is None and b.value is not None else a
+        for a, b in zip(first.forward_operands, second.forward_operands, strict=True)
+    ) if len(first.forward_operands) == len(second.forward_operands) else first.forward_operands
+    chain = second.chain if len(second.chain) > len(first.chain) else first.chain
+    element = first.element.model_copy(update={"operands": operands})
+    updated = first.model_copy(update={"element": element, "forward_operands": forward, "chain": chain})
+    if operands == first.element.operands and forward == first.forward_operands:
+        return updated
+    # the sentence was made without the values that are known now
+    return updated.model_copy(update={"message": second.message, "explanation": second.explanation})
+
+
+def _known(first: Operand, second: Operand) -> Operand:
+    if first.value is None and second.value is not None:
+        return second.model_copy(update={"origin": "rerun"})
+    return first
