@@ -43,6 +43,7 @@ _current_node = torch._C._current_autograd_node
 _sequence_nr = torch.autograd._get_sequence_nr
 _grad_enabled = torch.is_grad_enabled
 _next_ordinal = [1]
+PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 _PLAIN_VALUES = frozenset((float, int, bool, list, tuple))
 
 
@@ -174,12 +175,13 @@ class Tracer:
             written = args[:1]
         elif operator.view:
             written = ()
-            if operator.base == "lift_fresh" and isinstance(out, torch.Tensor):
+            if operator.base == "lift_fresh" and type(out) is torch.Tensor:
                 rows.note(out, ordinal)
         elif type(out) is torch.Tensor and not operator.mutable:
             written = (out,)
         else:
-            written = experiments.outputs_of(operator, args, kwargs, out)
+            # a subclass has no elements of its own to look at (a fake tensor, a wrapper)
+            written = [t for t in experiments.outputs_of(operator, args, kwargs, out) if type(t) in PLAIN]
         bad: list[int] | None = None
         fleeting = phase == OPTIMIZER and not operator.mutable and not operator.uninitialised
         for i, tensor in enumerate(written):
@@ -221,7 +223,7 @@ class Tracer:
         held: list[Any] = []
         writers = self.rows.writers
         for value in args:
-            if isinstance(value, torch.Tensor):
+            if type(value) in PLAIN:
                 try:
                     writer = writers.get(value.data_ptr() - value.storage_offset() * value.element_size(), -1)
                     held.append((value.detach(), version_of(value), writer))
@@ -295,7 +297,7 @@ class Tracer:
             strided(state.taint, state.itemsize, tensor).zero_()
 
     def _range(self, tensor: Tensor, ordinal: int, operator: Operator, phase: int, site: int, output: int) -> None:
-        if readable(tensor):
+        if readable(tensor) and not tensor._is_zerotensor():
             self.ranges.add(tensor, ordinal - self.first, operator.name, phase, site, output)
 
     def state_of(self, tensor: Tensor) -> State | None:
