@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from whynan.errors import MissingExtraError, NestedTraceError, UsageError
@@ -11,7 +12,7 @@ from whynan.session.reruns import with_rerun
 from whynan.session.runs import build_report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
     from contextlib import AbstractContextManager
     from types import TracebackType
 
@@ -38,22 +39,21 @@ class Trace:
     """A region in which every PyTorch operation of this thread is looked at; ``report`` is there after it.
 
     Args:
-        memory: bytes of operands to hold for explanations; 64 MiB unless given.
+        memory: bytes of operands to hold for explanations, or text such as ``"512MB"``; 64 MiB unless given.
         ranges: record counters and finite range of every tensor.
     """
 
     def __init__(
-        self, *, memory: int | None = None, ranges: bool = False, command: str = "trace", copy_all: bool = False
+        self, *, memory: int | str | None = None, ranges: bool = False, command: str = "trace", copy_all: bool = False
     ) -> None:
-        if memory is not None and (not isinstance(memory, int) or memory < 0):
-            raise UsageError(f"memory={memory!r} is not a number of bytes", "give a non-negative integer, such as 1 << 30")
-        self._memory = memory
-        self._ranges = ranges
+        options = Options.load(memory=memory, ranges=ranges)
+        self._memory = options.memory
+        self._ranges = options.ranges
         self._command = command
         self._copy_all = copy_all
         self._capture: Capture | None = None
         self._report: Report | None = None
-        self._allowed: list[Allowance] = []
+        self.allowed: list[Allowance] = []
 
     def __enter__(self) -> Self:
         if _running:
@@ -61,7 +61,7 @@ class Trace:
         if self._report is not None:
             raise UsageError("this trace has already run", "make a new one: with whynan.trace() as t: ...")
         self._capture = _capture(self._memory, self._ranges, copy_all=self._copy_all)
-        self._allowed = list(_allowances.open)
+        self.allowed = list(_allowances.open)
         self._capture.__enter__()
         _running.append(self)
         return self
@@ -75,8 +75,12 @@ class Trace:
         capture.__exit__(kind, error, traceback)
         assert capture.trace is not None
         self._report = build_report(
-            capture.trace, command=self._command, flags=capture.flags(), device=capture.device(),
-            allowances=self._allowed, exception=None if error is None else f"{type(error).__name__}: {error}",
+            capture.trace,
+            command=self._command,
+            flags=capture.flags(),
+            device=capture.device(),
+            allowances=self.allowed,
+            exception=None if error is None else f"{type(error).__name__}: {error}",
         )
         if error is not None and self._report.verdict != "clean":
             self._report.show()
@@ -101,40 +105,37 @@ class Trace:
         return [] if capture is None or capture.trace is None else capture.trace.births
 
 
-def trace(*, memory: int | None = None, ranges: bool = False) -> Trace:
+def trace(*, memory: int | str | None = None, ranges: bool = False) -> Trace:
     """A region, fully traced: ``with whynan.trace() as t: ...``, then ``t.report``."""
     return Trace(memory=memory, ranges=ranges)
 
 
 def allow(pattern: str, *, reason: str) -> AbstractContextManager[Allowance]:
     """Findings of a rule, a family (``"WN5"``) or a rule's name are meant, in this block, for this reason."""
-    if not pattern or not isinstance(pattern, str):
-        raise UsageError(f"allow({pattern!r})", "give a rule's code, the start of one, or its name: allow('WN501', reason='...')")
-    allowance = Allowance(pattern, reason)
+    if not pattern:
+        hint = "give a rule's code, the start of one, or its name: allow('WN501', reason='...')"
+        raise UsageError("allow('') would excuse everything", hint)
+    return _allowed(Allowance(pattern, reason))
+
+
+@contextmanager
+def _allowed(allowance: Allowance) -> Generator[Allowance]:
     for running in _running:
-        running._allowed.append(allowance)
-        if running._capture is not None:
-            allowance.start = running._capture.tracer.events
-    return _region(allowance)
-
-
-class _region:
-    def __init__(self, allowance: Allowance) -> None:
-        self._allowance = allowance
-        self._inner = _allowances.region(allowance)
-
-    def __enter__(self) -> Allowance:
-        return self._inner.__enter__()
-
-    def __exit__(self, *details: Any) -> None:
-        for running in _running:
-            if running._capture is not None and self._allowance.start is not None:
-                self._allowance.end = running._capture.tracer.events
-        self._inner.__exit__(*details)
+        running.allowed.append(allowance)
+        allowance.start = running.capture.tracer.events
+    with _allowances.region(allowance):
+        yield allowance
+    for running in _running:
+        if allowance.start is not None:
+            allowance.end = running.capture.tracer.events
 
 
 def explain(
-    target: Callable[..., Any], *inputs: Any, rerun: bool = False, ranges: bool = False, memory: int | None = None,
+    target: Callable[..., Any],
+    *inputs: Any,
+    rerun: bool = False,
+    ranges: bool = False,
+    memory: int | str | None = None,
     **kwargs: Any,
 ) -> Report:
     """Call a function or module once, fully traced, and explain every bad number that leaves it.

@@ -30,7 +30,10 @@ def chain(birth: Birth, causes: Iterable[Birth], sinks: Iterable[Sink]) -> tuple
         links += cause.cause_links
         links.append(
             ChainLink(
-                role="cause", op=cause.event.op, phase=cause.event.phase, site=cause.event.site,
+                role="cause",
+                op=cause.event.op,
+                phase=cause.event.phase,
+                site=cause.event.site,
                 summary=_made(cause),
             )
         )

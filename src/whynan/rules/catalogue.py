@@ -1,1 +1,2 @@
-def explain(f): return f
+def explain(f):
+    return f

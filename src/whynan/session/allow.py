@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from whynan.records import Finding
 
@@ -26,8 +26,10 @@ class Allowance:
 
     def covers(self, finding: Finding, ordinal: int | None) -> bool:
         """Whether a finding is allowed: by its rule, and inside the region where one is set."""
-        inside = self.start is None or ordinal is None or (
-            self.start <= ordinal and (self.end is None or ordinal < self.end)
+        inside = (
+            self.start is None
+            or ordinal is None
+            or (self.start <= ordinal and (self.end is None or ordinal < self.end))
         )
         return inside and (finding.rule.startswith(self.pattern) or finding.name == self.pattern)
 
@@ -39,7 +41,7 @@ class Allowances:
         self.open: list[Allowance] = []
 
     @contextmanager
-    def region(self, allowance: Allowance) -> Iterator[Allowance]:
+    def region(self, allowance: Allowance) -> Generator[Allowance]:
         """An allowance for as long as the block runs."""
         self.open.append(allowance)
         try:

@@ -47,10 +47,14 @@ def _key(finding: Finding) -> tuple[object, ...]:
 
 def _filled(first: Finding, second: Finding) -> Finding:
     operands = tuple(_known(a, b) for a, b in zip(first.element.operands, second.element.operands, strict=True))
-    forward = tuple(
-        b.model_copy(update={"origin": "rerun"}) if a.value is None and b.value is not None else a
-        for a, b in zip(first.forward_operands, second.forward_operands, strict=True)
-    ) if len(first.forward_operands) == len(second.forward_operands) else first.forward_operands
+    forward = (
+        tuple(
+            b.model_copy(update={"origin": "rerun"}) if a.value is None and b.value is not None else a
+            for a, b in zip(first.forward_operands, second.forward_operands, strict=True)
+        )
+        if len(first.forward_operands) == len(second.forward_operands)
+        else first.forward_operands
+    )
     chain = second.chain if len(second.chain) > len(first.chain) else first.chain
     element = first.element.model_copy(update={"operands": operands})
     updated = first.model_copy(update={"element": element, "forward_operands": forward, "chain": chain})

@@ -21,8 +21,15 @@ if TYPE_CHECKING:
 
 
 def build_report(
-    trace: Trace, *, command: str, flags: dict[str, Any], device: str, allowances: Iterable[Allowance] = (),
-    replay: Replay | None = None, exception: str | None = None, keep_absorbed: bool = True,
+    trace: Trace,
+    *,
+    command: str,
+    flags: dict[str, Any],
+    device: str,
+    allowances: Iterable[Allowance] = (),
+    replay: Replay | None = None,
+    exception: str | None = None,
+    keep_absorbed: bool = True,
 ) -> Report:
     """Judge, explain and excuse every birth of a trace."""
     judged = findings_of(trace)
@@ -52,7 +59,8 @@ def build_report(
         errors = any(f.severity == "error" for f in escaped)
         verdict = "nonfinite" if errors else ("damaged" if escaped or damaging else "clean")
     notes = trace.coverage.notes + tuple(
-        f"{f.rule} {f.name} at {f.site.file}:{f.site.line} is allowed: {f.allowed}" if f.site is not None
+        f"{f.rule} {f.name} at {f.site.file}:{f.site.line} is allowed: {f.allowed}"
+        if f.site is not None
         else f"{f.rule} {f.name} is allowed: {f.allowed}"
         for f in excused
     )
@@ -61,8 +69,12 @@ def build_report(
         run=Run(
             command=command,
             exit_status=ExitStatus(script=1 if exception else 0, whynan=1 if verdict == "nonfinite" else 0),
-            versions=versions(), device=device, flags=flags, replay=replay or Replay(),
-            sources=_sources((*escaped, *damaging)), exception=exception,
+            versions=versions(),
+            device=device,
+            flags=flags,
+            replay=replay or Replay(),
+            sources=_sources((*escaped, *damaging)),
+            exception=exception,
         ),
         findings=escaped,
         damaging=damaging,

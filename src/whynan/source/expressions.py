@@ -154,11 +154,8 @@ def _subscript(syntax: Syntax, operator: _Operator, node: ast.Subscript) -> _Ope
     if operator.name not in place:
         return {}
     target, name = place[operator.name]
-    found: _Operands = {"self": target}
     parent = syntax.parents[node]
-    if isinstance(parent, ast.Assign):
-        found[name] = parent.value
-    return found
+    return {"self": target, name: parent.value} if isinstance(parent, ast.Assign) else {}
 
 
 def _called(syntax: Syntax, operator: _Operator, call: ast.Call) -> _Operands:
@@ -185,10 +182,23 @@ def _same(operator: _Operator, values: list[ast.expr], keywords: _Operands, *, m
     if "input" in keywords and "input" not in operator.arguments:
         keywords["self"] = keywords.pop("input")
     bound = _bound(operator.arguments, values, keywords)
-    # `self.pool.softmax(x)` may call a module that merely is named so: a setting must look like one
-    if method and not all(n in spelling.OPERANDS or _is_setting(v) for n, v in bound.items()):
+    if method and not _is_own(operator, values, bound):
         return {}
     return {name: value for name, value in bound.items() if name in spelling.OPERANDS}
+
+
+def _is_own(operator: _Operator, values: list[ast.expr], bound: _Operands) -> bool:
+    """Whether a call of an operator's name reads as a tensor's method.
+
+    ``self.pool.softmax(x)`` may call a module that merely is named so, and ``xp.clamp(x, 0)`` a function: what the
+    tensor's method takes as a setting must look like one.
+    """
+    if len(values) > spelling.MOST_POSITIONAL.get(operator.name, len(values)):
+        return False
+    operands: Collection[str] = () if operator.name in spelling.OPTIONAL else spelling.OPERANDS
+    return all(
+        name in operands or value is values[0] or _is_setting(value) for name, value in bound.items() if value in values
+    )
 
 
 def _bound(names: Sequence[str], values: list[ast.expr], keywords: _Operands) -> _Operands:

@@ -59,11 +59,12 @@ class Located(NamedTuple):
 
 def _instruction(code: CodeType, lasti: int, line: int | None) -> Instruction:
     index = max(lasti, 0) // 2
+    operations = code.co_code[::2]
     # a frame that waits for a Python function stands at the caches behind its instruction
-    while index and code.co_code[2 * index] == _CACHE:
+    while index and operations[index] == _CACHE:
         index -= 1
     positions = list(itertools.islice(code.co_positions(), index + 1))
-    name = dis.opname[code.co_code[2 * index]]
+    name = dis.opname[operations[index]]
     first, last, column, end_column = positions[index] if index < len(positions) else (None, None, None, None)
     if first and last and column is not None and end_column is not None:
         return Instruction(name, first, Span(first, last, column, end_column))

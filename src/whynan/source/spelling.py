@@ -96,6 +96,12 @@ OPERANDS: Final = frozenset(
 )
 """Schema arguments that are values; the others say how to compute."""
 
+MOST_POSITIONAL: Final = {"addcdiv": 3, "addcmul": 3}
+"""How many arguments a method takes by position, the tensor included, where its schema has more."""
+
+OPTIONAL: Final = frozenset({"clamp"})
+"""Operators all of whose operands after the first may be left out."""
+
 Signature = tuple[tuple[str, ...], dict[str, dict[str, str]]]
 
 # Function: its parameters in Python, and for each operator that it dispatches on them (not on something computed from

@@ -60,7 +60,7 @@ PROGRAMS: list[tuple[str, str, list[str | None]]] = [
     ("while", "while x:\n    break\n", ["x"]),
     ("conditional expression", "a = 1 if x else 2\n", ["x"]),
     ("assertion", "assert x\n", ["x"]),
-    ("chained condition", "if x and not y:\n    pass\n", ["x and not y", "not y"]),
+    ("chained condition", "if x and not y:\n    pass\n", ["x and not y", "x and not y"]),
     ("with", "with x.sqrt():\n    y / x\n", ["x.sqrt()", "x.sqrt()", "y / x"]),
     ("loop", "for a in x:\n    a / y\n", ["x", "a / y"]),
     ("lambda", "f = lambda v: v / y\nf(x)\n", ["v / y"]),

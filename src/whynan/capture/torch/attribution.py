@@ -289,9 +289,7 @@ def _by_experiment(question: Question, index: int, output: Tensor, bad: Tensor) 
     for carrier in carriers.values():
         if carrier.literal is not None:
             literal_sets.update(labels.present(carrier.literal))
-    saved_labels = labels.of(
-        s for c in carriers.values() if c.saved is not None for s in labels.present(c.saved)
-    )
+    saved_labels = labels.of(s for c in carriers.values() if c.saved is not None for s in labels.present(c.saved))
     whole = labels.intern(labels.of(sets)) if sets else 0
     carried = torch.zeros(output.shape, dtype=PLANE_DTYPE, device=output.device)
     try:

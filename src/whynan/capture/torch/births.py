@@ -11,11 +11,12 @@ from whynan.capture.torch import attribution, experiments
 from whynan.capture.torch.attribution import Carrier, Question, Verdict
 from whynan.capture.torch.causes import Causes
 from whynan.capture.torch.damage import Damage
+from whynan.capture.torch.entries import Entries
 from whynan.capture.torch.operands import element_of, element_operands, first_index, kind_of
-from whynan.capture.torch.planes import State, bad_mask, is_bad, nan_mask, new_plane, readable, rescale, strided
+from whynan.capture.torch.planes import bad_mask, is_bad, nan_mask, readable, store, strided
 from whynan.capture.torch.rows import Held, held_of
 from whynan.capture.torch.sinks import Sinks
-from whynan.records import ChainLink, Element, ForwardOperand
+from whynan.records import ChainLink, ForwardOperand
 from whynan.traces import Birth, Event
 
 if TYPE_CHECKING:
@@ -24,11 +25,10 @@ if TYPE_CHECKING:
     from whynan.capture.torch.operators import Operator
     from whynan.capture.torch.rows import Row
     from whynan.capture.torch.tracer import Lane, Tracer
-    from whynan.records import BirthKind, Operand, Origin
+    from whynan.records import Origin
 
 SEPARATE = 64
 STEPS_KEPT = 6
-LITERAL_CONSTANT = 64
 PHASES = ("forward", "backward", "accumulation", "optimizer")
 
 
@@ -41,8 +41,7 @@ class BadEvents:
         self.causes = Causes(tracer)
         self.damage = Damage(tracer)
         self.groups: dict[Any, list[int]] = {}
-        self.derived: dict[tuple[int, int], int] = {}
-        self.entered: dict[Any, int] = {}
+        self.entries = Entries(tracer, self.sinks)
         self.leaves: dict[int, weakref.ref[Tensor]] = {}
         self.leaf_sites: dict[int, int] = {}
 
@@ -55,13 +54,23 @@ class BadEvents:
     # -- the slow path -------------------------------------------------------------------------------------------
 
     def look(
-        self, row: Row, operator: Operator, args: Any, kwargs: dict[str, Any], out: Any, written: list[Tensor],
-        bad: list[int], before: dict[int, Tensor] | None, node: Any, lane: Lane, marked: bool,
+        self,
+        row: Row,
+        operator: Operator,
+        args: Any,
+        kwargs: dict[str, Any],
+        out: Any,
+        written: list[Tensor],
+        bad: list[int],
+        before: dict[int, Tensor] | None,
+        node: Any,
+        lane: Lane,
+        marked: bool,
     ) -> None:
         """Explain an event that wrote something bad, or read something bad."""
         with torch._C._DisableTorchDispatch():
             if operator.leaves:
-                self.sinks.python_value(row, args, out)
+                self.sinks.python_value(args, out)
                 return
             if operator.base == "_amp_foreach_non_finite_check_and_unscale_" or "non_finite_check" in operator.name:
                 self.sinks.unscaled(args)
@@ -69,19 +78,28 @@ class BadEvents:
                 self._explain(row, operator, args, kwargs, written, bad, before, node, lane)
             if marked and len(bad) < max(1, len(written)):
                 arguments, _, _ = _as_before(operator, args, kwargs, before)
-                self.damage.absorbed(row, operator, arguments, written, bad)
+                self.damage.absorbed(operator, arguments, written, bad)
 
     def _explain(
-        self, row: Row, operator: Operator, args: Any, kwargs: dict[str, Any], written: list[Tensor],
-        bad: list[int], before: dict[int, Tensor] | None, node: Any, lane: Lane,
+        self,
+        row: Row,
+        operator: Operator,
+        args: Any,
+        kwargs: dict[str, Any],
+        written: list[Tensor],
+        bad: list[int],
+        before: dict[int, Tensor] | None,
+        node: Any,
+        lane: Lane,
     ) -> None:
         tracer = self.tracer
         event = self.event(row, node, lane, operator, args)
         arguments, gone, changed = _as_before(operator, args, kwargs, before)
+        entries = self.entries
         carriers = self._carriers(row, operator, arguments, changed, event, lane)
         scalar = 0
         if attribution.has_bad_scalar(arguments):
-            scalar = self._returned(arguments) or self._literal(row, event, operator, written[bad[0]])
+            scalar = entries.returned(arguments) or entries.literal(row, event, operator, written[bad[0]])
         question = Question(operator, arguments, carriers, scalar, tracer.labels, written, gone)
         for i in bad:
             output = written[i]
@@ -93,10 +111,10 @@ class BadEvents:
                 birth = self._born(row, event, operator, question, i, verdict, gone, lane, node)
                 carried = torch.where(verdict.born, birth, carried).to(torch.int32)
             if operator.reduces:
-                carried = self._name_literals(carried, row, event, operator, output)
-            self._write(output, carried, row, event)
-            self.damage.carry(question, i, carried, row)
-            self._steps(carried, verdict, event, operator)
+                carried = entries.name_literals(carried, row, event, output)
+            self._write(output, carried, row)
+            self.damage.carry(question, i, carried)
+            self._steps(verdict, event, operator)
 
     def event(self, row: Row, node: Any, lane: Lane, operator: Operator, args: Any) -> Event:
         """The facts of an event: phase, site, gradient function."""
@@ -124,10 +142,18 @@ class BadEvents:
         site, library_site = tracer.sites.resolve(number, tracer.names.module_path(module))
         if phase == "forward" and self._writes_buffer(operator, args):
             phase = "buffer"
-        step, micro = self.sinks.step_of(lane)
+        step, micro = self.sinks.step_of()
         return Event(
-            ordinal=row.ordinal - tracer.first, op=operator.name, phase=phase, site=site, library_site=library_site,
-            grad_fn=grad_fn, forward_op=forward_op, step=step, micro=micro, recomputed=recomputed,
+            ordinal=row.ordinal - tracer.first,
+            op=operator.name,
+            phase=phase,
+            site=site,
+            library_site=library_site,
+            grad_fn=grad_fn,
+            forward_op=forward_op,
+            step=step,
+            micro=micro,
+            recomputed=recomputed,
         )
 
     def _writes_buffer(self, operator: Operator, args: Any) -> bool:
@@ -166,8 +192,13 @@ class BadEvents:
     # -- operands ------------------------------------------------------------------------------------------------
 
     def _carriers(
-        self, row: Row, operator: Operator, arguments: experiments.Arguments, changed: dict[int, Tensor],
-        event: Event, lane: Lane,
+        self,
+        row: Row,
+        operator: Operator,
+        arguments: experiments.Arguments,
+        changed: dict[int, Tensor],
+        event: Event,
+        lane: Lane,
     ) -> dict[int, Carrier]:
         found: dict[int, Carrier] = {}
         if operator.value_free:
@@ -182,14 +213,12 @@ class BadEvents:
             for tensor in experiments.tensors_in(value):
                 if id(tensor) in found or not experiments.floating(tensor):
                     continue
-                carrier = self._carrier(tensor, changed.get(id(tensor)), row, operator, event, lane)
+                carrier = self._carrier(tensor, changed.get(id(tensor)), row, event, lane)
                 if carrier is not None:
                     found[id(tensor)] = carrier
         return found
 
-    def _carrier(
-        self, tensor: Tensor, written: Tensor | None, row: Row, operator: Operator, event: Event, lane: Lane
-    ) -> Carrier | None:
+    def _carrier(self, tensor: Tensor, written: Tensor | None, row: Row, event: Event, lane: Lane) -> Carrier | None:
         """The labels of an operand; `written` is the tensor that an in-place event changed, of which this is a copy."""
         tracer = self.tracer
         holder = tensor if written is None else written
@@ -211,7 +240,7 @@ class BadEvents:
                 plane = torch.where(mask, strided(state.plane, state.itemsize, holder), plane)
             unknown = mask & (plane == 0)
             if bool(unknown.any()):
-                plane = self._enter(tensor, holder, unknown, plane, state, row, event)
+                plane = self.entries.enter(tensor, holder, unknown, plane, row.site, event)
         saved = row.phase in (1, 2) and event.phase == "backward" and not (state is not None and state.backward)
         return self._split(tensor, plane, saved, lane, overwritten)
 
@@ -235,114 +264,19 @@ class BadEvents:
             carrier.literal_nan = bool((nan_mask(tensor) & (carrier.literal != 0)).any())
         return carrier
 
-    def _enter(
-        self, tensor: Tensor, holder: Tensor, unknown: Tensor, plane: Tensor, state: State | None, row: Row,
-        event: Event,
-    ) -> Tensor:
-        """A bad operand that no traced event wrote: NaN has entered, Inf is a literal, garbage is uninitialised."""
-        tracer = self.tracer
-        name, kind = tracer.names.describe(holder)
-        uninitialised = state is not None and state.uninitialised
-        nan = nan_mask(tensor) & unknown
-        made = tracer.rows.get(tracer.rows.writer_of(holder))
-        constant = made is not None and tensor.numel() <= LITERAL_CONSTANT
-        for mask, is_nan in ((nan, True), (unknown & ~nan, False)):
-            if not bool(mask.any()):
-                continue
-            literal = not uninitialised and (not is_nan or kind == "buffer" or constant)
-            if is_nan and name is None and tensor.dim() == 0 and made is None and self.sinks.read_nan:
-                # a Python number, wrapped
-                plane = torch.where(mask, self.sinks.read_nan, plane).to(torch.int32)
-                continue
-            key = (id(holder.untyped_storage()) if name is None else name, kind, is_nan, literal, row.site)
-            set_id = self.entered.get(key)
-            if set_id is None:
-                described = name or ("a constant" if constant else "a tensor from outside")
-                note = "uninitialised memory" if uninitialised else f"{kind or 'data'} {described}"
-                element = element_of(tensor, mask, 0, None, (), name)
-                site_event = event
-                if constant and made is not None:
-                    site, library = tracer.sites.resolve(made.site, None)
-                    site_event = Event(made.ordinal - tracer.first, made.operator.name, "forward", site, library)
-                birth = Birth(
-                    label=0, label_kind="literal" if literal else "birth",
-                    event=site_event if literal else Event(
-                        event.ordinal, None, event.phase, event.site, event.library_site, step=event.step,
-                        micro=event.micro,
-                    ),
-                    kind="literal" if literal else "entered", element=element, note=note,
-                    cause_links=(ChainLink(
-                        role="cause", op=None, phase=event.phase, site=event.site,
-                        summary=f"{note} holds {'NaN' if is_nan else 'Inf'} at {list(element.index or ())}",
-                    ),),
-                )
-                set_id = self.entered[key] = tracer.labels.add(birth)
-            else:
-                known = tracer.labels.births[next(iter(tracer.labels.sets[set_id]))]
-                if known is not None:
-                    known.occurrences += 1
-            plane = torch.where(mask, set_id, plane).to(torch.int32)
-        where = tracer.mark(holder)
-        where.reads += 1
-        self._store(where, holder, plane)
-        return plane
-
     # -- births --------------------------------------------------------------------------------------------------
 
-    def _returned(self, arguments: experiments.Arguments) -> int:
-        """A NaN that Python hands in after a tensor had given it one: the same, come back."""
-        if any(v != v for v in attribution.scalars(arguments)):
-            return self.sinks.read_nan
-        return 0
-
-    def _literal(self, row: Row, event: Event, operator: Operator, output: Tensor) -> int:
-        key = ("literal", self.tracer.sites.key(row.site), operator.name)
-        found = self.groups.get(key)
-        if found:
-            birth = self.tracer.labels.births[next(iter(self.tracer.labels.sets[found[0]]))]
-            if birth is not None:
-                birth.occurrences += 1
-            return found[0]
-        element = element_of(output, bad_mask(output), 0, None, (), None)
-        birth = Birth(
-            label=0, label_kind="literal", event=event, kind="literal", element=element,
-            note=f"a constant that {operator.base} writes",
-        )
-        set_id = self.tracer.labels.add(birth)
-        self.groups[key] = [set_id]
-        return set_id
-
-    def _name_literals(self, carried: Tensor, row: Row, event: Event, operator: Operator, output: Tensor) -> Tensor:
-        """Literals that pass a first reduction or selection are named after it from here on."""
-        labels = self.tracer.labels
-        for set_id in labels.present(carried):
-            if not labels.is_literal(set_id):
-                continue
-            named = 0
-            for label in labels.sets[set_id]:
-                source = labels.births[label]
-                if source is None or source.absorbed_by == "named":
-                    named = set_id
-                    break
-                key = (label, row.site)
-                if key not in self.derived:
-                    mask = carried == set_id
-                    element = element_of(
-                        output, mask, 0, None, (), None
-                    )
-                    birth = Birth(
-                        label=0, label_kind="literal", event=event, kind="literal", element=element,
-                        causes=frozenset((label,)), note=source.note, absorbed_by="named",
-                    )
-                    self.derived[key] = labels.add(birth)
-                named = self.derived[key]
-            if named != set_id:
-                carried = torch.where(carried == set_id, named, carried).to(torch.int32)
-        return carried
-
     def _born(
-        self, row: Row, event: Event, operator: Operator, question: Question, index: int, verdict: Verdict,
-        gone: frozenset[int], lane: Lane, node: Any,
+        self,
+        row: Row,
+        event: Event,
+        operator: Operator,
+        question: Question,
+        index: int,
+        verdict: Verdict,
+        gone: frozenset[int],
+        lane: Lane,
+        node: Any,
     ) -> int:
         tracer = self.tracer
         output = question.outputs[index]
@@ -351,7 +285,7 @@ class BadEvents:
         args, kwargs = question.arguments
         origins: dict[int, Origin] = {}
         operands = element_operands(operator, args, kwargs, place, entry, gone, origins)
-        name = tracer.names.parameter_name(output, lane)
+        name = tracer.names.parameter_name(output)
         element = element_of(output, verdict.born, index if entry is None else 0, entry, operands, name)
         kind = kind_of(operator, element.value, operands)
         key = (tracer.sites.key(row.site), operator.name, event.phase, kind, event.grad_fn)
@@ -367,7 +301,12 @@ class BadEvents:
                 known.occurrences += 1
             return group[-1]
         birth = Birth(
-            label=0, label_kind="birth", event=event, kind=kind, element=element, causes=verdict.causes,
+            label=0,
+            label_kind="birth",
+            event=event,
+            kind=kind,
+            element=element,
+            causes=verdict.causes,
             forward_operands=self._forward_operands(event, lane, node, place, output),
             cause_links=self.causes.links(row, self._forward_row(event, lane, node), question, operands, place),
         )
@@ -397,24 +336,14 @@ class BadEvents:
 
     # -- planes --------------------------------------------------------------------------------------------------
 
-    def _store(self, state: State, tensor: Tensor, plane: Tensor) -> None:
-        if state.plane is None:
-            state.plane = new_plane(tensor)
-            state.itemsize = tensor.element_size()
-        rescale(state, tensor)
-        view = state.plane.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
-        view.copy_(plane)
-        state.shape = tuple(tensor.shape)
-        state.dtype = tensor.dtype
-
-    def _write(self, output: Tensor, carried: Tensor, row: Row, event: Event) -> None:
+    def _write(self, output: Tensor, carried: Tensor, row: Row) -> None:
         state = self.tracer.mark(output)
         state.backward = row.phase in (1, 2)
         state.reads = 0
         state.skipped = False
-        self._store(state, output, carried)
+        store(state, output, carried)
 
-    def _steps(self, carried: Tensor, verdict: Verdict, event: Event, operator: Operator) -> None:
+    def _steps(self, verdict: Verdict, event: Event, operator: Operator) -> None:
         """Note this event on the path of every birth that it carries on."""
         labels = self.tracer.labels
         for label in labels.labels_in(verdict.carried):
@@ -423,7 +352,13 @@ class BadEvents:
                 continue
             if len(birth.steps) < STEPS_KEPT:
                 birth.steps.append(
-                    ChainLink(role="step", op=event.op, phase=event.phase, site=event.site, summary=f"{operator.base} carries it on")
+                    ChainLink(
+                        role="step",
+                        op=event.op,
+                        phase=event.phase,
+                        site=event.site,
+                        summary=f"{operator.base} carries it on",
+                    )
                 )
             else:
                 birth.steps_omitted += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
@@ -77,10 +78,12 @@ class Capture:
         tracer = self.tracer
         sinks = tracer.bad.sinks.finish()
         births = [b for b in tracer.labels.births if b is not None]
-        return Trace(
-            births, sinks, self._coverage(), tracer.ranges.records(lambda n: tracer.sites.resolve(n, None)[0]), tracer.bad.sinks.fatal_seen,
-            [s for s in sinks if not s.labels],
-        )
+        if not tracer.bad.sinks.stepped:
+            for birth in births:
+                birth.event = replace(birth.event, step=None, micro=None)
+        ranges = tracer.ranges.records(lambda n: tracer.sites.resolve(n, None)[0])
+        unexplained = [s for s in sinks if not s.labels]
+        return Trace(births, sinks, self._coverage(), ranges, tracer.bad.sinks.fatal_seen, unexplained)
 
     def _coverage(self) -> Coverage:
         tracer = self.tracer
@@ -90,8 +93,11 @@ class Capture:
         if tracer.ranges.omitted:
             notes.append(f"ranges of {tracer.ranges.omitted} more tensors were left out")
         return Coverage(
-            events=tracer.events, eager=tracer.events, compiled_regions=tracer.compiled_regions,
-            skipped_steps=tracer.skipped_steps, notes=tuple(notes),
+            events=tracer.events,
+            eager=tracer.events,
+            compiled_regions=tracer.compiled_regions,
+            skipped_steps=tracer.skipped_steps,
+            notes=tuple(notes),
         )
 
 

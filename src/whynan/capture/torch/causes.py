@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from whynan.capture.torch.operands import at, broadcast_index, dtype_name, finite_range, locate, number
 from whynan.capture.torch.rows import Held, Operands, Row, held_of
 from whynan.records import ChainLink, ForwardOperand
@@ -33,7 +31,11 @@ class Causes:
         self.tracer = tracer
 
     def links(
-        self, row: Row, forward: Row | None, question: Question, operands: tuple[Operand, ...],
+        self,
+        row: Row,
+        forward: Row | None,
+        question: Question,
+        operands: tuple[Operand, ...],
         place: tuple[int, ...] | None,
     ) -> tuple[ChainLink, ...]:
         """The events that made the birth's decisive operand what it is, oldest first.
@@ -105,9 +107,7 @@ class Causes:
         base = row.operator.base
         return self._link(row, f"{base} made it, from {text(low)} to {text(high)}"), None, None
 
-    def _one(
-        self, held: Held, index: tuple[int, ...]
-    ) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
+    def _one(self, held: Held, index: tuple[int, ...]) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
         """One element as operand: the event that wrote it, in a sentence with its values, and where to look next."""
         row = self.tracer.rows.get(held.writer) if held.writer >= 0 else None
         if row is None:
@@ -141,7 +141,7 @@ class Causes:
     ) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
         base = row.operator.base
         plain = base.removesuffix("_")
-        seen = [text(v) for _, v, h, w in parts if v is not None and not isinstance(v, tuple)]
+        seen = [text(v) for _, v, _, _ in parts if v is not None and not isinstance(v, tuple)]
         ranges = [v for _, v, _, _ in parts if isinstance(v, tuple)]
         first = next((p for p in parts if p[2] is not None), None)
         if plain in TRANSPARENT and first is not None and first[3] is not None:
@@ -175,8 +175,13 @@ class Causes:
             return None
         place = "" if index is None or not index else str(list(index))
         value = "" if index is None else f" is {text(at(tensor, index))}"
-        return ChainLink(role="cause", op=None, phase="data" if kind == "argument" else None, site=None,
-                         summary=f"{kind} {name}{place}{value}")
+        return ChainLink(
+            role="cause",
+            op=None,
+            phase="data" if kind == "argument" else None,
+            site=None,
+            summary=f"{kind} {name}{place}{value}",
+        )
 
     def _link(self, row: Row, summary: str) -> ChainLink:
         site, _ = self.tracer.sites.resolve(row.site, self.tracer.names.module_path(row.module))
@@ -203,10 +208,15 @@ class Causes:
                     index = broadcast_index(tensor.shape, place)
                 if tensor.numel() == 1:
                     index = (0,) * tensor.dim()
-                found.append(ForwardOperand(
-                    name=name, index=index, value=None if index is None else at(tensor, index),
-                    dtype=dtype_name(tensor.dtype), origin="window",
-                ))
+                found.append(
+                    ForwardOperand(
+                        name=name,
+                        index=index,
+                        value=None if index is None else at(tensor, index),
+                        dtype=dtype_name(tensor.dtype),
+                        origin="window",
+                    )
+                )
             elif isinstance(operand, (int, float)) and not isinstance(operand, bool) and name not in ("dim", "alpha"):
                 found.append(ForwardOperand(name=name, value=number(operand), origin="live"))
         return tuple(found)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch.attribution import Question
     from whynan.capture.torch.operators import Operator
-    from whynan.capture.torch.rows import Row
     from whynan.capture.torch.tracer import Tracer
 
 RELATIVE = 1e-3
@@ -41,7 +40,7 @@ class Damage:
         self.tracer = tracer
         self.left = EXPERIMENTS
 
-    def carry(self, question: Question, index: int, carried: Tensor, row: Row) -> None:
+    def carry(self, question: Question, index: int, carried: Tensor) -> None:
         """An event carried a birth on: evaluate it in float64 as well."""
         labels = self.tracer.labels
         output = question.outputs[index]
@@ -91,10 +90,19 @@ class Damage:
         return outputs[index] if index < len(outputs) else None
 
     def absorbed(
-        self, row: Row, operator: Operator, arguments: experiments.Arguments, written: list[Tensor], bad: list[int],
+        self,
+        operator: Operator,
+        arguments: experiments.Arguments,
+        written: list[Tensor],
+        bad: list[int],
     ) -> None:
         """An event read a birth or a tainted value, and wrote something finite."""
-        if operator.value_free or operator.base in SINGLE or operator.view or operator.foreach and not operator.mutable:
+        if (
+            operator.value_free
+            or operator.base in SINGLE
+            or operator.view
+            or (operator.foreach and not operator.mutable)
+        ):
             return
         sources = self._sources(arguments)
         if not sources:
@@ -137,8 +145,12 @@ class Damage:
         return found
 
     def _depends(
-        self, operator: Operator, arguments: experiments.Arguments, sources: dict[int, tuple[Tensor, Tensor, bool]],
-        written: list[Tensor], index: int,
+        self,
+        operator: Operator,
+        arguments: experiments.Arguments,
+        sources: dict[int, tuple[Tensor, Tensor, bool]],
+        written: list[Tensor],
+        index: int,
     ) -> Tensor | None:
         """Which output elements depend on the sources: by position, or by changing the sources."""
         output = written[index]
@@ -173,7 +185,10 @@ class Damage:
         return torch.where(differs, everything, 0)
 
     def _pointwise(
-        self, operator: Operator, arguments: experiments.Arguments, sources: dict[int, tuple[Tensor, Tensor, bool]],
+        self,
+        operator: Operator,
+        arguments: experiments.Arguments,
+        sources: dict[int, tuple[Tensor, Tensor, bool]],
         output: Tensor,
     ) -> Tensor | None:
         labels = self.tracer.labels

@@ -14,7 +14,7 @@ import torch
 from whynan.capture.torch.planes import FLOATS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator
 
     from torch import Tensor
 
@@ -42,7 +42,7 @@ def tensors_in(value: Any) -> list[Tensor]:
 
 
 @contextmanager
-def unseen() -> Iterator[None]:
+def unseen() -> Generator[None]:
     """Run below every dispatch mode, without recording a graph, and with the generators put back after."""
     state = torch.get_rng_state()
     device_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None

@@ -16,8 +16,23 @@ DEEPEST = 6
 MOST_OBJECTS = 10_000
 # what holds no value of the user's, or is looked through elsewhere
 _OPAQUE = (
-    str, bytes, int, float, complex, type(None), type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType,
-    types.MethodType, types.FrameType, types.CodeType, types.GeneratorType, torch.nn.Module, torch.device, torch.dtype,
+    str,
+    bytes,
+    int,
+    float,
+    complex,
+    type(None),
+    type,
+    types.ModuleType,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    types.FrameType,
+    types.CodeType,
+    types.GeneratorType,
+    torch.nn.Module,
+    torch.device,
+    torch.dtype,
 )
 
 
@@ -84,7 +99,7 @@ class Names:
                 return name, "argument"
         return None, None
 
-    def parameter_name(self, tensor: Tensor, lane: Any) -> str | None:
+    def parameter_name(self, tensor: Tensor) -> str | None:
         """The name of a parameter or buffer; None for anything else."""
         name, kind = self.describe(tensor)
         return name if kind in ("parameter", "buffer") else None

@@ -99,8 +99,13 @@ def finite_range(region: Tensor) -> tuple[float | None, float | None]:
 
 
 def element_operands(
-    operator: Operator, args: Any, kwargs: dict[str, Any], index: tuple[int, ...] | None, entry: int | None,
-    gone: frozenset[int], origin_of: dict[int, Origin],
+    operator: Operator,
+    args: Any,
+    kwargs: dict[str, Any],
+    index: tuple[int, ...] | None,
+    entry: int | None,
+    gone: frozenset[int],
+    origin_of: dict[int, Origin],
 ) -> tuple[Operand, ...]:
     """Each operand of an output element; for a reduction the decisive element with its row's range.
 
@@ -120,7 +125,7 @@ def element_operands(
             for i, part in enumerate(value):
                 if isinstance(part, torch.Tensor):
                     found.append(_tensor_operand(operator, f"{name}[{i}]", part, args, index, gone, origin_of))
-        elif isinstance(value, (float, int)) and not isinstance(value, bool) and name not in ("dim", "alpha") or (
+        elif (isinstance(value, (float, int)) and not isinstance(value, bool) and name not in ("dim", "alpha")) or (
             name == "alpha" and value != 1
         ):
             found.append(Operand(name=name, value=number(value), origin="live"))
@@ -128,7 +133,12 @@ def element_operands(
 
 
 def _tensor_operand(
-    operator: Operator, name: str, tensor: Tensor, args: Any, index: tuple[int, ...] | None, gone: frozenset[int],
+    operator: Operator,
+    name: str,
+    tensor: Tensor,
+    args: Any,
+    index: tuple[int, ...] | None,
+    gone: frozenset[int],
     origin_of: dict[int, Origin],
 ) -> Operand:
     shape = tuple(int(s) for s in tensor.shape)
@@ -142,7 +152,9 @@ def _tensor_operand(
     if region is not None:
         low, high = finite_range(region)
         decisive = _decisive(region)
-        return Operand(name=name, index=None, value=decisive, dtype=dtype, origin=origin, shape=shape, min=low, max=high)
+        return Operand(
+            name=name, index=None, value=decisive, dtype=dtype, origin=origin, shape=shape, min=low, max=high
+        )
     if position is None:
         return Operand(name=name, shape=shape, dtype=dtype, origin=origin)
     return Operand(name=name, index=position, value=at(tensor, position), dtype=dtype, origin=origin, shape=shape)
@@ -233,9 +245,7 @@ def _moved(operator: Operator, tensor: Tensor, args: Any, index: tuple[int, ...]
     numbers = torch.arange(1, tensor.numel() + 1, device=tensor.device).reshape(tensor.shape)
     try:
         with experiments.unseen():
-            moved = experiments.tensors_in(
-                operator.func(*[numbers if a is tensor else a for a in args])
-            )[0]
+            moved = experiments.tensors_in(operator.func(*[numbers if a is tensor else a for a in args]))[0]
     except (RuntimeError, TypeError, IndexError, NotImplementedError):
         return None
     position = int(moved[index]) - 1
@@ -260,7 +270,11 @@ def kind_of(operator: Operator, value: float | int | str | None, operands: tuple
 
 
 def element_of(
-    output: Tensor, mask: Tensor, number_of_output: int, list_index: int | None, operands: tuple[Operand, ...],
+    output: Tensor,
+    mask: Tensor,
+    number_of_output: int,
+    list_index: int | None,
+    operands: tuple[Operand, ...],
     tensor_name: str | None,
 ) -> Element:
     """The element record of the first true place of a mask."""

@@ -32,8 +32,8 @@ class Operator:
         "selects",
         "uninitialised",
         "value_free",
-        "writes_first",
         "view",
+        "writes_first",
     )
 
     def __init__(self, func: Any) -> None:

@@ -10,9 +10,12 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.optim import optimizer as torch_optimizer
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
-from whynan.capture.torch.sinks import tensors_of
+from whynan.capture.torch.names import tensors_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +81,7 @@ class Patches:
                     return original(t_outputs, *args, **kwargs)
                 finally:
                     if kept is not None:
-                        guarded(_engine_ends, tracer, kept)
+                        guarded(_engine_ends, kept)
 
             return engine_run_backward
 
@@ -117,8 +120,8 @@ class Patches:
             guarded(_step_ends, tracer, optimizer)
 
         for handle in (
-            torch_optimizer.register_optimizer_step_pre_hook(before),
-            torch_optimizer.register_optimizer_step_post_hook(after),
+            register_optimizer_step_pre_hook(before),
+            register_optimizer_step_post_hook(after),
         ):
             self._undo.append(handle.remove)
 
@@ -175,7 +178,7 @@ def _engine_starts(tracer: Tracer, outputs: Any, args: Any) -> Any:
     return kept
 
 
-def _engine_ends(tracer: Tracer, kept: Any) -> None:
+def _engine_ends(kept: Any) -> None:
     lane, create_graph, backward, labels, depth = kept
     lane.create_graph = create_graph
     lane.engine_depth = depth
@@ -204,16 +207,16 @@ def _module_returned(tracer: Tracer, module: Any, out: Any) -> None:
     lane = tracer.lane()
     if lane.closure or tracer.target is module:
         return
-    tracer.bad.sinks.module_returns(module, out)
+    tracer.bad.sinks.module_returns(out)
 
 
 def _step_starts(tracer: Tracer, optimizer: Any, closure: bool) -> None:
     lane = tracer.lane()
-    tracer.bad.sinks.step_starts(optimizer, lane, closure)
+    lane.optimizer_site = tracer.sites.here(5)
+    tracer.bad.sinks.step_starts(optimizer, closure)
     lane.optimizer = optimizer
     tracer.stepping = not closure
     lane.closure = closure
-    lane.optimizer_site = tracer.sites.here(5)
 
 
 def _step_ends(tracer: Tracer, optimizer: Any) -> None:

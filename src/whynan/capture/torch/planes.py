@@ -1,11 +1,12 @@
 """What is known of a storage that holds, or may hold, bad elements; hung on the storage itself.
 
-A clean storage carries nothing; a ``State`` appears with the first bad element. The attribute lives and dies with the C++ storage and is not copied, pickled or saved.
+A clean storage carries nothing; a ``State`` appears with the first bad element.
+The attribute lives and dies with the C++ storage and is not copied, pickled or saved.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -39,7 +40,6 @@ class State:
     __slots__ = (
         "__weakref__",
         "backward",
-        "dtype",
         "itemsize",
         "plane",
         "reads",
@@ -62,7 +62,6 @@ class State:
         self.skipped = False
         self.reads = 0
         self.shape: tuple[int, ...] = ()
-        self.dtype: Any = None
 
 
 def strided(plane: Tensor, itemsize: int, tensor: Tensor) -> Tensor:
@@ -143,3 +142,13 @@ def is_bad(tensor: Tensor) -> bool:
     if spread - spread == 0:
         return False
     return bool(bad_mask(tensor).any())
+
+
+def store(state: State, tensor: Tensor, labels: Tensor) -> None:
+    """Write the labels of a tensor's elements into the plane of its storage."""
+    if state.plane is None:
+        state.plane = new_plane(tensor)
+        state.itemsize = tensor.element_size()
+    rescale(state, tensor)
+    state.plane.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()).copy_(labels)
+    state.shape = tuple(tensor.shape)

@@ -10,9 +10,9 @@ from whynan.capture.torch.planes import FLOAT8
 from whynan.records import Range
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from collections.abc import Callable
+
+    from torch import Tensor
 
     from whynan.records import Phase, Site
 
@@ -71,9 +71,16 @@ class Ranges:
         """All of them as records."""
         return tuple(
             Range(
-                event=event, op=op, phase=PHASES[phase], output=output, site=site_of(site),
-                dtype=str(dtype).removeprefix("torch."), shape=tuple(int(s) for s in shape),
-                finite_min=found[1], finite_max=found[2], **found[0],
+                event=event,
+                op=op,
+                phase=PHASES[phase],
+                output=output,
+                site=site_of(site),
+                dtype=str(dtype).removeprefix("torch."),
+                shape=tuple(int(s) for s in shape),
+                finite_min=found[1],
+                finite_max=found[2],
+                **found[0],
             )
             for event, op, phase, site, output, dtype, shape, found in self._rows
         )

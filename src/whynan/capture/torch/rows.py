@@ -1,7 +1,7 @@
 """The last events, in a ring: who wrote what from what, and the operands themselves within a budget of bytes.
 
-Operands are held by an alias of their storage, never by the tensor itself: a held tensor would keep the engine from moving a gradient
-into `.grad` and so change the events that a run has. Rows and operands are plain tuples: every event makes some.
+Operands are held by an alias of their storage, never by the tensor itself: a held tensor would keep the engine from
+moving a gradient into `.grad` and so change the events that a run has.
 """
 
 from __future__ import annotations
@@ -101,7 +101,9 @@ class Rows:
         kept = self.operands.get(ordinal)
         if kept is None:
             return None
-        held = [Held._make(h) if type(h) is tuple and len(h) == 3 and isinstance(h[0], torch.Tensor) else h for h in kept[0]]
+        held = [
+            Held._make(h) if type(h) is tuple and len(h) == 3 and isinstance(h[0], torch.Tensor) else h for h in kept[0]
+        ]
         return Operands(held, *kept[1:])
 
     def note(self, tensor: Tensor, ordinal: int) -> None:
@@ -126,7 +128,11 @@ class Rows:
             if kept is None or kept.before is None or not kept.held:
                 continue
             first = kept.held[0]
-            if isinstance(first, Held) and first.version == held.version + 1 and address(first.alias) == address(held.alias):
+            if (
+                isinstance(first, Held)
+                and first.version == held.version + 1
+                and address(first.alias) == address(held.alias)
+            ):
                 return kept.before if first.shape == held.shape else None
         return None
 
@@ -140,7 +146,7 @@ class Rows:
 
 def address(tensor: Tensor) -> int:
     """The address of a tensor's storage."""
-    return tensor.data_ptr() - tensor.storage_offset() * tensor.element_size()
+    return tensor.data_ptr() - int(tensor.storage_offset()) * tensor.element_size()
 
 
 def version_of(tensor: Tensor) -> int:

@@ -14,10 +14,9 @@ from whynan.capture.torch.planes import State, bad_mask, is_bad, readable, strid
 from whynan.traces import Sink
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from whynan.capture.torch.operators import Operator
-    from whynan.capture.torch.rows import Row
     from whynan.capture.torch.tracer import Lane, Tracer
     from whynan.records import SinkKind
 
@@ -54,7 +53,9 @@ class Sinks:
         self.last_backward = -1
         self.steps: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.checked: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.current_step: int | None = None
+        self.attempts = 0
+        self.skip_pending = False
+        self.stepped = False
         self.micro = 0
         self.fatal_seen = False
         self.read_nan = 0
@@ -77,10 +78,12 @@ class Sinks:
                 if state is not None and state.plane is not None:
                     plane = torch.where(bad, strided(state.plane, state.itemsize, tensor), 0)
                     found = labels.labels_in(plane)
-                made.append(Sink(kind, name, count, tensor.numel(), found, fatal, step=self.current_step))
+                made.append(Sink(kind, name, count, tensor.numel(), found, fatal, step=self.attempts + 1))
         return made + self._integers(tensor, state, kind, name, fatal)
 
-    def _integers(self, tensor: Tensor, state: State | None, kind: SinkKind, name: str | None, fatal: bool) -> list[Sink]:
+    def _integers(
+        self, tensor: Tensor, state: State | None, kind: SinkKind, name: str | None, fatal: bool
+    ) -> list[Sink]:
         if state is None or state.taint is None or tensor.layout is not torch.strided:
             return []
         with torch._C._DisableTorchDispatch():
@@ -89,17 +92,18 @@ class Sinks:
             if not count:
                 return []
             found = self.tracer.labels.labels_in(plane)
-        return [Sink(kind, name, count, tensor.numel(), found, fatal, damage=True, step=self.current_step)]
+        return [Sink(kind, name, count, tensor.numel(), found, fatal, damage=True, step=self.attempts + 1)]
 
-    def step_of(self, lane: Lane) -> tuple[int | None, int | None]:
-        """The optimizer step that an event belongs to, and which backward since the last."""
-        return self.current_step, max(self.micro, 1) if self.current_step is not None else None
+    def step_of(self) -> tuple[int, int]:
+        """1 + the step attempts so far, and which backward since the last; kept only if an optimizer is ever met."""
+        return self.attempts + 1, max(self.micro, 1)
 
     # -- backward ------------------------------------------------------------------------------------------------
 
     def backward_starts(self, lane: Lane, roots: list[Tensor], *, into_leaves: bool) -> None:
         """The engine is called: its roots are a loss; `autograd.grad` returns gradients and uses none of them."""
         self.last_backward = self.tracer.ordinal
+        self._settle_skip()
         self.micro += 1
         self.fatal_seen = self.fatal_seen or into_leaves
         loss = [s for r in roots for s in self.sink(r, "loss", None, True)] if into_leaves and not lane.closure else []
@@ -115,9 +119,9 @@ class Sinks:
         if known is None or known.reference() is not leaf:
             known = self.leaves[id(leaf)] = Leaf(weakref.ref(leaf), {})
         record: Backward | None = lane.backward
-        if operator.base != "add" and operator.base != "add_":
-            known.pending.clear()
-        elif known.pending and leaf.grad is not None and self._was_reset(leaf.grad):
+        if (operator.base != "add" and operator.base != "add_") or (
+            known.pending and leaf.grad is not None and self._was_reset(leaf.grad)
+        ):
             known.pending.clear()
         if record is not None and record.loss:
             known.pending[record.number] = record
@@ -131,12 +135,10 @@ class Sinks:
 
     # -- optimizer -----------------------------------------------------------------------------------------------
 
-    def step_starts(self, optimizer: Any, lane: Lane, closure: bool) -> None:
+    def step_starts(self, optimizer: Any, closure: bool) -> None:
         """An optimizer is about to consume gradients; one that a scaler told to skip does not."""
-        done = self.steps.get(optimizer, 0)
-        self.steps[optimizer] = done + 1
-        self.current_step = done + 1
-        self.micro = 0
+        self.stepped = True
+        self.skip_pending = False
         parameters = [p for g in optimizer.param_groups for p in g["params"] if isinstance(p, torch.Tensor)]
         if optimizer not in self.checked:
             self.checked.add(optimizer)
@@ -159,7 +161,7 @@ class Sinks:
         for p in parameters:
             state = self.tracer.state_of(p)
             if state is None and readable(p) and is_bad(p.detach()):
-                self.tracer.bad.entered_parameter(p)
+                self.tracer.bad.entries.enter_parameter(p, self.tracer.lane().optimizer_site)
 
     def consume(self, leaf: Tensor, kind: SinkKind) -> None:
         """A leaf's gradient is used: it is a sink, and so are the losses it came from."""
@@ -189,12 +191,22 @@ class Sinks:
         if state is not None:
             state.skipped = True
 
+    def _settle_skip(self) -> None:
+        """A scaler saw Inf and no step came: that was the attempt, and it was skipped."""
+        if self.skip_pending:
+            self.skip_pending = False
+            self.stepped = True
+            self.attempts += 1
+            self.micro = 0
+            self.tracer.skipped_steps += 1
+
     def unscaled(self, args: Any) -> None:
         """A loss scaler looked at gradients: what is bad in them it will skip."""
         grads = experiments.tensors_in(args[0])
         found_inf = args[1] if len(args) > 1 else None
         if not isinstance(found_inf, torch.Tensor) or not bool((found_inf != 0).any()):
             return
+        self.skip_pending = True
         for grad in grads:
             self._skip(grad)
         for leaf in self.leaves.values():
@@ -204,6 +216,9 @@ class Sinks:
 
     def step_ends(self, optimizer: Any) -> None:
         """What a step left in parameters."""
+        self.steps[optimizer] = self.steps.get(optimizer, 0) + 1
+        self.attempts = max(self.attempts, self.steps[optimizer])
+        self.micro = 0
         if not self.tracer.marked:
             return
         for group in optimizer.param_groups:
@@ -216,7 +231,8 @@ class Sinks:
         births = self.tracer.labels.births
         for sink in self.sink(tensor, kind, name, True):
             own = frozenset(
-                label for label in sink.labels
+                label
+                for label in sink.labels
                 if (b := births[label]) is not None and not (b.kind == "entered" and b.element.tensor == name)
             )
             if kind == "buffer":
@@ -226,7 +242,7 @@ class Sinks:
 
     # -- outputs and observation -----------------------------------------------------------------------------------
 
-    def module_returns(self, module: nn.Module, out: Any) -> None:
+    def module_returns(self, out: Any) -> None:
         """An outermost module call has ended."""
         self.fatal_seen = True
         if not self.tracer.marked:
@@ -249,7 +265,7 @@ class Sinks:
         if self.tracer.state_of(tensor) is not None:
             self.found += self.sink(tensor, "observed", None, False)
 
-    def python_value(self, row: Row, args: Any, out: Any) -> None:
+    def python_value(self, args: Any, out: Any) -> None:
         """An event that gave a Python number."""
         if isinstance(out, float) and out != out:
             state = self.tracer.state_of(args[0])
@@ -270,14 +286,17 @@ class Sinks:
 
     def finish(self) -> list[Sink]:
         """The run has ended: what is still in `.grad`, in parameters and buffers, and held unread."""
+        self._settle_skip()
         tracer = self.tracer
         for leaf in list(self.leaves.values()):
             tensor = leaf.reference()
             if tensor is None:
                 continue
-            if tensor.grad is not None and not (
-                (state := tracer.state_of(tensor.grad)) is not None and state.skipped
-            ) and not self._was_reset(tensor.grad):
+            if (
+                tensor.grad is not None
+                and not ((state := tracer.state_of(tensor.grad)) is not None and state.skipped)
+                and not self._was_reset(tensor.grad)
+            ):
                 self.consume(tensor, "gradient")
             if tracer.state_of(tensor) is not None:
                 self._stored(tensor, "parameter", tracer.names.leaf_name(tensor))
@@ -290,7 +309,9 @@ class Sinks:
         for leaf in self.leaves.values():
             tensor = leaf.reference()
             if tensor is not None:
-                named.update((id(tracer.state_of(tensor)), id(tracer.state_of(tensor.grad)) if tensor.grad is not None else 0))
+                named.update(
+                    (id(tracer.state_of(tensor)), id(tracer.state_of(tensor.grad)) if tensor.grad is not None else 0)
+                )
         for state in list(tracer.marked):
             if state.reads == 0 and id(state) not in named and state.plane is not None and not state.skipped:
                 self._held(state)

@@ -46,7 +46,8 @@ class Snapshot:
             self._take(root, tensors)
         self._tensors = [
             (t, t.detach().clone(), None if t.grad is None else (t.grad, t.grad.detach().clone()))
-            for t in tensors.values() if t.layout is torch.strided and not t.is_nested and t.is_leaf
+            for t in tensors.values()
+            if t.layout is torch.strided and not t.is_nested and t.is_leaf
         ]
         self._torch = torch.get_rng_state()
         self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None

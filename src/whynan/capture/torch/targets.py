@@ -13,7 +13,7 @@ from whynan.capture.torch.snapshots import Snapshot, reachable, same_bits
 from whynan.errors import MetaTensorError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from torch import Tensor
 
@@ -72,7 +72,7 @@ class Target:
             self._results.append([t.detach().clone() for _, t in tensors_of(result, "output")])
 
     @contextmanager
-    def again(self) -> Iterator[None]:
+    def again(self) -> Generator[None]:
         """The state of the first run for the block, and that after it afterwards."""
         assert self._start is not None
         end = Snapshot(reachable(self.target, (*self.inputs, *self.kwargs.values())))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -116,7 +114,7 @@ class Tracer:
         report_internal_error()
 
     def before(self, operator: Operator, args: Any, kwargs: Any) -> dict[int, Tensor] | None:
-        """Copies of the operands that the operation is about to overwrite, by their ids, where they may be asked for."""
+        """Copies of what the operation is about to overwrite, by tensor id, where they may be asked for."""
         everything = self.copy_all
         if not everything and (operator.foreach or (self.stepping and operator.pointwise)):
             return None
@@ -264,7 +262,7 @@ class Tracer:
     def _wrote(self, tensor: Tensor, operator: Operator, ordinal: int) -> bool:
         """Note who wrote a tensor; whether it holds a bad element."""
         try:
-            self.rows.writers[tensor.data_ptr() - tensor.storage_offset() * tensor.element_size()] = ordinal
+            self.rows.writers[tensor.data_ptr() - int(tensor.storage_offset()) * tensor.element_size()] = ordinal
         except (RuntimeError, NotImplementedError):
             return False
         if operator.uninitialised:

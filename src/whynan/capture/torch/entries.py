@@ -1,0 +1,183 @@
+"""Bad values that no traced operation bore: what enters, what the program writes, what Python hands back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from whynan.capture.torch import attribution
+from whynan.capture.torch.operands import element_of
+from whynan.capture.torch.planes import bad_mask, nan_mask, store
+from whynan.records import ChainLink
+from whynan.traces import Birth, Event
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from whynan.capture.torch import experiments
+    from whynan.capture.torch.operators import Operator
+    from whynan.capture.torch.rows import Row
+    from whynan.capture.torch.sinks import Sinks
+    from whynan.capture.torch.tracer import Tracer
+
+
+class Entries:
+    """Literals and what has entered, each place once."""
+
+    def __init__(self, tracer: Tracer, sinks: Sinks) -> None:
+        self.tracer = tracer
+        self.sinks = sinks
+        self.known: dict[Any, int] = {}
+        self.groups: dict[Any, list[int]] = {}
+        self.derived: dict[tuple[int, int], int] = {}
+
+    def enter(self, tensor: Tensor, holder: Tensor, unknown: Tensor, plane: Tensor, site: int, event: Event) -> Tensor:
+        """Label bad elements that no traced event wrote: NaN has entered, Inf is a literal, garbage uninitialised.
+
+        `holder` is the tensor whose storage keeps the labels; `tensor` its content when it was read.
+        """
+        tracer = self.tracer
+        name, kind = tracer.names.describe(holder)
+        state = tracer.state_of(holder)
+        uninitialised = state is not None and state.uninitialised
+        nan = nan_mask(tensor) & unknown
+        made = tracer.rows.get(tracer.rows.writer_of(holder))
+        constant = made if made is not None and made.operator.base == "lift_fresh" else None
+        for mask, is_nan in ((nan, True), (unknown & ~nan, False)):
+            if not bool(mask.any()):
+                continue
+            if is_nan and name is None and tensor.dim() == 0 and made is None and self.sinks.read_nan:
+                # a Python number, wrapped
+                plane = torch.where(mask, self.sinks.read_nan, plane).to(torch.int32)
+                continue
+            written = constant is not None and self._writes_it(constant)
+            literal = not uninitialised and (not is_nan or kind == "buffer" or written)
+            key = (id(holder.untyped_storage()) if name is None else name, kind, is_nan, literal, site)
+            set_id = self.known.get(key)
+            if set_id is None:
+                described = name or ("that the program writes" if written else "from outside")
+                note = (
+                    "uninitialised memory"
+                    if uninitialised
+                    else f"{kind or ('constant' if written else 'data')} {described}"
+                )
+                element = element_of(tensor, mask, 0, None, (), name)
+                birth = self._birth(note, element, event, constant if literal else None, is_nan=is_nan, literal=literal)
+                set_id = self.known[key] = tracer.labels.add(birth)
+            else:
+                self._again(set_id)
+            plane = torch.where(mask, set_id, plane).to(torch.int32)
+        where = tracer.mark(holder)
+        where.reads += 1
+        store(where, holder, plane)
+        return plane
+
+    def enter_parameter(self, parameter: Tensor, site: int) -> None:
+        """A parameter that is bad before its first step: from outside, not by the optimizer."""
+        tensor = parameter.detach()
+        user, library = self.tracer.sites.resolve(site, None)
+        event = Event(self.tracer.events, None, "optimizer", user, library)
+        mask = bad_mask(tensor)
+        self.enter(
+            tensor, parameter, mask, torch.zeros(tensor.shape, dtype=torch.int32, device=tensor.device), site, event
+        )
+
+    def _writes_it(self, row: Row) -> bool:
+        """Whether the expression that made a constant spells a NaN or an Inf; data given to `tensor` does not."""
+        site, _ = self.tracer.sites.resolve(row.site, None)
+        text = (site.code or "").lower() if site is not None else ""
+        return "nan" in text or "inf" in text
+
+    def _birth(
+        self, note: str, element: Any, event: Event, constant: Row | None, *, is_nan: bool, literal: bool
+    ) -> Birth:
+        if literal and constant is not None:
+            site, library = self.tracer.sites.resolve(constant.site, None)
+            event = Event(constant.ordinal - self.tracer.first, constant.operator.name, "forward", site, library)
+        elif not literal:
+            event = Event(
+                event.ordinal, None, event.phase, event.site, event.library_site, step=event.step, micro=event.micro
+            )
+        place = list(element.index or ())
+        link = ChainLink(
+            role="cause",
+            op=None,
+            phase=event.phase,
+            site=event.site,
+            summary=f"{note} holds {'NaN' if is_nan else 'Inf'}" + (f" at {place}" if place else ""),
+        )
+        return Birth(
+            label=0,
+            label_kind="literal" if literal else "birth",
+            event=event,
+            kind="literal" if literal else "entered",
+            element=element,
+            note=note,
+            cause_links=(link,),
+        )
+
+    def _again(self, set_id: int) -> None:
+        for label in self.tracer.labels.sets[set_id]:
+            birth = self.tracer.labels.births[label]
+            if birth is not None:
+                birth.occurrences += 1
+
+    def returned(self, arguments: experiments.Arguments) -> int:
+        """A NaN that Python hands in after a tensor had given it one: the same, come back."""
+        if any(v != v for v in attribution.scalars(arguments)):
+            return self.sinks.read_nan
+        return 0
+
+    def literal(self, row: Row, event: Event, operator: Operator, output: Tensor) -> int:
+        key = ("literal", self.tracer.sites.key(row.site), operator.name)
+        found = self.groups.get(key)
+        if found:
+            birth = self.tracer.labels.births[next(iter(self.tracer.labels.sets[found[0]]))]
+            if birth is not None:
+                birth.occurrences += 1
+            return found[0]
+        element = element_of(output, bad_mask(output), 0, None, (), None)
+        birth = Birth(
+            label=0,
+            label_kind="literal",
+            event=event,
+            kind="literal",
+            element=element,
+            note=f"a constant that {operator.base} writes",
+        )
+        set_id = self.tracer.labels.add(birth)
+        self.groups[key] = [set_id]
+        return set_id
+
+    def name_literals(self, carried: Tensor, row: Row, event: Event, output: Tensor) -> Tensor:
+        """Literals that pass a first reduction or selection are named after it from here on."""
+        labels = self.tracer.labels
+        for set_id in labels.present(carried):
+            if not labels.is_literal(set_id):
+                continue
+            named = 0
+            for label in labels.sets[set_id]:
+                source = labels.births[label]
+                if source is None or source.absorbed_by == "named":
+                    named = set_id
+                    break
+                key = (label, row.site)
+                if key not in self.derived:
+                    mask = carried == set_id
+                    element = element_of(output, mask, 0, None, (), None)
+                    birth = Birth(
+                        label=0,
+                        label_kind="literal",
+                        event=event,
+                        kind="literal",
+                        element=element,
+                        causes=frozenset((label,)),
+                        note=source.note,
+                        absorbed_by="named",
+                    )
+                    self.derived[key] = labels.add(birth)
+                named = self.derived[key]
+            if named != set_id:
+                carried = torch.where(carried == set_id, named, carried).to(torch.int32)
+        return carried

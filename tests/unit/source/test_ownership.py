@@ -1,0 +1,114 @@
+"""Whose code a file is."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+import pydantic
+import pytest
+
+import whynan
+from whynan.source import Owner, owner_of, owner_of_code
+
+SITE_PACKAGES = Path(sysconfig.get_path("purelib"))
+STDLIB = Path(os.__file__).parent
+
+
+@pytest.mark.parametrize(
+    ("filename", "owner"),
+    [
+        (__file__, Owner.USER),
+        ("<string>", Owner.USER),
+        ("<stdin>", Owner.USER),
+        ("<ipython-input-3-abc>", Owner.USER),
+        ("<doctest example[0]>", Owner.USER),
+        ("/tmp/ipykernel_123/456.py", Owner.USER),
+        ("train.py", Owner.USER),
+        ("/home/me/checkout/library/src/library/model.py", Owner.USER),
+        (f"{sys.prefix}/project/train.py", Owner.USER),
+        ("/home/me/site-packages-mirror/train.py", Owner.USER),
+        ("/home/me/torch/train.py", Owner.USER),
+        ("/home/me/whynan/train.py", Owner.USER),
+        (f"{os.path.dirname(whynan.__file__)}-examples/train.py", Owner.USER),
+        (pytest.__file__, Owner.LIBRARY),
+        (f"{SITE_PACKAGES}/_pytest/python.py", Owner.LIBRARY),
+        (pydantic.__file__, Owner.LIBRARY),
+        ("/usr/lib/python3/dist-packages/numpy/linalg.py", Owner.LIBRARY),
+        (f"{STDLIB}/site-packages/pip/__init__.py", Owner.LIBRARY),
+        ("/home/me/.local/lib/python3.12/site-packages/lightning/loop.py", Owner.LIBRARY),
+        (f"{sysconfig.get_path('scripts')}/torchrun", Owner.LIBRARY),
+        ("<decorator-gen-2>", Owner.LIBRARY),
+        (f"{SITE_PACKAGES}/torch/nn/functional.py", Owner.TORCH),
+        (f"{SITE_PACKAGES}/torch/__init__.py", Owner.TORCH),
+        (f"{SITE_PACKAGES}/functorch/__init__.py", Owner.TORCH),
+        (f"{SITE_PACKAGES}/torchmetrics/metric.py", Owner.LIBRARY),
+        ("/srv/env/lib/python3.11/site-packages/torch/_tensor.py", Owner.TORCH),
+        ("<eval_with_key>.3 from <eval_with_key>.2", Owner.TORCH),
+        ("/tmp/torchinductor_me/ab/cabc.py", Owner.TORCH),
+        (ast.__file__, Owner.STDLIB),
+        (f"{STDLIB}/concurrent/futures/thread.py", Owner.STDLIB),
+        ("<frozen importlib._bootstrap>", Owner.STDLIB),
+        ("/usr/lib/python311.zip/ast.py", Owner.STDLIB),
+        (whynan.__file__, Owner.WHYNAN),
+        (owner_of.__wrapped__.__code__.co_filename, Owner.WHYNAN),
+    ],
+)
+def test_whose_a_file_is(filename: str, owner: Owner) -> None:
+    assert owner_of(filename) is owner
+
+
+@dataclass
+class Point:
+    x: float
+
+
+
+
+def test_methods_that_dataclasses_write_are_no_code_of_the_user() -> None:
+    assert Point.__init__.__code__.co_filename == "<string>"
+    assert owner_of_code(Point.__init__.__code__) is Owner.STDLIB
+    assert owner_of_code(compile("1", "<string>", "eval")) is Owner.USER
+    assert owner_of_code(test_whose_a_file_is.__code__) is Owner.USER
+
+
+def asked(program: str, *path: Path, environment: dict[str, str] | None = None) -> list[str]:
+    """What a fresh interpreter prints."""
+    source = str(Path(whynan.__file__).parents[1])
+    command = [sys.executable, "-c", f"import sys; sys.path[:0] = {[str(p) for p in path]!r}\n{program}"]
+    env = {**os.environ, "PYTHONPATH": source, **(environment or {})}
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_torch_is_found_without_being_imported(tmp_path: Path) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise ImportError('this must not be imported')\n")
+    program = (
+        "from whynan.source import owner_of\n"
+        f"print(owner_of({str(tmp_path / 'torch' / 'nn.py')!r}).name, owner_of({str(tmp_path / 'x.py')!r}).name)\n"
+        "print('torch' in sys.modules)"
+    )
+    assert asked(program, tmp_path) == ["TORCH", "USER", "False"]
+
+
+def test_a_torch_without_a_spec_does_no_harm(tmp_path: Path) -> None:
+    program = (
+        "import types; sys.modules['torch'] = types.ModuleType('torch'); sys.modules['torch'].__spec__ = None\n"
+        "from whynan.source import owner_of\n"
+        f"print(owner_of({str(tmp_path / 'x.py')!r}).name)"
+    )
+    assert asked(program) == ["USER"]
+
+
+def test_links_do_not_hide_an_owner(tmp_path: Path) -> None:
+    (tmp_path / "real" / "torch").mkdir(parents=True)
+    (tmp_path / "real" / "torch" / "__init__.py").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    for name in ("real", "link"):
+        program = f"from whynan.source import owner_of; print(owner_of({str(tmp_path / name / 'torch/a.py')!r}).name)"
+        assert asked(program, tmp_path / "link") == ["TORCH"]
