@@ -6,6 +6,7 @@ import inspect
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from whynan.config import Options
 from whynan.errors import MissingExtraError, NestedTraceError, UsageError
 from whynan.session.allow import Allowance, Allowances
 from whynan.session.reruns import with_rerun

@@ -61,7 +61,7 @@ def operand_expressions(
 
 
 def _texts(syntax: Syntax, operands: _Operands) -> dict[str, str]:
-    texts = {name: syntax.text(span_of(node)) for name, node in operands.items() if syntax.readable(node) is node}
+    texts = {name: syntax.text(span_of(node)) for name, node in operands.items()}
     return {name: text for name, text in texts.items() if text}
 
 

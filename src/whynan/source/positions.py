@@ -58,8 +58,8 @@ class Located(NamedTuple):
 
 
 def _instruction(code: CodeType, lasti: int, line: int | None) -> Instruction:
-    index = max(lasti, 0) // 2
     operations = code.co_code[::2]
+    index = min(max(lasti, 0) // 2, len(operations) - 1)
     # a frame that waits for a Python function stands at the caches behind its instruction
     while index and operations[index] == _CACHE:
         index -= 1
@@ -100,12 +100,11 @@ def _narrowed(node: Spanned) -> Spanned:
 
 
 def locate(code: CodeType, lasti: int) -> Located | None:
-    """The syntax node that an instruction executes; None without column ranges, or where the source is another's."""
+    """The syntax node that an instruction executes; None without column ranges."""
     instruction = _instruction(code, lasti, None)
     if instruction.span is None:
         return None
-    located = _find(code, instruction, instruction.span)
-    return located if located.node is not None else None
+    return _find(code, instruction, instruction.span)
 
 
 def _function(qualname: str) -> str:
@@ -132,7 +131,7 @@ def _resolve(code: CodeType, lasti: int, line: int | None) -> Site:
     syntax, node = _find(code, instruction, instruction.span)
     if isinstance(node, _COMPOUND):
         return _with_line(site, code)
-    span = span_of(syntax.readable(node)) if node is not None else instruction.span
+    span = span_of(node) if node is not None else instruction.span
     text = syntax.text(span)
     # source that parses but has nothing at the span is not what was compiled; what does not parse cannot be asked
     if text is None or (node is None and syntax.tree is not None):

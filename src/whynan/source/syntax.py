@@ -120,24 +120,6 @@ class Syntax:
             return None
         return next((node for node in nodes if isinstance(node, kinds)), nodes[0])
 
-    def readable(self, node: Spanned) -> Spanned:
-        """The node, or the f-string around it where Python 3.11 misplaces what stands inside."""
-        strings = [outer for outer in self.around(node) if isinstance(outer, ast.JoinedStr)]
-        return strings[-1] if strings and not self._says(node) else node
-
-    def around(self, node: ast.AST) -> Iterator[ast.AST]:
-        """The nodes that a node is part of, from the inside out."""
-        while node in self.parents:
-            node = self.parents[node]
-            yield node
-
-    def _says(self, node: Spanned) -> bool:
-        text = self.text(span_of(node))
-        try:
-            return text is not None and ast.dump(ast.parse(f"({text})", mode="eval").body) == ast.dump(node)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return False
-
     def column(self, line: int, column: int) -> int | None:
         """The 1-based character column of a byte column; None where the line does not reach so far."""
         if not 1 <= line <= len(self.lines):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import linecache
 import sys
 from collections.abc import Iterator
@@ -52,7 +53,7 @@ class Watch(TorchDispatchMode):
         self.events: list[Event] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        frame = sys._getframe()
+        frame = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename != self.filename:
             frame = frame.f_back
         assert frame is not None
@@ -255,6 +256,9 @@ UNSURE: list[tuple[str, str]] = [
     ("F = a; F.log()", "log"),
     ("torch.log(**dict(input=a))", "log"),
     ("row[0] in a", "eq"),
+    ("not row[0]", "_local_scalar_dense"),
+    ("row[0] < row[1] < row[2]", "lt"),
+    ("a.sum(int(1))", "sum"),
     ("a.add(b) // s", "add_"),
     *((f"held.{name}(a)", name) for name in ("log", "square")),
     *((f"held.{name}(a, b)", name) for name in ("add", "mul", "max")),
@@ -385,9 +389,8 @@ def test_a_module_named_as_an_operator_is_no_operand() -> None:
     operand = variables()["a"]
     with Watch(__file__, told=True) as watch:
         layers(operand)
-    named = {event.base: event.expressions for event in watch.events if event.expressions}
     assert {event.base for event in watch.events} >= {"_softmax", "relu", "tanh", "addmm"}
-    assert named == {}
+    assert [event for event in watch.events if event.expressions] == []
 
 
 class Logged(torch.Tensor):
@@ -402,6 +405,16 @@ def test_what_super_stands_for_is_not_named() -> None:
     with Watch(__file__, told=True) as watch:
         operand.log()
     assert [event.expressions for event in watch.events if event.base == "log"] == [{}]
+
+
+@pytest.mark.parametrize("op", "aten.mul.Tensor aten._to_copy.default aten._foreach_add.List aten.rsub.Scalar".split())
+def test_an_operator_that_the_expression_does_not_spell_is_not_named(op: str, cells: None) -> None:
+    code = compile("a + b", "<cell sum>", "eval")
+    linecache.cache["<cell sum>"] = (5, None, ["a + b"], "<cell sum>")
+    (lasti,) = (i.offset for i in dis.get_instructions(code) if i.opname == "BINARY_OP")
+    names = ["self", "other", "alpha"]
+    assert operand_expressions(code, lasti, "aten.add.Tensor", names, numbers=()) == {"self": "a", "other": "b"}
+    assert operand_expressions(code, lasti, op, names, numbers=()) == {}
 
 
 def test_without_source_nothing_is_named() -> None:

@@ -138,7 +138,7 @@ class BadEvents:
             recomputed = True
         if operator.collective:
             phase = "collective"
-        number = self.leaf_sites.get(id(node.variable), 0) if row.phase == 2 else row.site
+        number = row.site if row.phase != 2 or node is None else self.leaf_sites.get(id(node.variable), 0)
         site, library_site = tracer.sites.resolve(number, tracer.names.module_path(module))
         if phase == "forward" and self._writes_buffer(operator, args):
             phase = "buffer"
@@ -285,6 +285,7 @@ class BadEvents:
         args, kwargs = question.arguments
         origins: dict[int, Origin] = {}
         operands = element_operands(operator, args, kwargs, place, entry, gone, origins)
+        operands = self._spelled(row, operator, operands, args)
         name = tracer.names.parameter_name(output)
         element = element_of(output, verdict.born, index if entry is None else 0, entry, operands, name)
         kind = kind_of(operator, element.value, operands)
@@ -324,7 +325,18 @@ class BadEvents:
     ) -> tuple[ForwardOperand, ...]:
         """The operands of the forward operation at the same element, from what the window still holds."""
         row = self._forward_row(event, lane, node)
-        return () if row is None else self.causes.forward_operands(row, place, tuple(output.shape))
+        if row is None:
+            return ()
+        found = self.causes.forward_operands(row, place, tuple(output.shape))
+        return self._spelled(row, row.operator, found, ())
+
+    def _spelled(self, row: Row, operator: Operator, operands: Any, args: Any) -> Any:
+        """Operands with the source text that they were given as."""
+        names = operator.arg_names
+        numbers = {n for n, a in zip(names, args, strict=False) if isinstance(a, (int, float))}
+        numbers |= {o.name for o in operands if o.dtype is None and isinstance(o.value, (int, float))}
+        written = self.tracer.sites.expressions(row.site, operator.name, names, numbers)
+        return tuple(o.model_copy(update={"expression": written.get(o.name)}) for o in operands)
 
     def _forward_row(self, event: Event, lane: Lane, node: Any) -> Row | None:
         """The forward event whose gradient this backward event computes."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from whynan.source.expressions import operand_expressions
 from whynan.source.ownership import Owner, owner_of
 from whynan.source.positions import resolve
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
     from types import CodeType, FrameType
 
     from whynan.records import Site
@@ -67,6 +69,13 @@ class Sites:
         """The user's code object and instruction of a site."""
         key = self._keys[number]
         return None if key is None else (_owners[key[0]][0], key[1])
+
+    def expressions(self, number: int, operator: str, names: Sequence[str], numbers: Collection[str]) -> dict[str, str]:
+        """The source text of an operator's arguments; empty where the operator stands in a library."""
+        key = self._keys[number]
+        if key is None or key[2]:
+            return {}
+        return operand_expressions(_owners[key[0]][0], key[1], operator, names, numbers=numbers)
 
     def resolve(self, number: int, module: str | None) -> tuple[Site | None, Site | None]:
         """The user's site and, where the event stands in a library, the library's."""
