@@ -10,8 +10,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
-from tests.quality.models import BY_NAME, seed_everything
-
 PROGRAMS: dict[str, Callable[[], None]] = {}
 INF = float("inf")
 NAN = float("nan")
@@ -33,37 +31,20 @@ def fit(module: nn.Module, loss: Callable[[], torch.Tensor], steps: int = 2) -> 
 
 
 @program
-def generate_with_scores() -> None:
-    model = BY_NAME["gpt2"].build(None, 0.0).eval()
-    ids = torch.tensor([[0, 0, 5, 6], [7, 8, 9, 10]])
-    out = model.generate(
-        ids, attention_mask=(ids != 0).long(), max_new_tokens=4, min_new_tokens=3, do_sample=True, top_k=5, top_p=0.9,
-        bad_words_ids=[[11]], output_scores=True, return_dict_in_generate=True, pad_token_id=0,
-    )
-    assert bool(torch.isinf(out.scores[0]).any())
-
-
-@program
-def generate_beams() -> None:
-    model = BY_NAME["gpt2"].build(None, 0.0).eval()
-    ids = torch.tensor([[0, 0, 5, 6], [7, 8, 9, 10]])
-    model.generate(
-        ids, attention_mask=(ids != 0).long(), max_new_tokens=3, num_beams=3, no_repeat_ngram_size=2, output_scores=True,
-        return_dict_in_generate=True, pad_token_id=0, do_sample=False,
-    )
-
-
-@program
-def generate_sequence_to_sequence() -> None:
-    model = BY_NAME["t5"].build(None, 0.0).eval()
-    model.generate(torch.tensor([[5, 6, 7, 2]]), max_new_tokens=4, num_beams=2, output_scores=True, return_dict_in_generate=True)
-
-
-@program
 def quantisation_observers() -> None:
-    from torch.ao.quantization import HistogramObserver, MinMaxObserver, MovingAverageMinMaxObserver, PerChannelMinMaxObserver
+    from torch.ao.quantization import (
+        HistogramObserver,
+        MinMaxObserver,
+        MovingAverageMinMaxObserver,
+        PerChannelMinMaxObserver,
+    )
 
-    for observer in (MinMaxObserver(), MovingAverageMinMaxObserver(), PerChannelMinMaxObserver(), HistogramObserver(bins=16)):
+    for observer in (
+        MinMaxObserver(),
+        MovingAverageMinMaxObserver(),
+        PerChannelMinMaxObserver(),
+        HistogramObserver(bins=16),
+    ):
         for _ in range(2):
             observer(torch.randn(4, 8))
         observer.calculate_qparams()
@@ -87,7 +68,11 @@ def metrics_that_are_nan_by_design() -> None:
     model = nn.Linear(4, 3)
     x, y = torch.randn(8, 4), torch.tensor([0, 1] * 4)
     absent = MulticlassAveragePrecision(num_classes=3, average=None)
-    least, greatest, mean = torchmetrics.MinMetric(), torchmetrics.MaxMetric(), torchmetrics.MeanMetric(nan_strategy="ignore")
+    least, greatest, mean = (
+        torchmetrics.MinMetric(),
+        torchmetrics.MaxMetric(),
+        torchmetrics.MeanMetric(nan_strategy="ignore"),
+    )
     correlation = torchmetrics.PearsonCorrCoef()
 
     def loss() -> torch.Tensor:
@@ -161,27 +146,6 @@ def gumbel_softmax_with_masked_logits() -> None:
         return (sample * torch.arange(6.0)).sum()
 
     fit(model, loss)
-
-
-@program
-def gumbel_top_k() -> None:
-    logits = torch.randn(4, 8)
-    logits[:, 3] = -INF
-    noise = -torch.log(-torch.log(torch.rand(4, 8).clamp(1e-6, 1 - 1e-6)))
-    assert not bool((torch.topk(logits + noise, 3).indices == 3).any())
-
-
-@program
-def beam_search_by_hand() -> None:
-    beams, vocabulary = 3, 10
-    scores = torch.full((beams,), -INF)
-    scores[0] = 0.0
-    for _ in range(4):
-        step = torch.log_softmax(torch.randn(beams, vocabulary), -1)
-        step[:, 0] = -INF
-        total = (scores[:, None] + step).view(-1)
-        scores, index = total.topk(beams)
-        assert bool(((index % vocabulary) != 0).all())
 
 
 @program
@@ -346,16 +310,6 @@ def transformer_encoder_with_nested_padding() -> None:
 
 
 @program
-def connectionist_greedy_and_nucleus_filter() -> None:
-    logits = torch.randn(3, 12)
-    ordered, index = logits.sort(descending=True)
-    drop = ordered.softmax(-1).cumsum(-1) > 0.8
-    drop[:, 0] = False
-    filtered = logits.masked_fill(drop.scatter(1, index, drop), -INF)
-    torch.multinomial(filtered.softmax(-1), 1)
-
-
-@program
 def contrastive_without_the_diagonal() -> None:
     encoder = nn.Linear(4, 4)
     x = torch.randn(6, 4)
@@ -386,13 +340,3 @@ def box_matching_with_infinite_cost() -> None:
         assignment.append(row)
         cost[row] = INF
     assert len(set(assignment)) == 3
-
-
-@program
-def seeded_language_model_over_masked_vocabulary() -> None:
-    seed_everything(3)
-    head = nn.Linear(8, 16)
-    hidden, target = torch.randn(4, 8), torch.tensor([1, 2, 3, 4])
-    forbidden = torch.zeros(16)
-    forbidden[8:] = -INF
-    fit(head, lambda: F.cross_entropy(head(hidden) + forbidden, target))

@@ -25,12 +25,14 @@ class Outcome:
     planted: Planted | None
     bad: dict[str, list[str]]
     miss: str | None
+    remark: str | None = None
 
     def __str__(self) -> str:
         at = self.plant.candidate
         where = None if self.planted is None else list(self.planted.index)
         sinks = ", ".join(f"{kind} {names[0]} (of {len(names)})" for kind, names in self.bad.items()) or "no fatal sink"
-        return f"event {at.event} {at.stratum} {at.op} output {at.output} at {where} <- {self.plant.value}; {sinks}: {self.miss}"
+        place = f"event {at.event} {at.stratum} {at.op} output {at.output} at {where} <- {self.plant.value}"
+        return f"{place}; {sinks}: {self.miss or self.remark}"
 
 
 def record(make: MakeStep) -> Planter:
@@ -70,7 +72,9 @@ def judge(make: MakeStep, plant: Plant, *, watch: Callable[[], Any] = whynan.tra
     return Outcome(plant, planter.planted, bad, miss)
 
 
-def _miss(report: Report, births: list[Any], plant: Plant, planted: Planted, bad: bool, *, forward_sink: bool) -> str | None:
+def _miss(
+    report: Report, births: list[Any], plant: Plant, planted: Planted, bad: bool, *, forward_sink: bool
+) -> str | None:
     errors = [f for f in report.findings if f.severity == "error"]
     if not bad:
         return f"an error finding where nothing is bad: {_words(errors[0])}" if errors else None

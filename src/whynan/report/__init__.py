@@ -1,0 +1,1 @@
+"""Renderings of a report; none knows a rule."""
