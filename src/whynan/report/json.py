@@ -29,7 +29,8 @@ def read(text: str | bytes) -> Report:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(p) for p in first["loc"]) or "the document"
-        raise UsageError(f"this is no whynan report: {where}: {first['msg']}", "give a file that whynan wrote") from None
+        what = f"this is no whynan report: {where}: {first['msg']}"
+        raise UsageError(what, "give a file that whynan wrote") from None
 
 
 def schema() -> dict[str, Any]:

@@ -143,10 +143,13 @@ class _Page:
         element = finding.element
         where = str(list(element.index)) if element.index else ("the value" if element.index == () else "an element")
         name = f" of {shown(element.tensor)}" if element.tensor else ""
-        more = f", and {element.count - 1:,} more of {element.total:,}" if element.count > 1 else f", 1 of {element.total:,}"
+        others = element.count - 1
+        more = f", and {others:,} more of {element.total:,}" if others > 0 else f", 1 of {element.total:,}"
         self._labelled("element", f"{where}{name} of {array(element.dtype, element.shape)}{more}")
         forward = [
-            f"{shown(o.expression or o.name)} = {format_value(o.value)}" for o in finding.forward_operands if o.value is not None
+            f"{shown(o.expression or o.name)} = {format_value(o.value)}"
+            for o in finding.forward_operands
+            if o.value is not None
         ]
         here = [operand_text(o) for o in element.operands]
         if forward:
@@ -193,7 +196,8 @@ class _Page:
             self.lines.append(f"{report.verdict}: {', '.join(counts)} ({seen})")
         if report.absorbed_count and not show_all:
             plural = "s were" if report.absorbed_count != 1 else " was"
-            self._wrapped(f"{report.absorbed_count} birth{plural} absorbed and did no harm; show(show_all=True) lists them", "")
+            absorbed = f"{report.absorbed_count} birth{plural} absorbed and did no harm"
+            self._wrapped(f"{absorbed}; show(show_all=True) lists them", "")
         if report.coverage.skipped_steps:
             self._wrapped(f"{report.coverage.skipped_steps} step(s) were skipped by a loss scaler, as it should", "")
         replay = report.run.replay
@@ -228,10 +232,9 @@ def _headline(finding: Finding) -> str:
         where = "turned into a wrong finite value"
     else:
         kinds = [r.kind for r in finding.reaches]
-        where = next(
-            (f"in {name}" for kind, name in _SINK_WORDS if kind in kinds and not (kind == "loss" and finding.phase == "backward")),
-            "in the run",
-        )
+        # what a backward birth spoils first is a gradient, whatever else it reaches
+        words = [w for w in _SINK_WORDS if not (w[0] == "loss" and finding.phase == "backward")]
+        where = next((f"in {name}" for kind, name in words if kind in kinds), "in the run")
     step = f" at step {finding.step}" if finding.step is not None else ""
     warning = "warning: " if finding.severity == "warning" else ""
     return f"{warning}{word} {where}{step}"

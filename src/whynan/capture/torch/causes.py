@@ -115,10 +115,10 @@ class Causes:
         value = self._value(held, index)
         kept = self.tracer.rows.of(row.ordinal)
         if kept is None or kept.out is None:
-            return self._link(row, f"{row.operator.base} made it {text(value)}"), None, None
+            return self._link(row, _made(row, value)), None, None
         position = _in_output(held, index, kept.out)
         if position is None:
-            return self._link(row, f"{row.operator.base} made it {text(value)}"), None, None
+            return self._link(row, _made(row, value)), None, None
         parts: list[tuple[str, Any, Held | None, tuple[int, ...] | None]] = []
         for name, operand in zip(row.operator.arg_names, kept.held, strict=False):
             if isinstance(operand, Held):
@@ -233,6 +233,12 @@ def decisive(operands: tuple[Operand, ...]) -> Operand | None:
     return max(tensors, key=lambda o: abs(float(o.value or 0)))
 
 
+def _made(row: Row, value: Any) -> str:
+    """What an event did to an element whose operands are gone."""
+    plain = row.operator.base.removesuffix("_")
+    return f"{plain} wrote it last" if value is None else f"{plain} made it {text(value)}"
+
+
 def _in_output(held: Held, index: tuple[int, ...], out: tuple[Any, Any, int]) -> tuple[int, ...] | None:
     """The index in the writer's output of an element seen through a view of it."""
     shape, stride, offset = out
@@ -280,7 +286,9 @@ def _to_follow(
     if len(tensors) == 1:
         return tensors[0][0], tensors[0][1]
     if operator in ("mul", "add", "div") and tensors:
-        h, w, _ = max(tensors, key=lambda t: abs(float(t[2])))
+        # a tiny product comes from its smallest factor, anything else from its greatest part
+        choose = min if operator == "mul" and abs(value) < 1 else max
+        h, w, _ = choose(tensors, key=lambda t: abs(float(t[2])))
         return h, w
     return None, None
 

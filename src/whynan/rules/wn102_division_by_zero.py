@@ -1,0 +1,58 @@
+"""WN102 division-by-zero: a finite value divided by zero.
+
+What it is
+    The denominator (or the operand of reciprocal, rsqrt, a negative power) is exactly 0.
+
+Why it breaks
+    1/x has a pole at 0: the result is Inf.
+
+Example
+    Bad::
+
+        y = x / x.norm()
+
+    Good::
+
+        y = F.normalize(x)
+
+Fix
+    Keep the denominator away from 0 with a clamp of the right size for the dtype, or select a safe value first
+    (double where).
+
+When it is fine
+    Where the infinite quotient is itself meant and masked later, in backward too.
+
+References
+    IEEE 754-2019, 7.3.
+"""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whynan.rules.base import Explanation, Rule
+from whynan.rules.facts import base, said, spelled, value
+
+if TYPE_CHECKING:
+    from whynan.records import Finding
+
+
+def match(finding: Finding) -> Explanation | None:
+    name = base(finding)
+    if finding.phase == "optimizer" or finding.birth != "pole":
+        return None
+    if name in ("div", "true_divide") and value(finding, "other") == 0:
+        numerator = said(value(finding, "self"))
+        text = f"{numerator} / 0 is {said(finding.element.value)}: {spelled(finding, 'other')} is 0 here"
+    elif name in ("reciprocal", "rsqrt") and value(finding, "self") == 0:
+        text = f"{name}(0) is {said(finding.element.value)}: {spelled(finding, 'self')} is 0 here"
+    elif name == "pow" and value(finding, "self") == 0:
+        text = f"0 to the power {said(value(finding, 'exponent'))} is {said(finding.element.value)}"
+    else:
+        return None
+    return Explanation(text, "A quotient has a pole where its denominator is 0, and the gradient has one too.", 1)
+
+
+RULE = Rule("WN102", "division-by-zero", match)

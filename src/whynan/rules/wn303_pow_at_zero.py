@@ -1,0 +1,59 @@
+"""WN303 pow-at-zero: the derivative of a power at zero.
+
+What it is
+    The forward value 0 ** p is 0 for 0 < p < 1; its backward computes p * 0 ** (p - 1).
+
+Why it breaks
+    0 to a negative power is Inf, and Inf times a gradient of 0 is NaN.
+
+Example
+    Bad::
+
+        pooled = x.pow(p).mean(1).pow(1 / p)
+
+    Good::
+
+        pooled = x.clamp(min=eps).pow(p).mean(1).pow(1 / p)
+
+Fix
+    Keep the base of a fractional power away from 0 before the power is taken.
+
+When it is fine
+    Where no gradient flows through it.
+
+References
+    GeM pooling: Radenovic et al., arXiv 1711.02512; pytorch #8940.
+"""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whynan.rules.base import Explanation, Rule
+from whynan.rules.facts import base, forward_base, forward_value, said, spelled, value
+
+if TYPE_CHECKING:
+    from whynan.records import Finding
+
+
+def match(finding: Finding) -> Explanation | None:
+    if finding.phase != "backward" or forward_base(finding) not in ("pow", "float_power"):
+        return None
+    inner = value(finding, "exponent")
+    at_zero = forward_value(finding, "self") == 0 or (value(finding, "self") == 0 and base(finding) == "pow")
+    exponent = forward_value(finding, "exponent")
+    if not at_zero or (inner is not None and inner >= 0):
+        return None
+    power = said(exponent) if exponent is not None else ("p" if inner is None else said(inner + 1))
+    lowered = said(exponent - 1) if exponent is not None else ("p - 1" if inner is None else said(inner))
+    return Explanation(
+        f"the derivative of x ** {power} at 0 is {power} * 0 ** ({lowered}), which is infinite: "
+        f"{spelled(finding, 'self')} is 0 here",
+        "The forward value is a healthy 0; a power below 1 has an infinite slope there, and Inf times a gradient of 0 is NaN.",
+        4,
+    )
+
+
+RULE = Rule("WN303", "pow-at-zero", match)
