@@ -61,9 +61,7 @@ def test_a_training_step_is_clean(name: str, tally: Tally) -> None:
 
 
 def test_the_zoo_is_as_large_as_promised() -> None:
-    named = (
-        "bert llama gpt2 mistral opt gemma2 qwen2 bloom mamba t5 deberta-v2 longformer big_bird xlnet gpt_neo"
-    )
+    named = "bert llama gpt2 mistral opt gemma2 qwen2 bloom mamba t5 deberta-v2 longformer big_bird xlnet gpt_neo"
     assert set(named.split()) <= set(NAMES)
     assert len(set(NAMES) - set(named.split())) >= 20
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from whynan.analysis.chains import chain, reaches
 from whynan.analysis.fates import Root, literal_sinks, roots
 from whynan.records import Finding
+from whynan.traces.facts import STILL_HELD
 
 if TYPE_CHECKING:
     from whynan.records import Fate, Verdict
@@ -55,7 +56,9 @@ def _judge(root: Root) -> tuple[Fate, list[Sink]]:
         sinks = literal_sinks(root)
         return ("escaped", sinks) if sinks else ("absorbed", [])
     if root.fatal or root.observed:
-        return "escaped", [*root.fatal, *root.observed]
+        # what merely still holds the value is worth a word only where nothing worse is known
+        seen = [s for s in root.observed if not (root.fatal and s.name == STILL_HELD)]
+        return "escaped", [*root.fatal, *seen]
     return root.fate, root.damaged
 
 

@@ -190,15 +190,15 @@ def _same(operator: _Operator, values: list[ast.expr], keywords: _Operands, *, m
 def _is_own(operator: _Operator, values: list[ast.expr], bound: _Operands) -> bool:
     """Whether a call of an operator's name reads as a tensor's method.
 
-    ``self.pool.softmax(x)`` may call a module that merely is named so, and ``xp.clamp(x, 0)`` a function: what the
+    ``layers.softmax(x)`` may call a module that merely is named so, and ``xp.clamp(x, 0)`` a function: what the
     tensor's method takes as a setting must look like one.
     """
     if len(values) > spelling.MOST_POSITIONAL.get(operator.name, len(values)):
         return False
-    operands: Collection[str] = () if operator.name in spelling.OPTIONAL else spelling.OPERANDS
-    return all(
-        name in operands or value is values[0] or _is_setting(value) for name, value in bound.items() if value in values
-    )
+    takes = operator.name in spelling.OPERAND_METHODS
+    operands = spelling.OPERANDS if takes and operator.name not in spelling.OPTIONAL else frozenset[str]()
+    settings = [value for name, value in bound.items() if name not in operands and value in values[1:]]
+    return all(map(_is_setting, settings))
 
 
 def _bound(names: Sequence[str], values: list[ast.expr], keywords: _Operands) -> _Operands:

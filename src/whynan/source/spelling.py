@@ -96,6 +96,16 @@ OPERANDS: Final = frozenset(
 )
 """Schema arguments that are values; the others say how to compute."""
 
+OPERAND_METHODS: Final = frozenset(
+    "add addbmm addcdiv addcmul addmm addmv addr allclose atan2 baddbmm bitwise_and bitwise_or bitwise_xor bmm "
+    "clamp clamp_max clamp_min copy copysign cross dist div dot eq equal fill floor_divide fmax fmin fmod gather "
+    "gcd ge ger gt heaviside hypot igamma igammac index_add index_copy index_fill index_put index_select inner "
+    "isclose lcm ldexp le lerp logaddexp logaddexp2 logical_and logical_or logical_xor lshift lt masked_fill "
+    "masked_scatter masked_select matmul maximum minimum mm mul mv ne nextafter pow remainder rshift scatter "
+    "scatter_add scatter_reduce sub vdot xlogy".split()
+)
+"""Methods of a tensor that take further operands; a loss, a norm, a convolution is asked of a module."""
+
 MOST_POSITIONAL: Final = {"addcdiv": 3, "addcmul": 3}
 """How many arguments a method takes by position, the tensor included, where its schema has more."""
 

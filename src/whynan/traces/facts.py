@@ -11,6 +11,9 @@ from whynan.records import BirthKind, ChainLink, Coverage, Element, ForwardOpera
 
 LabelKind = Literal["birth", "literal"]
 
+STILL_HELD = "a tensor still held"
+"""The name of the sink of a value that the program holds at the end and that no traced event read."""
+
 
 @dataclass(frozen=True, slots=True)
 class Event:

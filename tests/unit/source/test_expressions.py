@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import functools
 import linecache
 import sys
 from collections.abc import Iterator
@@ -173,6 +174,11 @@ NAMED: list[tuple[str, str, dict[str, str]]] = [
     ("th.log(a)", "log", {"self": "a"}),
     ("ln(a)", "log", {"self": "a"}),
     ("abs(a)", "abs", {"self": "a"}),
+    ("a.softmax((-1))", "_softmax", {"self": "a"}),
+    ("a.sum((0, 1), dtype=torch.float64)", "sum", {"self": "a"}),
+    ("a.masked_fill(mask, 1.0)", "masked_fill", {"self": "a", "mask": "mask", "value": "1.0"}),
+    ("a.lerp(b, s)", "lerp", {"self": "a", "end": "b", "weight": "s"}),
+    ("a[:, :3].inverse()", "linalg_inv_ex", {"A": "a[:, :3]"}),
     ("pow(a, 2)", "pow", {"self": "a", "exponent": "2"}),
     ("a.addcdiv(b, a, value=2)", "addcdiv", {"self": "a", "tensor1": "b", "tensor2": "a", "value": "2"}),
     ("a.add(b, alpha=s)", "add", {"self": "a", "other": "b"}),
@@ -256,6 +262,8 @@ UNSURE: list[tuple[str, str]] = [
     ("F = a; F.log()", "log"),
     ("torch.log(**dict(input=a))", "log"),
     ("row[0] in a", "eq"),
+    ("th = a; th.atan2(b)", "atan2"),
+    ("a.where(mask, b)", "where"),
     ("not row[0]", "_local_scalar_dense"),
     ("row[0] < row[1] < row[2]", "lt"),
     ("a.sum(int(1))", "sum"),
@@ -367,6 +375,9 @@ def test_a_cell_may_use_what_another_cell_imported() -> None:
     assert [event.expressions for event in watch.events] == [{"self": "a"}, {"self": "torch.log(a)"}]
 
 
+LABELS = torch.tensor([0, 1, 0])
+
+
 class Layers(torch.nn.Module):
     """Modules named as operators are."""
 
@@ -377,11 +388,18 @@ class Layers(torch.nn.Module):
         self.inner = torch.nn.ModuleDict({"tanh": torch.nn.Tanh()})
         self.outer = torch.nn.Module()
         self.outer.softmax = torch.nn.Softmax(dim=-1)
+        self.outer.prelu = torch.nn.PReLU()
+        self.outer.conv1d = torch.nn.Conv1d(3, 3, 1)
+        self.outer.layer_norm = torch.nn.LayerNorm(4)
+        self.outer.nll_loss = torch.nn.NLLLoss()
         self.outer.linear = torch.nn.Linear(4, 2)
+        self.mul = functools.partial(torch.mul, torch.ones(4))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         inner, outer = self.inner, self.outer
-        return outer.linear(inner.tanh(self.relu(self.softmax(outer.softmax(x)))))
+        x = outer.layer_norm(outer.conv1d(outer.prelu(self.mul(x))))
+        x = outer.linear(inner.tanh(self.relu(self.softmax(outer.softmax(x)))))
+        return outer.nll_loss(x, LABELS)
 
 
 def test_a_module_named_as_an_operator_is_no_operand() -> None:
@@ -389,7 +407,10 @@ def test_a_module_named_as_an_operator_is_no_operand() -> None:
     operand = variables()["a"]
     with Watch(__file__, told=True) as watch:
         layers(operand)
-    assert {event.base for event in watch.events} >= {"_softmax", "relu", "tanh", "addmm"}
+    assert {event.base for event in watch.events} >= {
+        *("_softmax", "relu", "tanh", "addmm", "mul", "_prelu_kernel", "native_layer_norm"),
+        *("convolution", "nll_loss_forward"),
+    }
     assert [event for event in watch.events if event.expressions] == []
 
 

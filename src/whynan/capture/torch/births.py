@@ -285,7 +285,8 @@ class BadEvents:
         args, kwargs = question.arguments
         origins: dict[int, Origin] = {}
         operands = element_operands(operator, args, kwargs, place, entry, gone, origins)
-        operands = self._spelled(row, operator, operands, args)
+        if row.phase == 0:
+            operands = self._spelled(row, operator, operands, args)
         name = tracer.names.parameter_name(output)
         element = element_of(output, verdict.born, index if entry is None else 0, entry, operands, name)
         kind = kind_of(operator, element.value, operands)

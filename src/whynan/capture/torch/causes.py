@@ -131,6 +131,7 @@ class Causes:
                         seen = at(tensor, where)
                     elif region is not None:
                         seen = finite_range(region)
+                        where = _unravel(int(region.storage_offset()), tensor) if region.numel() else None
                 parts.append((name, seen, operand, where))
             elif isinstance(operand, (int, float)) and not isinstance(operand, bool) and name not in ("dim",):
                 parts.append((name, operand, None, None))
@@ -150,6 +151,9 @@ class Causes:
             return self._link(row, f"{plain} made {text(first[1])} into {text(value)}"), None, None
         if ranges and not seen:
             low, high = ranges[0]
+            whole = next(p for p in parts if isinstance(p[1], tuple))
+            if low == high:
+                return self._link(row, f"{plain} of a row of {text(low)} is {text(value)}"), whole[2], whole[3]
             return self._link(row, f"{plain} of values from {text(low)} to {text(high)} is {text(value)}"), None, None
         if not seen:
             return self._link(row, f"{plain} gives {text(value)}"), None, None
@@ -244,6 +248,15 @@ def _in_output(held: Held, index: tuple[int, ...], out: tuple[Any, Any, int]) ->
     shape, stride, offset = out
     seen = held.alias
     address = seen.storage_offset() + sum(i * s for i, s in zip(index, seen.stride(), strict=True)) - offset
+    return _index_at(int(address), shape, stride)
+
+
+def _unravel(address: int, tensor: Tensor) -> tuple[int, ...] | None:
+    """The index of the element of a tensor that lies at a place of its storage."""
+    return _index_at(address - int(tensor.storage_offset()), tensor.shape, tensor.stride())
+
+
+def _index_at(address: int, shape: Any, stride: Any) -> tuple[int, ...] | None:
     if address < 0:
         return None
     order = sorted(range(len(shape)), key=lambda d: -stride[d])

@@ -12,6 +12,7 @@ from whynan.capture.torch import experiments
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.planes import State, bad_mask, is_bad, readable, strided
 from whynan.traces import Sink
+from whynan.traces.facts import STILL_HELD
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -335,7 +336,7 @@ class Sinks:
             total = 1
             for size in state.shape:
                 total *= size
-            self.found.append(Sink("observed", "a tensor still held", count, max(total, count), found, False))
+            self.found.append(Sink("observed", STILL_HELD, count, max(total, count), found, False))
 
     def _distinct(self) -> list[Sink]:
         """One sink a place: a parameter that stays bad for a thousand steps is one."""

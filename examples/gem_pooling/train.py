@@ -1,0 +1,105 @@
+"""Train a small encoder on scikit-learn's digits, with GeM pooling over image rows and in-batch negatives.
+
+The loss of the first step is finite, and its gradients are not. ``python train.py --plain`` shows what a person sees
+without whynan, ``python train.py`` what whynan says of it, ``python train.py --fixed`` the training with the mend.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class RowEncoder(nn.Module):
+    """Each of the eight rows of an image becomes a non-negative feature vector."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.project = nn.Linear(8, width, bias=False)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.project(rows).relu()
+
+
+class GeM(nn.Module):
+    """Generalised mean over the rows: between the mean (p = 1) and the maximum (p large), with p learned."""
+
+    def __init__(self, floor: float = 0.0) -> None:
+        super().__init__()
+        self.p = nn.Parameter(torch.tensor(3.0))
+        self.floor = floor
+
+    def forward(self, features: Tensor) -> Tensor:
+        if self.floor:
+            features = features.clamp(min=self.floor)
+        pooled = features.pow(self.p).mean(dim=1)
+        return pooled.pow(1.0 / self.p)
+
+
+class Embedder(nn.Module):
+    """An image as one vector."""
+
+    def __init__(self, width: int = 32, floor: float = 0.0) -> None:
+        super().__init__()
+        self.rows = RowEncoder(width)
+        self.pool = GeM(floor)
+        self.head = nn.Linear(width, 16)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.pool(self.rows(images)))
+
+
+def ranking_loss(anchors: Tensor, positives: Tensor, scale: float = 20.0) -> Tensor:
+    """Multiple negatives ranking: each anchor's own positive against those of the others."""
+    similarity = F.cosine_similarity(anchors[:, None], positives[None], dim=-1) * scale
+    return F.cross_entropy(similarity, torch.arange(len(anchors)))
+
+
+def two_views(images: Tensor) -> tuple[Tensor, Tensor]:
+    """An image, and the same moved one row down."""
+    return images, images.roll(1, dims=1)
+
+
+def train(steps: int, floor: float) -> list[float]:
+    """A few steps; returns the losses."""
+    torch.manual_seed(0)
+    images = torch.tensor(load_digits().images, dtype=torch.float32) / 16
+    model = Embedder(floor=floor)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    losses: list[float] = []
+    for step in range(steps):
+        anchors, positives = two_views(images[step * 32 : (step + 1) * 32])
+        loss = ranking_loss(model(anchors), model(positives))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def main() -> None:
+    """Parse the options and train."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--plain", action="store_true", help="train without whynan")
+    parser.add_argument("--fixed", action="store_true", help="train with features kept away from zero")
+    parser.add_argument("--steps", type=int, default=4)
+    options = parser.parse_args()
+    floor = 1e-6 if options.fixed else 0.0
+    if options.plain:
+        for step, loss in enumerate(train(options.steps, floor), 1):
+            print(f"step {step}: loss {loss:.4f}")
+        return
+
+    import whynan
+
+    with whynan.trace() as t:
+        train(1 if not options.fixed else options.steps, floor)
+    t.report.show()
+
+
+if __name__ == "__main__":
+    main()
