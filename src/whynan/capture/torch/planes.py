@@ -13,6 +13,8 @@ import torch
 from whynan.capture.torch.labels import PLANE_DTYPE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
 ATTRIBUTE = "_whynan"
@@ -31,6 +33,9 @@ FLOATS = frozenset(
     if d is not None
 )
 FLOAT8 = frozenset(d for d in FLOATS if d.itemsize == 1)
+# tensors of at most so many elements are looked at together, at most so many at a time
+SMALL = 1 << 14
+TOGETHER = 32
 HALVES = frozenset((torch.float16, torch.bfloat16))
 
 
@@ -142,6 +147,31 @@ def is_bad(tensor: Tensor) -> bool:
     if spread - spread == 0:
         return False
     return bool(bad_mask(tensor).any())
+
+
+def unproved(tensors: Sequence[Tensor]) -> list[bool]:
+    """Which of many tensors remain to be looked at: one sum over all small ones may prove them finite together.
+
+    Raises nothing: what cannot be laid end to end (sparse, quantised, float8) is not proved.
+    """
+    open_ = [True] * len(tensors)
+    small = [i for i, t in enumerate(tensors) if t.dtype in FLOATS and t.numel() <= SMALL]
+    for start in range(0, len(small), TOGETHER):
+        part = small[start : start + TOGETHER]
+        if finite_together([tensors[i] for i in part]):
+            for i in part:
+                open_[i] = False
+    return open_
+
+
+def finite_together(tensors: list[Tensor]) -> bool:
+    """Whether one sum over tensors laid end to end proves all of them finite; False proves nothing."""
+    try:
+        flat = torch._C._nn.flatten_dense_tensors(tensors)
+        total = flat.sum(dtype=torch.float32 if flat.dtype in HALVES else None).item()
+    except (RuntimeError, NotImplementedError, TypeError):
+        return False
+    return total - total == 0
 
 
 def store(state: State, tensor: Tensor, labels: Tensor) -> None:

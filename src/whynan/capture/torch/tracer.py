@@ -14,7 +14,7 @@ from whynan.capture.torch.births import BadEvents
 from whynan.capture.torch.failure import report_internal_error
 from whynan.capture.torch.labels import Labels
 from whynan.capture.torch.names import Names
-from whynan.capture.torch.planes import ATTRIBUTE, FLOATS, HALVES, State, bad_mask, is_bad, readable, strided
+from whynan.capture.torch.planes import ATTRIBUTE, FLOATS, HALVES, State, bad_mask, is_bad, readable, strided, unproved
 from whynan.capture.torch.ranges import Ranges
 from whynan.capture.torch.rows import MASK as RING_MASK
 from whynan.capture.torch.rows import Row, Rows, version_of
@@ -30,6 +30,7 @@ PHASES = ("forward", "backward", "accumulation", "optimizer")
 NODES_MASK = (1 << 17) - 1
 ACCUMULATE_GRAD = 2**64 - 1
 SMALL = 1 << 16
+FEW = 3
 COPY_LIMIT = 1 << 24
 DEFAULT_WINDOW = 64 << 20
 
@@ -182,8 +183,13 @@ class Tracer:
             written = [t for t in experiments.outputs_of(operator, args, kwargs, out) if type(t) in PLAIN]
         bad: list[int] | None = None
         fleeting = phase == OPTIMIZER and not operator.mutable and not operator.uninitialised
+        look = unproved(written) if len(written) > FEW else None
         for i, tensor in enumerate(written):
-            if self._is_bad(tensor) if fleeting else self._wrote(tensor, operator, ordinal):
+            clean = look is not None and not look[i]
+            if fleeting:
+                if not clean and self._is_bad(tensor):
+                    bad = [i] if bad is None else [*bad, i]
+            elif self._wrote(tensor, operator, ordinal, clean):
                 bad = [i] if bad is None else [*bad, i]
         if held is not None:
             first = written[0] if written else None
@@ -259,7 +265,7 @@ class Tracer:
         except (RuntimeError, NotImplementedError, TypeError):
             return readable(tensor) and bool(bad_mask(tensor).any())
 
-    def _wrote(self, tensor: Tensor, operator: Operator, ordinal: int) -> bool:
+    def _wrote(self, tensor: Tensor, operator: Operator, ordinal: int, clean: bool) -> bool:
         """Note who wrote a tensor; whether it holds a bad element."""
         try:
             self.rows.writers[tensor.data_ptr() - int(tensor.storage_offset()) * tensor.element_size()] = ordinal
@@ -272,7 +278,7 @@ class Tracer:
             self.uninitialised.add(state)
             self.any_marked = True
             return False
-        bad = self._is_bad(tensor)
+        bad = not clean and self._is_bad(tensor)
         if self.any_marked:
             self._rewrite(tensor, operator, bad)
         return bad
