@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -42,7 +41,6 @@ class BadEvents:
         self.damage = Damage(tracer)
         self.groups: dict[Any, list[int]] = {}
         self.entries = Entries(tracer, self.sinks)
-        self.leaves: dict[int, weakref.ref[Tensor]] = {}
         self.leaf_sites: dict[int, int] = {}
 
     # -- what is noted while all is well ------------------------------------------------------------------------
@@ -66,19 +64,24 @@ class BadEvents:
         node: Any,
         lane: Lane,
         marked: bool,
+        changed_since: frozenset[int] = frozenset(),
     ) -> None:
-        """Explain an event that wrote something bad, or read something bad."""
+        """Explain an event that wrote something bad, or read something bad.
+
+        `changed_since`: ids of operands that were overwritten after the event, before it could be looked at.
+        """
         with torch._C._DisableTorchDispatch():
             if operator.leaves:
                 self.sinks.python_value(args, out)
                 return
-            if operator.base == "_amp_foreach_non_finite_check_and_unscale_" or "non_finite_check" in operator.name:
-                self.sinks.unscaled(args)
             if bad:
-                self._explain(row, operator, args, kwargs, written, bad, before, node, lane)
+                self._explain(row, operator, args, kwargs, written, bad, before, node, lane, changed_since)
             if marked and len(bad) < max(1, len(written)):
-                arguments, _, _ = _as_before(operator, args, kwargs, before)
+                arguments, _, _ = _as_before(operator, args, kwargs, before, changed_since)
                 self.damage.absorbed(operator, arguments, written, bad)
+            if "non_finite_check" in operator.name:
+                # after the gradients were written: what is bad in them will be skipped
+                self.sinks.unscaled(args)
 
     def _explain(
         self,
@@ -91,10 +94,11 @@ class BadEvents:
         before: dict[int, Tensor] | None,
         node: Any,
         lane: Lane,
+        changed_since: frozenset[int],
     ) -> None:
         tracer = self.tracer
         event = self.event(row, node, lane, operator, args)
-        arguments, gone, changed = _as_before(operator, args, kwargs, before)
+        arguments, gone, changed = _as_before(operator, args, kwargs, before, changed_since)
         entries = self.entries
         carriers = self._carriers(row, operator, arguments, changed, event, lane)
         scalar = 0
@@ -389,14 +393,20 @@ def _entry(operator: Operator, question: Question, index: int) -> int | None:
 
 
 def _as_before(
-    operator: Operator, args: Any, kwargs: dict[str, Any], before: dict[int, Tensor] | None
+    operator: Operator,
+    args: Any,
+    kwargs: dict[str, Any],
+    before: dict[int, Tensor] | None,
+    changed_since: frozenset[int] = frozenset(),
 ) -> tuple[experiments.Arguments, frozenset[int], dict[int, Tensor]]:
     """The arguments as they were: copies in place of what the event overwrote, and the ids of what is gone.
 
     The mapping gives, for every overwritten argument (or its copy), the tensor that carries the planes.
     """
-    gone: set[int] = set()
-    changed: dict[int, Tensor] = {}
+    gone: set[int] = set(changed_since)
+    changed: dict[int, Tensor] = {
+        id(t): t for a in (args, kwargs.values()) for t in experiments.tensors_in(list(a)) if id(t) in changed_since
+    }
     new_args, new_kwargs = list(args), dict(kwargs)
     for key in operator.mutable:
         holder: Any = new_kwargs if isinstance(key, str) else new_args

@@ -47,6 +47,7 @@ class Capture:
         try:
             if tracer.active:
                 with torch.no_grad():
+                    tracer.deferred.settle()
                     if error is not None:
                         tracer.bad.sinks.raised(_held_by(error))
                     self.trace = self._finish()
@@ -59,6 +60,7 @@ class Capture:
 
     def target_returned(self, value: Any) -> None:
         """The target of `explain` has returned; to be called while the capture is still entered."""
+        self._patches._guarded(self.tracer.deferred.settle)
         self._patches._guarded(self.tracer.bad.sinks.target_returns, value)
 
     def flags(self) -> dict[str, Any]:

@@ -63,8 +63,11 @@ class TraceMode(TorchDispatchMode):
         before = operator = None
         try:
             operator = KNOWN.get(id(func)) or operator_of(func)
-            if operator.copies and (not tracer.stepping or tracer.copy_all):
-                before = _below(tracer.before, operator, args, kwargs)
+            if operator.copies:
+                if _others():
+                    before = _below(tracer.before, operator, args, kwargs)
+                else:
+                    before = tracer.before(operator, args, kwargs)
         except Exception:
             tracer.fail()
         out = func(*args, **kwargs) if kwargs else func(*args)

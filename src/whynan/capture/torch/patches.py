@@ -81,7 +81,7 @@ class Patches:
                     return original(t_outputs, *args, **kwargs)
                 finally:
                     if kept is not None:
-                        guarded(_engine_ends, kept)
+                        guarded(_engine_ends, tracer, kept)
 
             return engine_run_backward
 
@@ -130,8 +130,8 @@ class Patches:
 
         def make(original: Any) -> Any:
             def read(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-                if not torch.compiler.is_compiling() and tracer.marked:
-                    guarded(tracer.bad.sinks.leaves_for_python, tensor)
+                if not torch.compiler.is_compiling() and (tracer.marked or tracer.deferred.events):
+                    guarded(_leaves, tracer, tensor)
                 return original(tensor, *args, **kwargs)
 
             return functools.wraps(original)(read)
@@ -142,7 +142,7 @@ class Patches:
         def make_save(original: Any) -> Any:
             @functools.wraps(original)
             def save(obj: Any, *args: Any, **kwargs: Any) -> Any:
-                if tracer.marked:
+                if tracer.marked or tracer.deferred.events:
                     guarded(_saved, tracer, obj)
                 return original(obj, *args, **kwargs)
 
@@ -166,6 +166,7 @@ class Patches:
 
 
 def _engine_starts(tracer: Tracer, outputs: Any, args: Any) -> Any:
+    tracer.deferred.settle()
     lane = tracer.lane()
     kept = (lane, lane.create_graph, lane.backward, lane.loss_labels, lane.engine_depth)
     nested = lane.engine_depth > 0
@@ -178,8 +179,11 @@ def _engine_starts(tracer: Tracer, outputs: Any, args: Any) -> Any:
     return kept
 
 
-def _engine_ends(kept: Any) -> None:
+def _engine_ends(tracer: Tracer, kept: Any) -> None:
+    tracer.deferred.settle()
     lane, create_graph, backward, labels, depth = kept
+    if not depth:
+        tracer.bad.sinks.backward_ends(lane.backward)
     lane.create_graph = create_graph
     lane.engine_depth = depth
     if depth:
@@ -207,10 +211,12 @@ def _module_returned(tracer: Tracer, module: Any, out: Any) -> None:
     lane = tracer.lane()
     if lane.closure or tracer.target is module:
         return
+    tracer.deferred.settle()
     tracer.bad.sinks.module_returns(out)
 
 
 def _step_starts(tracer: Tracer, optimizer: Any, closure: bool) -> None:
+    tracer.deferred.settle()
     lane = tracer.lane()
     lane.optimizer_site = tracer.sites.here(5)
     tracer.bad.sinks.step_starts(optimizer, closure)
@@ -220,6 +226,7 @@ def _step_starts(tracer: Tracer, optimizer: Any, closure: bool) -> None:
 
 
 def _step_ends(tracer: Tracer, optimizer: Any) -> None:
+    tracer.deferred.settle()
     lane = tracer.lane()
     lane.optimizer = None
     tracer.stepping = False
@@ -228,6 +235,12 @@ def _step_ends(tracer: Tracer, optimizer: Any) -> None:
     tracer.bad.sinks.step_ends(optimizer)
 
 
+def _leaves(tracer: Tracer, tensor: Any) -> None:
+    tracer.deferred.settle()
+    tracer.bad.sinks.leaves_for_python(tensor)
+
+
 def _saved(tracer: Tracer, obj: Any) -> None:
+    tracer.deferred.settle()
     for _, tensor in tensors_of(obj, "saved"):
         tracer.bad.sinks.leaves_for_python(tensor)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from torch._utils import _flatten_dense_tensors as end_to_end
 
 from whynan.capture.torch.labels import PLANE_DTYPE
 
@@ -167,7 +168,7 @@ def unproved(tensors: Sequence[Tensor]) -> list[bool]:
 def finite_together(tensors: list[Tensor]) -> bool:
     """Whether one sum over tensors laid end to end proves all of them finite; False proves nothing."""
     try:
-        flat = torch._C._nn.flatten_dense_tensors(tensors)
+        flat = end_to_end(tensors)
         total = flat.sum(dtype=torch.float32 if flat.dtype in HALVES else None).item()
     except (RuntimeError, NotImplementedError, TypeError):
         return False

@@ -36,10 +36,14 @@ class Backward:
 
 @dataclass(slots=True)
 class Leaf:
-    """A leaf that a gradient arrived at, and the engine calls whose gradients `.grad` holds."""
+    """A leaf that a gradient arrived at, the engine calls whose gradients `.grad` holds, and what is bad in it.
+
+    `left` is what the leaf takes along if it is let go of with its gradient.
+    """
 
     reference: weakref.ref[Tensor]
     pending: dict[int, Backward]
+    left: list[Sink] = field(default_factory=lambda: [])
 
 
 class Sinks:
@@ -118,14 +122,45 @@ class Sinks:
         """An event under AccumulateGrad for a leaf."""
         known = self.leaves.get(id(leaf))
         if known is None or known.reference() is not leaf:
+            if known is not None:
+                self._departed(known)
             known = self.leaves[id(leaf)] = Leaf(weakref.ref(leaf), {})
         record: Backward | None = lane.backward
         if (operator.base != "add" and operator.base != "add_") or (
             known.pending and leaf.grad is not None and self._was_reset(leaf.grad)
         ):
             known.pending.clear()
-        if record is not None and record.loss:
-            known.pending[record.number] = record
+        if record is not None:
+            record.leaves[id(leaf)] = None
+            if record.loss:
+                known.pending[record.number] = record
+
+    def backward_ends(self, record: Backward | None) -> None:
+        """The engine is done: what is bad in the gradients that it left."""
+        if record is None or not self.tracer.marked:
+            return
+        for number in record.leaves:
+            known = self.leaves.get(number)
+            leaf = known.reference() if known is not None else None
+            if known is None or leaf is None or leaf.grad is None:
+                continue
+            state = self.tracer.state_of(leaf.grad)
+            bad = state is not None and not state.skipped
+            known.left = self.sink(leaf.grad, "gradient", self.tracer.names.leaf_name(leaf), True) if bad else []
+
+    def _departed(self, leaf: Leaf) -> None:
+        """A leaf was let go of with the gradient that a backward had left: nobody discarded it."""
+        self._use(leaf)
+        self.found += leaf.left
+        leaf.left = []
+
+    def _use(self, leaf: Leaf) -> None:
+        """The gradients of a leaf are used, and so are the losses that they came from."""
+        for record in leaf.pending.values():
+            if not record.used:
+                record.used = True
+                self.found += record.loss
+        leaf.pending.clear()
 
     def _was_reset(self, grad: Tensor) -> bool:
         try:
@@ -172,11 +207,8 @@ class Sinks:
             return
         known = self.leaves.get(id(leaf))
         if known is not None:
-            for record in known.pending.values():
-                if not record.used:
-                    record.used = True
-                    self.found += record.loss
-            known.pending.clear()
+            self._use(known)
+            known.left = []
         if grad is not None and (state is not None or not self._seen(grad)):
             self.found += self.sink(grad, kind, self.tracer.names.leaf_name(leaf), True)
 
@@ -214,6 +246,7 @@ class Sinks:
             tensor = leaf.reference()
             if tensor is not None and any(tensor.grad is g for g in grads):
                 leaf.pending.clear()
+                leaf.left = []
 
     def step_ends(self, optimizer: Any) -> None:
         """What a step left in parameters."""
@@ -292,6 +325,7 @@ class Sinks:
         for leaf in list(self.leaves.values()):
             tensor = leaf.reference()
             if tensor is None:
+                self._departed(leaf)
                 continue
             if (
                 tensor.grad is not None

@@ -11,6 +11,7 @@ from torch.autograd.function import BackwardCFunction
 
 from whynan.capture.torch import experiments
 from whynan.capture.torch.births import BadEvents
+from whynan.capture.torch.deferred import Deferred
 from whynan.capture.torch.failure import report_internal_error
 from whynan.capture.torch.labels import Labels
 from whynan.capture.torch.names import Names
@@ -21,6 +22,8 @@ from whynan.capture.torch.rows import Row, Rows, version_of
 from whynan.capture.torch.sites import Sites
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from whynan.capture.torch.operators import Operator
@@ -66,6 +69,9 @@ class Lane:
 class Tracer:
     """One trace over one stretch of a program, on every thread that enters it."""
 
+    defers = False
+    """Whether events on the CPU wait for a sink too, as those on an accelerator do."""
+
     def __init__(self, *, memory: int | None = None, ranges: bool = False, copy_all: bool = False) -> None:
         self.active = True
         self.first = _next_ordinal[0]
@@ -80,6 +86,7 @@ class Tracer:
         self.local = threading.local()
         self.local.lane = self.main
         self.bad = BadEvents(self)
+        self.deferred = Deferred(self)
         self.ranges = Ranges()
         self.want_ranges = ranges
         self.notes: dict[str, None] = {}
@@ -117,9 +124,10 @@ class Tracer:
     def before(self, operator: Operator, args: Any, kwargs: Any) -> dict[int, Tensor] | None:
         """Copies of what the operation is about to overwrite, by tensor id, where they may be asked for."""
         everything = self.copy_all
-        if not everything and (operator.foreach or (self.stepping and operator.pointwise)):
+        if not everything and operator.foreach:
             return None
-        limit = SMALL if operator.pointwise and _current_node() is not None else COPY_LIMIT
+        hot = self.stepping or _current_node() is not None
+        limit = SMALL if operator.pointwise and hot else COPY_LIMIT
         copies: dict[int, Tensor] = {}
         for key in operator.mutable:
             value: Any = kwargs.get(key) if isinstance(key, str) else args[key] if key < len(args) else None
@@ -181,6 +189,26 @@ class Tracer:
         else:
             # a subclass has no elements of its own to look at (a fake tensor, a wrapper)
             written = [t for t in experiments.outputs_of(operator, args, kwargs, out) if type(t) in PLAIN]
+        waits = bool(written) and (self.defers or not written[0].is_cpu) and not written[0].is_meta
+        if waits:
+            self._note(written, operator, ordinal)
+        elif self.deferred.events and (operator.leaves or not _all_cpu(args)):
+            self.deferred.settle()
+        if held is not None:
+            first = written[0] if written else None
+            copy = before.get(id(args[0])) if before and args else None
+            if first is not None and first.layout is torch.strided and not first.is_nested:
+                layout = (first.shape, first.stride(), first.storage_offset())
+                rows.hold(ordinal, held, layout, copy, first.numel() * first.element_size())
+            else:
+                rows.hold(ordinal, held, None, copy, 0)
+        if not ordinal & 1023:
+            self.any_marked = bool(self.marked) or bool(self.uninitialised)
+        if waits:
+            row = Row(ordinal, operator, site, phase, kind, lane.module)
+            by_alias = phase in (BACKWARD, ACCUMULATION)
+            self.deferred.add(row, operator, args, kwargs, list(written), before, node, lane, by_alias=by_alias)
+            return
         bad: list[int] | None = None
         fleeting = phase == OPTIMIZER and not operator.mutable and not operator.uninitialised
         look = unproved(written) if len(written) > FEW else None
@@ -191,23 +219,12 @@ class Tracer:
                     bad = [i] if bad is None else [*bad, i]
             elif self._wrote(tensor, operator, ordinal, clean):
                 bad = [i] if bad is None else [*bad, i]
-        if held is not None:
-            first = written[0] if written else None
-            copy = before.get(id(args[0])) if before and args else None
-            if first is not None and first.layout is torch.strided and not first.is_nested:
-                layout = (first.shape, first.stride(), first.storage_offset())
-                rows.hold(ordinal, held, layout, copy, first.numel() * first.element_size())
-            else:
-                rows.hold(ordinal, held, None, copy, 0)
-        marked = self.any_marked and self._reads_marked(args, kwargs)
-        if not ordinal & 1023:
-            self.any_marked = bool(self.marked) or bool(self.uninitialised)
+        marked = self.any_marked and self.reads_marked(args, kwargs)
         if bad or marked or operator.leaves:
             row = Row(ordinal, operator, site, phase, kind, lane.module)
             self.bad.look(row, operator, args, kwargs, out, list(written), bad or [], before, node, lane, marked)
         if self.want_ranges:
-            for i, tensor in enumerate(written):
-                self._range(tensor, ordinal, operator, phase, site, i)
+            self.add_ranges(Row(ordinal, operator, site, phase, kind, lane.module), operator, written)
 
     def _in_backward(self, node: Any, operator: Operator, lane: Lane) -> tuple[int, int]:
         number = node._sequence_nr()
@@ -240,7 +257,7 @@ class Tracer:
                 held.append(value if type(value) in _PLAIN_VALUES else None)
         return held
 
-    def _reads_marked(self, args: Any, kwargs: Any) -> bool:
+    def reads_marked(self, args: Any, kwargs: Any) -> bool:
         found = False
         for value in (*args, *kwargs.values()) if kwargs else args:
             if isinstance(value, torch.Tensor):
@@ -249,7 +266,7 @@ class Tracer:
                     state.reads += 1
                     found = True
             elif isinstance(value, (list, tuple)) and value and isinstance(value[0], torch.Tensor):
-                found = self._reads_marked(value, None) or found
+                found = self.reads_marked(value, None) or found
         return found
 
     def _is_bad(self, tensor: Tensor) -> bool:
@@ -265,6 +282,16 @@ class Tracer:
         except (RuntimeError, NotImplementedError, TypeError):
             return readable(tensor) and bool(bad_mask(tensor).any())
 
+    def _note(self, written: Sequence[Tensor], operator: Operator, ordinal: int) -> None:
+        """Note who wrote tensors that are looked at later."""
+        for tensor in written:
+            try:
+                self.rows.note(tensor, ordinal)
+                if operator.uninitialised:
+                    self._leave_uninitialised(tensor)
+            except (RuntimeError, NotImplementedError):
+                continue
+
     def _wrote(self, tensor: Tensor, operator: Operator, ordinal: int, clean: bool) -> bool:
         """Note who wrote a tensor; whether it holds a bad element."""
         try:
@@ -272,16 +299,23 @@ class Tracer:
         except (RuntimeError, NotImplementedError):
             return False
         if operator.uninitialised:
-            state = State(self.first)
-            state.uninitialised = True
-            setattr(tensor.untyped_storage(), ATTRIBUTE, state)
-            self.uninitialised.add(state)
-            self.any_marked = True
+            self._leave_uninitialised(tensor)
             return False
+        return self.judged(tensor, operator, clean)
+
+    def judged(self, tensor: Tensor, operator: Operator, clean: bool) -> bool:
+        """Whether a tensor that an event wrote holds a bad element; labels of what it overwrote go."""
         bad = not clean and self._is_bad(tensor)
         if self.any_marked:
             self._rewrite(tensor, operator, bad)
         return bad
+
+    def _leave_uninitialised(self, tensor: Tensor) -> None:
+        state = State(self.first)
+        state.uninitialised = True
+        setattr(tensor.untyped_storage(), ATTRIBUTE, state)
+        self.uninitialised.add(state)
+        self.any_marked = True
 
     def _rewrite(self, tensor: Tensor, operator: Operator, bad: bool) -> None:
         """A storage that had a state was written: what is finite now carries no label."""
@@ -300,9 +334,13 @@ class Tracer:
         if state.taint is not None and operator.overwrites:
             strided(state.taint, state.itemsize, tensor).zero_()
 
-    def _range(self, tensor: Tensor, ordinal: int, operator: Operator, phase: int, site: int, output: int) -> None:
-        if readable(tensor) and not tensor._is_zerotensor():
-            self.ranges.add(tensor, ordinal - self.first, operator.name, phase, site, output)
+    def add_ranges(self, row: Row, operator: Operator, written: Sequence[Tensor]) -> None:
+        """Count what an event wrote, where ranges are asked for."""
+        if not self.want_ranges:
+            return
+        for i, tensor in enumerate(written):
+            if readable(tensor) and not tensor._is_zerotensor():
+                self.ranges.add(tensor, row.ordinal - self.first, operator.name, row.phase, row.site, i)
 
     def state_of(self, tensor: Tensor) -> State | None:
         """This trace's state of a tensor's storage, if it has one."""
@@ -326,3 +364,7 @@ class Tracer:
         """End the trace: let go of operands, and give the next trace its own ordinals."""
         _next_ordinal[0] = self.ordinal + 1
         self.rows.clear()
+
+
+def _all_cpu(args: Any) -> bool:
+    return all(t.is_cpu for a in args for t in experiments.tensors_in(a))

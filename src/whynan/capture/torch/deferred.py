@@ -1,0 +1,152 @@
+"""Events on an accelerator: looked at there, and read together at a sink, so that no operation is waited for.
+
+An event's outputs are summed where they are, in the order of the events; the sums are read once, when something is
+about to leave or when what waits has outgrown its budget. Only if one of them is not finite, or if bad elements are
+known, are the events explained, in their order, from what their operands still hold.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import torch
+
+from whynan.capture.torch.experiments import map_tensors, tensors_in
+from whynan.capture.torch.planes import FLOAT8, FLOATS, HALVES, end_to_end
+from whynan.capture.torch.rows import version_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from whynan.capture.torch.operators import Operator
+    from whynan.capture.torch.rows import Row
+    from whynan.capture.torch.tracer import Lane, Tracer
+
+BUDGET: Final = 1 << 30
+"""Bytes of outputs that may wait to be looked at."""
+
+
+class Waiting(NamedTuple):
+    """One event with all that explaining it may need, and the versions of its tensors right after it."""
+
+    row: Row
+    operator: Operator
+    args: Any
+    kwargs: dict[str, Any]
+    written: list[Tensor]
+    before: dict[int, Tensor] | None
+    node: Any
+    lane: Lane
+    versions: list[tuple[Tensor, int]]
+
+
+class Deferred:
+    """The events of a trace that wait to be looked at."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
+        self.events: list[Waiting] = []
+        self._sums: list[Tensor] = []
+        self._places: list[tuple[int, int]] = []
+        self._unsure: set[tuple[int, int]] = set()
+        self._bytes = 0
+
+    def add(
+        self,
+        row: Row,
+        operator: Operator,
+        args: Any,
+        kwargs: dict[str, Any],
+        written: list[Tensor],
+        before: dict[int, Tensor] | None,
+        node: Any,
+        lane: Lane,
+        *,
+        by_alias: bool,
+    ) -> None:
+        """Keep an event and start its check.
+
+        The engine moves a gradient only if nobody else holds the tensor: what is new is kept by an alias of its
+        storage, and in the backward (`by_alias`) so are the operands.
+        """
+        if by_alias:
+            args = tuple(map_tensors(a, torch.Tensor.detach) for a in args)
+        if by_alias or not operator.mutable:
+            written = [t.detach() for t in written]
+        number = len(self.events)
+        if not operator.uninitialised:
+            self._start(number, written)
+        tensors = [t for a in (*args, *kwargs.values()) for t in tensors_in(a)]
+        versions = [(t, version_of(t)) for t in tensors]
+        self.events.append(Waiting(row, operator, args, kwargs, written, before, node, lane, versions))
+        self._bytes += sum(t.numel() * t.element_size() for t in written)
+        if self._bytes > BUDGET:
+            self.settle()
+
+    def settle(self) -> None:
+        """Read the sums, wait for them once, and explain what they say."""
+        if not self.events:
+            return
+        events, sums, places, suspects = self.events, self._sums, self._places, self._unsure
+        # first of all: what is read below is read by the program's own doors, which settle too
+        self.events, self._sums, self._places, self._unsure, self._bytes = [], [], [], set(), 0
+        suspects |= _not_finite(sums, places)
+        tracer = self.tracer
+        if not suspects and not tracer.any_marked and not tracer.want_ranges:
+            return
+        for number, event in enumerate(events):
+            bad: list[int] = []
+            if not event.operator.uninitialised:
+                for i, tensor in enumerate(event.written):
+                    if tracer.judged(tensor, event.operator, (number, i) not in suspects):
+                        bad.append(i)
+            marked = tracer.any_marked and tracer.reads_marked(event.args, event.kwargs)
+            if bad or marked:
+                tracer.bad.look(
+                    event.row, event.operator, event.args, event.kwargs, None, event.written, bad, event.before,
+                    event.node, event.lane, marked, _changed_since(event),
+                )  # fmt: skip
+            tracer.add_ranges(event.row, event.operator, event.written)
+
+    def _start(self, number: int, written: list[Tensor]) -> None:
+        floats = [(i, t) for i, t in enumerate(written) if t.dtype in FLOATS]
+        if not floats:
+            return
+        places = [(number, i) for i, _ in floats]
+        try:
+            sums = _sums([t for _, t in floats])
+        except (RuntimeError, NotImplementedError, TypeError):
+            self._unsure.update(places)
+            return
+        self._sums += sums
+        self._places += places
+
+
+def _not_finite(sums: list[Tensor], places: list[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Which outputs of which events have a sum that is not finite; here, once for each device, is waited."""
+    found: set[tuple[int, int]] = set()
+    by_kind: dict[Any, list[int]] = {}
+    for i, total in enumerate(sums):
+        by_kind.setdefault((total.device, total.dtype), []).append(i)
+    for indices in by_kind.values():
+        finite = torch.isfinite(end_to_end([sums[i] for i in indices])).tolist()
+        found.update(places[i] for i, fine in zip(indices, finite, strict=True) if not fine)
+    return found
+
+
+def _sums(tensors: list[Tensor]) -> list[Tensor]:
+    """One number for each tensor, which is finite only if all its elements are; many tensors in one kernel."""
+    if len(tensors) > 1 and all(t.dtype in (torch.float32, torch.float64) for t in tensors):
+        return list(torch._foreach_norm(tensors, 1))
+    return [_sum(t) for t in tensors]
+
+
+def _sum(tensor: Tensor) -> Tensor:
+    if tensor.dtype in FLOAT8:
+        tensor = tensor.float()
+    return tensor.sum(dtype=torch.float32) if tensor.dtype in HALVES else tensor.sum()
+
+
+def _changed_since(event: Waiting) -> frozenset[int]:
+    """The operands that a later event has overwritten: their values are gone."""
+    return frozenset(id(t) for t, version in event.versions if version_of(t) != version)
