@@ -60,6 +60,7 @@ class Sinks:
         self.checked: weakref.WeakSet[Any] = weakref.WeakSet()
         self.attempts = 0
         self.skip_pending = False
+        self.skipping: list[Tensor] = []
         self.stepped = False
         self.micro = 0
         self.fatal_seen = False
@@ -182,8 +183,8 @@ class Sinks:
         found_inf = getattr(optimizer, "found_inf", None)
         if isinstance(found_inf, torch.Tensor) and bool(found_inf.any()):
             self.tracer.skipped_steps += 1
-            for p in parameters:
-                self._skip(p.grad)
+            self.skipping = [p.grad for p in parameters if p.grad is not None]
+            self._forget(self.skipping)
             return
         if closure:
             return
@@ -240,11 +241,16 @@ class Sinks:
         if not isinstance(found_inf, torch.Tensor) or not bool((found_inf != 0).any()):
             return
         self.skip_pending = True
+        self._forget(grads)
+
+    def _forget(self, grads: list[Tensor]) -> None:
+        """Gradients that a scaler skips reach nothing."""
         for grad in grads:
             self._skip(grad)
+        skipped = {id(g) for g in grads}
         for leaf in self.leaves.values():
             tensor = leaf.reference()
-            if tensor is not None and any(tensor.grad is g for g in grads):
+            if tensor is not None and id(tensor.grad) in skipped:
                 leaf.pending.clear()
                 leaf.left = []
 
@@ -253,6 +259,9 @@ class Sinks:
         self.steps[optimizer] = self.steps.get(optimizer, 0) + 1
         self.attempts = max(self.attempts, self.steps[optimizer])
         self.micro = 0
+        # a fused optimizer is recorded as writing the gradients that it skipped
+        self._forget(self.skipping)
+        self.skipping = []
         if not self.tracer.marked:
             return
         for group in optimizer.param_groups:
