@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from whynan.config import Options
 from whynan.errors import MissingExtraError, NestedTraceError, UsageError
-from whynan.session.allow import Allowance, Allowances
+from whynan.session.allow import Allowance, Allowances, allowance, numbered
 from whynan.session.reruns import with_rerun
 from whynan.session.runs import build_report
 
@@ -50,6 +50,7 @@ class Trace:
         options = Options.load(memory=memory, ranges=ranges)
         self._memory = options.memory
         self._ranges = options.ranges
+        self._allow = options.allow
         self._command = command
         self._copy_all = copy_all
         self._capture: Capture | None = None
@@ -62,7 +63,9 @@ class Trace:
         if self._report is not None:
             raise UsageError("this trace has already run", "make a new one: with whynan.trace() as t: ...")
         self._capture = _capture(self._memory, self._ranges, copy_all=self._copy_all)
-        self.allowed = list(_allowances.open)
+        self.allowed = []
+        scope = (*(Allowance(p, "allowed in the configuration") for p in self._allow), *_allowances.open)
+        self._capture.tracer.scope = tuple(dict.fromkeys(numbered(a, self.allowed) for a in scope))
         self._capture.__enter__()
         _running.append(self)
         return self
@@ -113,22 +116,15 @@ def trace(*, memory: int | str | None = None, ranges: bool = False) -> Trace:
 
 def allow(pattern: str, *, reason: str) -> AbstractContextManager[Allowance]:
     """Findings of a rule, a family (``"WN5"``) or a rule's name are meant, in this block, for this reason."""
-    if not pattern:
-        hint = "give a rule's code, the start of one, or its name: allow('WN501', reason='...')"
-        raise UsageError("allow('') would excuse everything", hint)
-    return _allowed(Allowance(pattern, reason))
+    return _allowed(allowance(pattern, reason))
 
 
 @contextmanager
-def _allowed(allowance: Allowance) -> Generator[Allowance]:
-    for running in _running:
-        running.allowed.append(allowance)
-        allowance.start = running.capture.tracer.events
-    with _allowances.region(allowance):
-        yield allowance
-    for running in _running:
-        if allowance.start is not None:
-            allowance.end = running.capture.tracer.events
+def _allowed(meant: Allowance) -> Generator[Allowance]:
+    with ExitStack() as stack:
+        for running in _running:
+            stack.enter_context(running.capture.scope(numbered(meant, running.allowed)))
+        yield stack.enter_context(_allowances.region(meant))
 
 
 def explain(

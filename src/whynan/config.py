@@ -15,7 +15,7 @@ from whynan.errors import UsageError
 
 _SIZE: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>(?:[kmgt]i?)?b?)", re.IGNORECASE)
 _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_ALLOWED: Final = re.compile(r"WN\d{0,3}|[a-z][a-z0-9]*(-[a-z0-9]+)*")
+ALLOWABLE: Final = re.compile(r"WN\d{0,3}|[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _YES: Final = ("1", "true", "yes", "on")
 _NO: Final = ("0", "false", "no", "off")
 
@@ -114,7 +114,7 @@ def parse_allow(value: object) -> tuple[str, ...]:
     Raises ``ValueError`` with what is legal.
     """
     entries = _entries(value)
-    if entries is None or not all(isinstance(entry, str) and _ALLOWED.fullmatch(entry) for entry in entries):
+    if entries is None or not all(isinstance(entry, str) and ALLOWABLE.fullmatch(entry) for entry in entries):
         raise ValueError("codes such as 'WN213', starts of codes such as 'WN5', or names such as 'sqrt-at-zero'")
     return tuple(cast("list[str]", entries))
 

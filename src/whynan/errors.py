@@ -31,9 +31,9 @@ class UsageError(WhynanError):
 
 
 class NestedTraceError(WhynanError):
-    """A trace was begun while another one runs in the same thread."""
+    """A trace was begun while another one runs in this process."""
 
-    what = "a trace already runs in this thread"
+    what = "a trace already runs in this process"
     hint = "it sees everything inside it, so take the inner one away"
 
 

@@ -39,12 +39,12 @@ def findings_of(trace: Trace) -> Findings:
         severity = _severity(fate, sinks, fatal_seen=trace.fatal_seen)
         made[fate].append((root, _finding(root, fate, severity, sinks, by_label)))
     escaped = sorted(made["escaped"], key=lambda p: (p[1].severity != "error", p[0].birth.event.ordinal))
-    errors = any(f.severity == "error" and f.allowed is None for _, f in escaped)
-    warnings = any(f.allowed is None for _, f in [*escaped, *made["damaging"]])
+    errors = any(f.severity == "error" for _, f in escaped)
+    warnings = bool(escaped or made["damaging"])
     return Findings(
-        escaped=_folded([f for _, f in escaped]),
-        damaging=_folded([f for _, f in made["damaging"]]),
-        absorbed=_folded([f for _, f in made["absorbed"]]),
+        escaped=_folded(escaped),
+        damaging=_folded(made["damaging"]),
+        absorbed=_folded(made["absorbed"]),
         verdict=_verdict(trace, errors=errors, warnings=warnings),
         births=tuple(root.birth for root, _ in escaped),
     )
@@ -94,20 +94,20 @@ def _finding(root: Root, fate: Fate, severity: str, sinks: list[Sink], by_label:
             "message": birth.note or "",
             "chain": chain(birth, causes, sinks),
             "reaches": reaches(sinks),
-            "allowed": birth.allowed,
         }
     )
 
 
-def _folded(findings: list[Finding]) -> tuple[Finding, ...]:
+def _folded(findings: list[tuple[Root, Finding]]) -> tuple[Finding, ...]:
     """Roots equal in site, operation, phase and kind are one finding with a count and a list of modules."""
     first: dict[object, Finding] = {}
-    for finding in findings:
+    for root, finding in findings:
         site = finding.site
         place = None if site is None else (site.file, site.line, site.column, site.end_column)
         inner = finding.library_site
         library = None if inner is None else (inner.file, inner.line, inner.column)
-        key = (place, library, finding.op, finding.phase, finding.birth, finding.grad_fn, finding.element.tensor)
+        what = (finding.op, finding.phase, finding.birth, finding.grad_fn, finding.element.tensor)
+        key = (place, library, what, root.birth.scope)
         known = first.get(key)
         if known is None:
             first[key] = finding

@@ -63,7 +63,9 @@ OVERWRITES = frozenset(
 )
 
 # Asking whether a value is bad is no use of it.
-PREDICATES = frozenset("isnan isinf isfinite isposinf isneginf nan_to_num nan_to_num_".split())
+PREDICATES = frozenset("isnan isinf isfinite isposinf isneginf".split())
+# `x == x` and `x.abs() != inf`: what `isfinite` itself is made of
+COMPARISONS = frozenset("eq ne".split())
 
 # A literal that passes one of these is named there when it arrives in a loss, a gradient or a parameter.
 REDUCTIONS_AND_SELECTIONS = frozenset(

@@ -8,34 +8,46 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from whynan.config import ALLOWABLE
+from whynan.errors import UsageError
+from whynan.rules.catalogue import rules
+
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Collection, Generator
 
     from whynan.records import Finding
 
 
 @dataclass(slots=True)
 class Allowance:
-    """A code, a prefix of one (``WN5``) or a rule's name, the reason, and what it has excused."""
+    """A code, a prefix of one (``WN5``) or a rule's name, the reason, and how many findings it has excused."""
 
     pattern: str
     reason: str
-    start: int | None = None
-    end: int | None = None
     used: int = 0
 
-    def covers(self, finding: Finding, ordinal: int | None) -> bool:
-        """Whether a finding is allowed: by its rule, and inside the region where one is set."""
-        inside = (
-            self.start is None
-            or ordinal is None
-            or (self.start <= ordinal and (self.end is None or ordinal < self.end))
+    def fits(self, code: str, name: str) -> bool:
+        """Whether a rule of this code and name is one of those that are allowed."""
+        return code.startswith(self.pattern) or name == self.pattern
+
+
+def allowance(pattern: object, reason: object) -> Allowance:
+    """An allowance as the program states it; raises ``UsageError`` for a pattern that fits no rule, or no reason."""
+    made = Allowance(pattern, "") if isinstance(pattern, str) and ALLOWABLE.fullmatch(pattern) else None
+    known = (("WN000", "unexplained"), *((rule.code, rule.name) for rule in rules()))
+    if made is None or not any(made.fits(code, name) for code, name in known):
+        raise UsageError(
+            f"allow({pattern!r}): no rule has this code or name",
+            "give a rule's code, the start of one, or its name: allow('WN501', reason='...')",
         )
-        return inside and (finding.rule.startswith(self.pattern) or finding.name == self.pattern)
+    if not isinstance(reason, str) or not reason.strip():
+        raise UsageError(f"allow({pattern!r}) has no reason", "say why it is meant: allow(..., reason='...')")
+    made.reason = reason
+    return made
 
 
 class Allowances:
-    """The allowances of the running trace; those entered while none runs hold for the next."""
+    """The allowances whose blocks are open: those entered while no trace runs hold for the next."""
 
     def __init__(self) -> None:
         self.open: list[Allowance] = []
@@ -48,3 +60,22 @@ class Allowances:
             yield allowance
         finally:
             self.open.remove(allowance)
+
+
+def numbered(allowance: Allowance, known: list[Allowance]) -> int:
+    """The number of an allowance among those of a run; one of the same pattern and reason is the same."""
+    for number, other in enumerate(known):
+        if (other.pattern, other.reason) == (allowance.pattern, allowance.reason):
+            return number
+    known.append(Allowance(allowance.pattern, allowance.reason))
+    return len(known) - 1
+
+
+def excused(finding: Finding, allowances: list[Allowance], scope: Collection[int]) -> Finding:
+    """The finding, marked where an allowance in whose scope it was born covers its rule."""
+    for number in scope:
+        allowance = allowances[number]
+        if allowance.fits(finding.rule, finding.name):
+            allowance.used += 1
+            return finding.model_copy(update={"allowed": allowance.reason, "severity": "info"})
+    return finding

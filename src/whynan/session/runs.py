@@ -7,9 +7,11 @@ import sys
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+import whynan
 from whynan.analysis import findings_of
 from whynan.records import ExitStatus, Replay, Report, Run, Source
 from whynan.rules.catalogue import explain as explain_finding
+from whynan.session.allow import excused
 from whynan.source.fingerprint import sha256_of
 
 if TYPE_CHECKING:
@@ -26,43 +28,32 @@ def build_report(
     command: str,
     flags: dict[str, Any],
     device: str,
-    allowances: Iterable[Allowance] = (),
+    allowances: list[Allowance],
     replay: Replay | None = None,
     exception: str | None = None,
     keep_absorbed: bool = True,
 ) -> Report:
     """Judge, explain and excuse every birth of a trace."""
     judged = findings_of(trace)
-    allowed = list(allowances)
-    ordinals = {id(b.element): b.event.ordinal for b in trace.births}
+    scopes = {id(b.element): b.scope for b in trace.births}
 
     def finish(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-        finished: list[Finding] = []
-        for finding in findings:
-            explained = explain_finding(finding)
-            for allowance in allowed:
-                if allowance.covers(explained, ordinals.get(id(finding.element))):
-                    allowance.used += 1
-                    explained = explained.model_copy(
-                        update={"allowed": allowance.reason or allowance.pattern, "severity": "info"}
-                    )
-                    break
-            finished.append(explained)
-        return tuple(finished)
+        # excused by the scope of their births: the element is the birth's own
+        return tuple(excused(explain_finding(f), allowances, scopes.get(id(f.element), ())) for f in findings)
 
     escaped, damaging, absorbed = finish(judged.escaped), finish(judged.damaging), finish(judged.absorbed)
-    excused = [f for f in (*escaped, *damaging) if f.allowed is not None]
+    meant = [f for f in (*escaped, *damaging) if f.allowed is not None]
     escaped = tuple(f for f in escaped if f.allowed is None)
     damaging = tuple(f for f in damaging if f.allowed is None)
     verdict = judged.verdict
-    if excused and verdict in ("nonfinite", "damaged"):
+    if meant and verdict in ("nonfinite", "damaged"):
         errors = any(f.severity == "error" for f in escaped)
         verdict = "nonfinite" if errors else ("damaged" if escaped or damaging else "clean")
     notes = trace.coverage.notes + tuple(
         f"{f.rule} {f.name} at {f.site.file}:{f.site.line} is allowed: {f.allowed}"
         if f.site is not None
         else f"{f.rule} {f.name} is allowed: {f.allowed}"
-        for f in excused
+        for f in meant
     )
     return Report(
         verdict=verdict,
@@ -80,7 +71,7 @@ def build_report(
         damaging=damaging,
         absorbed=absorbed if keep_absorbed else (),
         absorbed_count=len(absorbed),
-        unused_allows=tuple(a.pattern for a in allowed if not a.used),
+        unused_allows=tuple(a.pattern for a in allowances if not a.used),
         coverage=trace.coverage.model_copy(update={"notes": notes}),
         ranges=trace.ranges,
     )
@@ -88,7 +79,7 @@ def build_report(
 
 def versions() -> dict[str, str]:
     """Versions of whynan, Python and the frameworks that are loaded."""
-    found = {"whynan": "0.1.0", "python": platform.python_version()}
+    found = {"whynan": whynan.__version__, "python": platform.python_version()}
     for name in ("torch", "numpy", "transformers", "onnx", "onnxruntime"):
         if name in sys.modules:
             try:

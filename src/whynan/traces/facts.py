@@ -37,7 +37,7 @@ class Birth:
     """A root or a literal: the event, the first element, what made it, and how often it happened again.
 
     ``causes`` are labels of bad values that the birth was made from and that are no explanation by themselves:
-    a literal, or a forward value kept in a saved tensor.
+    a literal, or a forward value kept in a saved tensor. ``scope`` numbers the allowances in force at the event.
     """
 
     label: int
@@ -52,7 +52,7 @@ class Birth:
     steps_omitted: int = 0
     occurrences: int = 1
     modules: dict[str, None] = field(default_factory=lambda: {})
-    allowed: str | None = None
+    scope: tuple[int, ...] = ()
     note: str | None = None
     absorbed_by: str | None = None
 

@@ -10,7 +10,7 @@ from whynan.capture.torch import attribution, experiments
 from whynan.capture.torch.attribution import Carrier, Question, Verdict
 from whynan.capture.torch.causes import Causes
 from whynan.capture.torch.damage import Damage
-from whynan.capture.torch.entries import Entries
+from whynan.capture.torch.entries import Entries, only_extremes
 from whynan.capture.torch.operands import element_of, element_operands, first_index, kind_of
 from whynan.capture.torch.planes import bad_mask, is_bad, nan_mask, readable, store, strided
 from whynan.capture.torch.rows import Held, held_of
@@ -112,7 +112,10 @@ class BadEvents:
             verdict = attribution.attribute(question, i)
             carried = verdict.carried
             if bool(verdict.born.any()):
-                birth = self._born(row, event, operator, question, i, verdict, gone, lane, node)
+                if only_extremes(question, verdict.born):
+                    birth = entries.literal(row, event, operator, output, "a mask of finfo.min, which is -Inf here")
+                else:
+                    birth = self._born(row, event, operator, question, i, verdict, gone, lane, node)
                 carried = torch.where(verdict.born, birth, carried).to(torch.int32)
             if operator.reduces:
                 carried = entries.name_literals(carried, row, event, output)
@@ -294,7 +297,7 @@ class BadEvents:
         name = tracer.names.parameter_name(output)
         element = element_of(output, verdict.born, index if entry is None else 0, entry, operands, name)
         kind = kind_of(operator, element.value, operands)
-        key = (tracer.sites.key(row.site), operator.name, event.phase, kind, event.grad_fn)
+        key = (tracer.sites.key(row.site), operator.name, event.phase, kind, event.grad_fn, tracer.scope)
         group = self.groups.setdefault(key, [])
         if event.recomputed:
             for set_id in group:
@@ -315,6 +318,7 @@ class BadEvents:
             causes=verdict.causes,
             forward_operands=self._forward_operands(event, lane, node, place, output),
             cause_links=self.causes.links(row, self._forward_row(event, lane, node), question, operands, place),
+            scope=tracer.scope,
         )
         if event.site is not None and event.site.module:
             birth.modules[event.site.module] = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,9 +13,11 @@ from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.patches import Patches
 from whynan.capture.torch.tracer import Tracer
 from whynan.records import Coverage
+from whynan.source.ownership import Owner, owner_of
 from whynan.traces import Trace
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from types import TracebackType
 
 
@@ -57,6 +60,19 @@ class Capture:
             tracer.close()
         if self.trace is None:
             self.trace = Trace([], [], self._coverage())
+
+    @contextmanager
+    def scope(self, number: int) -> Generator[None]:
+        """Number a stretch of the run: what is born in it carries the number."""
+        tracer = self.tracer
+        self._patches._guarded(tracer.deferred.settle)
+        before = tracer.scope
+        tracer.scope = (*before, number)
+        try:
+            yield
+        finally:
+            self._patches._guarded(tracer.deferred.settle)
+            tracer.scope = before
 
     def target_returned(self, value: Any) -> None:
         """The target of `explain` has returned; to be called while the capture is still entered."""
@@ -104,11 +120,12 @@ class Capture:
 
 
 def _held_by(error: BaseException) -> list[tuple[str, Any]]:
-    """The tensors that the frames of a traceback hold."""
+    """The tensors that the frames of a traceback hold, ours and torch's left out."""
     found: list[tuple[str, Any]] = []
     step = error.__traceback__
     while step is not None:
-        for name, value in list(step.tb_frame.f_locals.items()):
+        own = owner_of(step.tb_frame.f_code.co_filename) in (Owner.WHYNAN, Owner.TORCH)
+        for name, value in () if own else list(step.tb_frame.f_locals.items()):
             found += tensors_of(value, name)
         step = step.tb_next
     return found

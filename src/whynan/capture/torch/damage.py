@@ -101,6 +101,7 @@ class Damage:
             operator.value_free
             or operator.base in SINGLE
             or operator.view
+            or _asks(operator, arguments)
             or (operator.foreach and not operator.mutable)
         ):
             return
@@ -254,3 +255,13 @@ class Damage:
             state.taint = new_plane(output)
         state.taint.as_strided(output.shape, output.stride(), output.storage_offset()).copy_(plane)
         state.shape = tuple(output.shape)
+
+
+def _asks(operator: Operator, arguments: experiments.Arguments) -> bool:
+    """Whether an event only asks if its operand is finite, whichever way that is written."""
+    if operator.predicate:
+        return True
+    if not operator.compares:
+        return False
+    first, other = arguments[0][:2]
+    return first is other or (isinstance(other, float) and other - other != 0)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch import experiments
+    from whynan.capture.torch.attribution import Question
     from whynan.capture.torch.operators import Operator
     from whynan.capture.torch.rows import Row
     from whynan.capture.torch.sinks import Sinks
@@ -47,13 +48,14 @@ class Entries:
         for mask, is_nan in ((nan, True), (unknown & ~nan, False)):
             if not bool(mask.any()):
                 continue
-            if is_nan and name is None and tensor.dim() == 0 and made is None and self.sinks.read_nan:
-                # a Python number, wrapped
+            # a Python number, wrapped: x[0] = nan
+            number = name is None and tensor.dim() == 0 and made is None
+            if is_nan and number and self.sinks.read_nan:
                 plane = torch.where(mask, self.sinks.read_nan, plane).to(torch.int32)
                 continue
-            written = constant is not None and self._writes_it(constant)
+            written = number or (constant is not None and self._writes_it(constant))
             literal = not uninitialised and (not is_nan or kind == "buffer" or written)
-            key = (id(holder.untyped_storage()) if name is None else name, kind, is_nan, literal, site)
+            key = (id(holder.untyped_storage()) if name is None else name, kind, is_nan, literal, site, tracer.scope)
             set_id = self.known.get(key)
             if set_id is None:
                 described = name or ("that the program writes" if written else "from outside")
@@ -115,6 +117,7 @@ class Entries:
             element=element,
             note=note,
             cause_links=(link,),
+            scope=self.tracer.scope,
         )
 
     def _again(self, set_id: int) -> None:
@@ -129,8 +132,9 @@ class Entries:
             return self.sinks.read_nan
         return 0
 
-    def literal(self, row: Row, event: Event, operator: Operator, output: Tensor) -> int:
-        key = ("literal", self.tracer.sites.key(row.site), operator.name)
+    def literal(self, row: Row, event: Event, operator: Operator, output: Tensor, note: str | None = None) -> int:
+        """A constant that the program writes, each place once."""
+        key = ("literal", self.tracer.sites.key(row.site), operator.name, self.tracer.scope)
         found = self.groups.get(key)
         if found:
             birth = self.tracer.labels.births[next(iter(self.tracer.labels.sets[found[0]]))]
@@ -144,7 +148,8 @@ class Entries:
             event=event,
             kind="literal",
             element=element,
-            note=f"a constant that {operator.base} writes",
+            note=note or f"a constant that {operator.base} writes",
+            scope=self.tracer.scope,
         )
         set_id = self.tracer.labels.add(birth)
         self.groups[key] = [set_id]
@@ -175,9 +180,36 @@ class Entries:
                         causes=frozenset((label,)),
                         note=source.note,
                         absorbed_by="named",
+                        scope=self.tracer.scope,
                     )
                     self.derived[key] = labels.add(birth)
                 named = self.derived[key]
             if named != set_id:
                 carried = torch.where(carried == set_id, named, carried).to(torch.int32)
         return carried
+
+
+EXTREMES = tuple(torch.finfo(d).max for d in (torch.float16, torch.bfloat16, torch.float32, torch.float64))
+_SPILLING = frozenset(("_to_copy", "copy_", "copy", "add", "add_", "sub", "sub_"))
+
+
+def only_extremes(question: Question, born: Tensor) -> bool:
+    """Whether what overflowed were masks: the least number of a format, cast to a narrower one or added to.
+
+    A program that fills with ``torch.finfo(dtype).min`` writes an infinity in other words.
+    """
+    if question.operator.base not in _SPILLING:
+        return False
+    found = torch.zeros_like(born)
+    for value in question.arguments[0][:2]:
+        if id(value) in question.gone or not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            continue
+        magnitude = value.detach().double().abs()
+        extreme = torch.zeros_like(magnitude, dtype=torch.bool)
+        for limit in EXTREMES:
+            extreme |= magnitude == limit
+        try:
+            found |= extreme.expand(born.shape)
+        except RuntimeError:
+            return False
+    return bool(found[born].all())

@@ -17,6 +17,7 @@ class Operator:
         "arg_names",
         "base",
         "collective",
+        "compares",
         "copies",
         "foreach",
         "func",
@@ -74,11 +75,12 @@ class Operator:
         self.writes_first = self.mutable == (0,) and self.alias_returns and not self.foreach and not self.view
         self.movement = raw in aten.MOVEMENT
         self.uninitialised = raw in aten.UNINITIALISED
-        self.value_free = base in aten.VALUE_FREE or self.uninitialised
+        self.value_free = self.uninitialised or (base in aten.VALUE_FREE and not self.name.endswith("fill_.Tensor"))
         self.overwrites = raw in aten.OVERWRITES or raw.endswith(".out")
         # whether the operand that it overwrites may be asked for afterwards
         self.copies = bool(self.mutable) and not self.overwrites and not self.view
         self.predicate = base in aten.PREDICATES
+        self.compares = base in aten.COMPARISONS
         self.reduces = plain in aten.REDUCTIONS_AND_SELECTIONS
         self.selects = plain in aten.SELECTS
         self.leaves = base in aten.LEAVES

@@ -97,6 +97,7 @@ class Tracer:
         self.stepping = False
         self.failed = False
         self.target: Any = None
+        self.scope: tuple[int, ...] = ()
 
     def lane(self) -> Lane:
         """This thread's lane; a device thread of the engine has the main thread's autograd sites."""
