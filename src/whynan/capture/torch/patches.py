@@ -16,6 +16,7 @@ from torch.optim.optimizer import (
 )
 
 from whynan.capture.torch.names import tensors_of
+from whynan.capture.torch.regions import watch_regions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +40,7 @@ class Patches:
         self._optimizers()
         self._readers()
         self._threads()
+        watch_regions(self.tracer, self._replace)
 
     def remove(self) -> None:
         """Take every patch off."""
@@ -206,8 +208,6 @@ def _module_ends(lane: Any) -> None:
 
 
 def _module_returned(tracer: Tracer, module: Any, out: Any) -> None:
-    if type(module).__name__ == "OptimizedModule":
-        tracer.compiled_regions += 1
     lane = tracer.lane()
     if lane.closure or tracer.target is module:
         return

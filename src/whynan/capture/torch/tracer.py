@@ -20,6 +20,7 @@ from whynan.capture.torch.ranges import Ranges
 from whynan.capture.torch.rows import MASK as RING_MASK
 from whynan.capture.torch.rows import Row, Rows, version_of
 from whynan.capture.torch.sites import Sites
+from whynan.source.ownership import Owner, owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,6 +92,7 @@ class Tracer:
         self.want_ranges = ranges
         self.notes: dict[str, None] = {}
         self.compiled_regions = 0
+        self.regions_watched = False
         self.skipped_steps = 0
         self.copy_all = copy_all
         self.any_marked = False
@@ -114,7 +116,7 @@ class Tracer:
     @property
     def events(self) -> int:
         """Dispatcher calls seen so far."""
-        return self.ordinal - self.first
+        return self.ordinal - self.first - self.compiled_regions
 
     def fail(self) -> None:
         """An error of our own: warn once, keep the traceback in a file, and leave the run alone."""
@@ -236,7 +238,7 @@ class Tracer:
             self.notes[FORMULA_NOTE.format(type(node).__name__)] = None
         known = lane.nodes.get(number & NODES_MASK)
         site = known[1] if known is not None and known[0] == number else 0
-        if not site or isinstance(node, BackwardCFunction):
+        if not site or (isinstance(node, BackwardCFunction) and _of_the_user(node)):
             site = self.sites.here(4)
         return BACKWARD, site
 
@@ -369,3 +371,10 @@ class Tracer:
 
 def _all_cpu(args: Any) -> bool:
     return all(t.is_cpu for a in args for t in experiments.tensors_in(a))
+
+
+def _of_the_user(node: Any) -> bool:
+    """Whether the backward of a custom function is the user's code, whose lines say more than the forward's."""
+    function = getattr(getattr(type(node), "_forward_cls", None), "backward", None)
+    code = getattr(function, "__code__", None)
+    return code is not None and owner_of(code.co_filename) is Owner.USER

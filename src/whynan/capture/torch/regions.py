@@ -1,0 +1,102 @@
+"""Compiled regions: they stay compiled, and what enters and leaves them is looked at.
+
+A graph that inductor has compiled runs no operation that a dispatch mode could see. Each of its executions is one
+event here, whose operands are the inputs that are still alive and whose outputs are checked like any other's.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from whynan.capture.torch.operators import Operator
+from whynan.capture.torch.rows import MASK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from whynan.capture.torch.tracer import Tracer
+
+_HOME = "torch._inductor.output_code"
+NOTE = (
+    "a compiled region{} was looked at only where values enter and leave it; "
+    "torch.compiler.set_stance('force_eager') shows what happens inside"
+)
+
+
+def _again(*_: Any) -> Any:
+    """A region is never run again: it may write what is the user's."""
+    raise NotImplementedError("a compiled region is not asked again")
+
+
+_OPERATOR = Operator(_again)
+_OPERATOR.name = "inductor.compiled_region"
+_OPERATOR.base = "compiled_region"
+
+
+def watch_regions(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], Any]], None]) -> None:
+    """Look at every execution of a compiled graph, those included that are compiled during the trace."""
+    if _HOME in sys.modules:
+        _watch(tracer, replace)
+        return
+
+    def make(original: Any) -> Any:
+        @functools.wraps(original)
+        def compile_(*args: Any, **kwargs: Any) -> Any:
+            made = original(*args, **kwargs)
+            if tracer.active and not tracer.regions_watched and kwargs.get("backend", "inductor") == "inductor":
+                try:
+                    __import__(_HOME)
+                    _watch(tracer, replace)
+                except Exception:
+                    tracer.fail()
+            return made
+
+        return compile_
+
+    replace(torch, "compile", make)
+
+
+def _watch(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], Any]], None]) -> None:
+    tracer.regions_watched = True
+
+    def make(original: Any) -> Any:
+        @functools.wraps(original)
+        def call(graph: Any, inputs: Any) -> Any:
+            if not tracer.active:
+                return original(graph, inputs)
+            # the graph frees its inputs as it goes: only labels that may be needed are worth holding on to them
+            held = _references(inputs, weak=not tracer.any_marked)
+            out = original(graph, inputs)
+            try:
+                with torch._C._DisableTorchDispatch():
+                    _ran(tracer, tuple(v for r in held if (v := r()) is not None), out)
+            except Exception:
+                tracer.fail()
+            return out
+
+        return call
+
+    replace(sys.modules[_HOME].CompiledFxGraph, "__call__", make)
+
+
+def _references(inputs: Any, *, weak: bool) -> list[Callable[[], Any]]:
+    tensors = [v for v in inputs if type(v) in (torch.Tensor, torch.nn.Parameter)]
+    return [weakref.ref(t) if weak else functools.partial(_itself, t) for t in tensors]
+
+
+def _itself(tensor: Any) -> Any:
+    return tensor
+
+
+def _ran(tracer: Tracer, inputs: tuple[Any, ...], out: Any) -> None:
+    outputs = [t for t in (out if isinstance(out, (list, tuple)) else [out]) if type(t) is torch.Tensor]
+    tracer.compiled_regions += 1
+    tracer.after(_OPERATOR, inputs, {}, outputs, None)
+    site, _ = tracer.sites.resolve(tracer.rows.sites[(tracer.ordinal - 1) & MASK], None)
+    where = f" at {site.file}:{site.line}" if site is not None else ""
+    tracer.notes[NOTE.format(where)] = None
