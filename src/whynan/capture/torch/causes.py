@@ -145,6 +145,8 @@ class Causes:
         seen = [text(v) for _, v, _, _ in parts if v is not None and not isinstance(v, tuple)]
         ranges = [v for _, v, _, _ in parts if isinstance(v, tuple)]
         first = next((p for p in parts if p[2] is not None), None)
+        if value is None and plain not in TRANSPARENT:
+            return self._link(row, _made(row, None)), None, None
         if plain in TRANSPARENT and first is not None and first[3] is not None:
             return None, first[2], first[3]
         if plain in CLIPS and first is not None and isinstance(first[1], (int, float)) and first[1] != value:

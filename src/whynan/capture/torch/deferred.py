@@ -13,7 +13,7 @@ import torch
 
 from whynan.capture.torch.experiments import map_tensors, tensors_in
 from whynan.capture.torch.planes import FLOAT8, FLOATS, HALVES, end_to_end
-from whynan.capture.torch.rows import version_of
+from whynan.capture.torch.rows import WRITER
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,7 +27,7 @@ BUDGET: Final = 1 << 30
 
 
 class Waiting(NamedTuple):
-    """One event with all that explaining it may need, and the versions of its tensors right after it."""
+    """One event with all that explaining it may need, and who had last written its tensors."""
 
     row: Row
     operator: Operator
@@ -37,7 +37,7 @@ class Waiting(NamedTuple):
     before: dict[int, Tensor] | None
     node: Any
     lane: Lane
-    versions: list[tuple[Tensor, int]]
+    writers: list[tuple[Tensor, int]]
 
 
 class Deferred:
@@ -77,8 +77,8 @@ class Deferred:
         if not operator.uninitialised:
             self._start(number, written)
         tensors = [t for a in (*args, *kwargs.values()) for t in tensors_in(a)]
-        versions = [(t, version_of(t)) for t in tensors]
-        self.events.append(Waiting(row, operator, args, kwargs, written, before, node, lane, versions))
+        writers = [(t, _writer(t)) for t in tensors]
+        self.events.append(Waiting(row, operator, args, kwargs, written, before, node, lane, writers))
         self._bytes += sum(t.numel() * t.element_size() for t in written)
         if self._bytes > BUDGET:
             self.settle()
@@ -149,4 +149,11 @@ def _sum(tensor: Tensor) -> Tensor:
 
 def _changed_since(event: Waiting) -> frozenset[int]:
     """The operands that a later event has overwritten: their values are gone."""
-    return frozenset(id(t) for t, version in event.versions if version_of(t) != version)
+    return frozenset(id(t) for t, writer in event.writers if _writer(t) != writer)
+
+
+def _writer(tensor: Tensor) -> int:
+    try:
+        return getattr(tensor.untyped_storage(), WRITER, -1)
+    except (RuntimeError, NotImplementedError):
+        return -1

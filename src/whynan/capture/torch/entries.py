@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -53,7 +54,7 @@ class Entries:
             if is_nan and number and self.sinks.read_nan:
                 plane = torch.where(mask, self.sinks.read_nan, plane).to(torch.int32)
                 continue
-            written = number or (constant is not None and self._writes_it(constant))
+            written = number or (constant is not None and self._writes_it(constant, site))
             literal = not uninitialised and (not is_nan or kind == "buffer" or written)
             key = (id(holder.untyped_storage()) if name is None else name, kind, is_nan, literal, site, tracer.scope)
             set_id = self.known.get(key)
@@ -62,7 +63,7 @@ class Entries:
                 note = (
                     "uninitialised memory"
                     if uninitialised
-                    else f"{kind or ('constant' if written else 'data')} {described}"
+                    else f"{kind or ('a constant' if written else 'data')} {described}"
                 )
                 element = element_of(tensor, mask, 0, None, (), name)
                 birth = self._birth(note, element, event, constant if literal else None, is_nan=is_nan, literal=literal)
@@ -85,11 +86,16 @@ class Entries:
             tensor, parameter, mask, torch.zeros(tensor.shape, dtype=torch.int32, device=tensor.device), site, event
         )
 
-    def _writes_it(self, row: Row) -> bool:
+    def _writes_it(self, row: Row, reader: int) -> bool:
         """Whether the expression that made a constant spells a NaN or an Inf; data given to `tensor` does not."""
         site, _ = self.tracer.sites.resolve(row.site, None)
-        text = (site.code or "").lower() if site is not None else ""
-        return "nan" in text or "inf" in text
+        if site is None:
+            return False
+        text = site.code or ""
+        if row.site == reader:
+            # x[0] = float("nan"): the expression is the target, and the value stands beside it
+            text = linecache.getline(site.file, site.line)
+        return "nan" in text.lower() or "inf" in text.lower()
 
     def _birth(
         self, note: str, element: Any, event: Event, constant: Row | None, *, is_nan: bool, literal: bool

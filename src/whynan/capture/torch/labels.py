@@ -41,12 +41,21 @@ class Labels:
         """The id of a label set; literals beside a birth explain nothing and are dropped."""
         if len(labels) > 1:
             born = labels - self.literals
-            labels = born or labels
+            labels = born or self._latest(labels)
         found = self._ids.get(labels)
         if found is None:
             found = self._ids[labels] = len(self.sets)
             self.sets.append(labels)
         return found
+
+    def _latest(self, labels: frozenset[int]) -> frozenset[int]:
+        """Literals without those that others of them were named after."""
+        sources: set[int] = set()
+        for label in labels:
+            birth = self.births[label]
+            if birth is not None:
+                sources |= birth.causes
+        return labels - sources
 
     def is_literal(self, set_id: int) -> bool:
         """Whether a set holds literals only."""

@@ -20,14 +20,17 @@ if TYPE_CHECKING:
 
 RING = 1 << 16
 MASK = RING - 1
-MOST_WRITERS = 1 << 17
+WRITER = "_whynan_writer"
 
 
 class Held(NamedTuple):
-    """A tensor operand by an alias of its storage, its version then, and the event that had written it."""
+    """A tensor operand by an alias of its storage, and the event that had written it.
+
+    Below autograd an alias has no version counter in common with its tensor: the last writer of the storage is what
+    tells whether the operand still is what it was.
+    """
 
     alias: Tensor
-    version: int
     writer: int
 
     @property
@@ -67,7 +70,6 @@ class Rows:
         self.phases: list[int] = [0] * RING
         self.nodes: list[Any] = [None] * RING
         self.modules: list[int] = [0] * RING
-        self.writers: dict[int, int] = {}
         self.operands: dict[int, Any] = {}
         self.order: deque[int] = deque()
         self.budget = budget
@@ -101,39 +103,34 @@ class Rows:
         kept = self.operands.get(ordinal)
         if kept is None:
             return None
-        held = [
-            Held._make(h) if type(h) is tuple and len(h) == 3 and isinstance(h[0], torch.Tensor) else h for h in kept[0]
-        ]
+        held = [Held._make(h) if type(h) is tuple and h and isinstance(h[0], torch.Tensor) else h for h in kept[0]]
         return Operands(held, *kept[1:])
 
     def note(self, tensor: Tensor, ordinal: int) -> None:
-        """Remember which event wrote a tensor, by the address of its storage."""
-        self.writers[address(tensor)] = ordinal
-        if len(self.writers) > MOST_WRITERS:
-            recent = sorted(self.writers.items(), key=lambda item: item[1])[MOST_WRITERS // 2 :]
-            self.writers = dict(recent)
+        """Remember which event wrote a tensor, on its storage: an address is soon used again."""
+        setattr(tensor.untyped_storage(), WRITER, ordinal)
 
     def writer_of(self, tensor: Tensor) -> int:
         """The event that last wrote a tensor's storage; -1 for one from outside."""
-        return self.writers.get(address(tensor), -1)
+        return getattr(tensor.untyped_storage(), WRITER, -1)
 
     def value_of(self, held: Held) -> Tensor | None:
         """An operand as it was when its event ran: live, or the copy taken before it was overwritten."""
-        if version_of(held.alias) == held.version:
+        if self.writer_of(held.alias) == held.writer:
             return held.alias
         for ordinal in self.order:
-            if ordinal <= held.writer:
+            if ordinal <= held.writer or self.operands[ordinal][2] is None:
                 continue
             kept = self.of(ordinal)
-            if kept is None or kept.before is None or not kept.held:
-                continue
-            first = kept.held[0]
+            first = kept.held[0] if kept is not None and kept.held else None
             if (
-                isinstance(first, Held)
-                and first.version == held.version + 1
+                kept is not None
+                and isinstance(first, Held)
+                and first.writer == held.writer
                 and address(first.alias) == address(held.alias)
             ):
-                return kept.before if first.shape == held.shape else None
+                same = first.shape == held.shape and first.alias.stride() == held.alias.stride()
+                return kept.before if same and first.alias.storage_offset() == held.alias.storage_offset() else None
         return None
 
     def clear(self) -> None:
@@ -149,17 +146,12 @@ def address(tensor: Tensor) -> int:
     return tensor.data_ptr() - int(tensor.storage_offset()) * tensor.element_size()
 
 
-def version_of(tensor: Tensor) -> int:
-    """How often a tensor was changed in place; tensors made in inference mode do not count."""
-    return -1 if tensor.is_inference() else tensor._version
-
-
 def held_of(args: tuple[Any, ...], writer_of: Callable[[Tensor], int]) -> list[Any]:
     """The operands of an event that is being looked at, read off its arguments."""
     found: list[Any] = []
     for value in args:
         if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_nested:
-            found.append(Held(value.detach(), version_of(value), writer_of(value)))
+            found.append(Held(value.detach(), writer_of(value)))
         else:
             found.append(value if isinstance(value, (float, int, list, tuple)) else None)
     return found

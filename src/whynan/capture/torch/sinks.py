@@ -11,10 +11,13 @@ import torch
 from whynan.capture.torch import experiments
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.planes import State, bad_mask, is_bad, readable, strided
+from whynan.capture.torch.rows import address
 from whynan.traces import Sink
 from whynan.traces.facts import STILL_HELD
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from whynan.capture.torch.operators import Operator
@@ -64,6 +67,7 @@ class Sinks:
         self.stepped = False
         self.micro = 0
         self.fatal_seen = False
+        self.unused: dict[int, Leaf] = {}
         self.read_nan = 0
 
     # -- what is read off a tensor -------------------------------------------------------------------------------
@@ -145,9 +149,18 @@ class Sinks:
             leaf = known.reference() if known is not None else None
             if known is None or leaf is None or leaf.grad is None:
                 continue
+            if known.pending:
+                self.unused[address(leaf)] = known
             state = self.tracer.state_of(leaf.grad)
             bad = state is not None and not state.skipped
             known.left = self.sink(leaf.grad, "gradient", self.tracer.names.leaf_name(leaf), True) if bad else []
+
+    def changed(self, written: Sequence[Tensor]) -> None:
+        """Tensors were changed in place outside of an optimizer: by hand, a leaf uses its gradient so."""
+        for tensor in written:
+            known = self.unused.pop(address(tensor), None)
+            if known is not None and known.reference() is not None:
+                self._use(known)
 
     def _departed(self, leaf: Leaf) -> None:
         """A leaf was let go of with the gradient that a backward had left: nobody discarded it."""

@@ -18,7 +18,7 @@ from whynan.capture.torch.names import Names
 from whynan.capture.torch.planes import ATTRIBUTE, FLOATS, HALVES, State, bad_mask, is_bad, readable, strided, unproved
 from whynan.capture.torch.ranges import Ranges
 from whynan.capture.torch.rows import MASK as RING_MASK
-from whynan.capture.torch.rows import Row, Rows, version_of
+from whynan.capture.torch.rows import WRITER, Row, Rows
 from whynan.capture.torch.sites import Sites
 from whynan.source.ownership import Owner, owner_of
 
@@ -222,6 +222,8 @@ class Tracer:
                     bad = [i] if bad is None else [*bad, i]
             elif self._wrote(tensor, operator, ordinal, clean):
                 bad = [i] if bad is None else [*bad, i]
+        if operator.mutable and phase == FORWARD and self.bad.sinks.unused:
+            self.bad.sinks.changed(written)
         marked = self.any_marked and self.reads_marked(args, kwargs)
         if bad or marked or operator.leaves:
             row = Row(ordinal, operator, site, phase, kind, lane.module)
@@ -245,16 +247,15 @@ class Tracer:
     def _hold(self, args: Any, site: int) -> list[Any]:
         """The operands of a forward event, by alias; a leaf's first use is where it accumulates later."""
         held: list[Any] = []
-        writers = self.rows.writers
         for value in args:
             if type(value) in PLAIN:
                 try:
-                    writer = writers.get(value.data_ptr() - value.storage_offset() * value.element_size(), -1)
-                    held.append((value.detach(), version_of(value), writer))
+                    writer = getattr(value.untyped_storage(), WRITER, -1)
+                    held.append((value.detach(), writer))
                 except (RuntimeError, NotImplementedError):
                     held.append(None)
                     continue
-                if writer < self.first and value.requires_grad:
+                if value.requires_grad and value.is_leaf:
                     self.bad.leaf_sites.setdefault(id(value), site)
             else:
                 held.append(value if type(value) in _PLAIN_VALUES else None)
@@ -298,7 +299,7 @@ class Tracer:
     def _wrote(self, tensor: Tensor, operator: Operator, ordinal: int, clean: bool) -> bool:
         """Note who wrote a tensor; whether it holds a bad element."""
         try:
-            self.rows.writers[tensor.data_ptr() - int(tensor.storage_offset()) * tensor.element_size()] = ordinal
+            setattr(tensor.untyped_storage(), WRITER, ordinal)
         except (RuntimeError, NotImplementedError):
             return False
         if operator.uninitialised:
