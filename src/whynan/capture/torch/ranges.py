@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
 
 LIMIT = 200_000
+Counted = tuple[dict[str, int], float | None, float | None]
+"""Counts of special values, and the least and greatest finite element."""
 PHASES: tuple[Phase, ...] = ("forward", "backward", "accumulation", "optimizer")
 
 
-def counters(tensor: Tensor) -> tuple[dict[str, int], float | None, float | None]:
+def counters(tensor: Tensor) -> Counted:
     """Explicit counts of special values, and least and greatest of the finite elements."""
     if tensor.dtype in FLOAT8:
         tensor = tensor.float()
@@ -32,10 +34,10 @@ def counters(tensor: Tensor) -> tuple[dict[str, int], float | None, float | None
     if n == 0:
         return {"n": 0, **nothing, "n_zero": 0, "n_subnormal": 0}, None, None
     low, high = (v.item() for v in torch.aminmax(tensor))
-    magnitude = tensor.abs()
     tiny = torch.finfo(tensor.dtype).tiny
-    zero = n - int(torch.count_nonzero(tensor))
-    small = int(torch.count_nonzero(magnitude < tiny))
+    # all in one sign, and far from 0: the usual case needs no second pass
+    small = 0 if low >= tiny or high <= -tiny else int(torch.count_nonzero(tensor.abs() < tiny))
+    zero = n - int(torch.count_nonzero(tensor)) if small else 0
     if high - low == high - low and abs(low) != float("inf") and abs(high) != float("inf"):
         return {"n": n, **nothing, "n_zero": zero, "n_subnormal": small - zero}, low, high
     finite = tensor[torch.isfinite(tensor)]
@@ -60,12 +62,16 @@ class Ranges:
         self._rows: list[Any] = []
         self.omitted = 0
 
-    def add(self, tensor: Tensor, event: int, op: str, phase: int, site: int, output: int) -> None:
-        """Count one tensor that an event wrote."""
+    def add(
+        self, tensor: Tensor, found: Counted | None, event: int, op: str, phase: int, site: int, output: int
+    ) -> None:
+        """Count one tensor that an event wrote, unless that was done when it was looked at."""
         if len(self._rows) >= LIMIT:
             self.omitted += 1
             return
-        self._rows.append((event, op, phase, site, output, tensor.dtype, tuple(tensor.shape), counters(tensor)))
+        self._rows.append(
+            (event, op, phase, site, output, tensor.dtype, tuple(tensor.shape), found or counters(tensor))
+        )
 
     def records(self, site_of: Callable[[int], Site | None]) -> tuple[Range, ...]:
         """All of them as records."""

@@ -16,7 +16,7 @@ from whynan.capture.torch.failure import report_internal_error
 from whynan.capture.torch.labels import Labels
 from whynan.capture.torch.names import Names
 from whynan.capture.torch.planes import ATTRIBUTE, FLOATS, HALVES, State, bad_mask, is_bad, readable, strided, unproved
-from whynan.capture.torch.ranges import Ranges
+from whynan.capture.torch.ranges import Counted, Ranges, counters
 from whynan.capture.torch.rows import MASK as RING_MASK
 from whynan.capture.torch.rows import WRITER, Row, Rows
 from whynan.capture.torch.sites import Sites
@@ -90,6 +90,7 @@ class Tracer:
         self.deferred = Deferred(self)
         self.ranges = Ranges()
         self.want_ranges = ranges
+        self._counted: dict[int, Counted] = {}
         self.notes: dict[str, None] = {}
         self.compiled_regions = 0
         self.regions_watched = False
@@ -195,7 +196,7 @@ class Tracer:
         waits = bool(written) and (self.defers or not written[0].is_cpu) and not written[0].is_meta
         if waits:
             self._note(written, operator, ordinal)
-        elif self.deferred.events and (operator.leaves or not _all_cpu(args)):
+        elif self.deferred.events and ((operator.leaves and self.defers) or not _all_cpu(args)):
             self.deferred.settle()
         if held is not None:
             first = written[0] if written else None
@@ -214,7 +215,7 @@ class Tracer:
             return
         bad: list[int] | None = None
         fleeting = phase == OPTIMIZER and not operator.mutable and not operator.uninitialised
-        look = unproved(written) if len(written) > FEW else None
+        look = unproved(written) if len(written) > FEW and not self.want_ranges else None
         for i, tensor in enumerate(written):
             clean = look is not None and not look[i]
             if fleeting:
@@ -309,7 +310,11 @@ class Tracer:
 
     def judged(self, tensor: Tensor, operator: Operator, clean: bool) -> bool:
         """Whether a tensor that an event wrote holds a bad element; labels of what it overwrote go."""
-        bad = not clean and self._is_bad(tensor)
+        if self.want_ranges and readable(tensor) and not tensor._is_zerotensor():
+            found = self._counted[id(tensor)] = counters(tensor)
+            bad = any(found[0][name] for name in ("n_nan", "n_posinf", "n_neginf"))
+        else:
+            bad = not clean and self._is_bad(tensor)
         if self.any_marked:
             self._rewrite(tensor, operator, bad)
         return bad
@@ -344,7 +349,9 @@ class Tracer:
             return
         for i, tensor in enumerate(written):
             if readable(tensor) and not tensor._is_zerotensor():
-                self.ranges.add(tensor, row.ordinal - self.first, operator.name, row.phase, row.site, i)
+                found = self._counted.get(id(tensor))
+                self.ranges.add(tensor, found, row.ordinal - self.first, operator.name, row.phase, row.site, i)
+        self._counted.clear()
 
     def state_of(self, tensor: Tensor) -> State | None:
         """This trace's state of a tensor's storage, if it has one."""

@@ -1,0 +1,89 @@
+"""Compiled regions stay compiled; what leaves them is looked at, and they are named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+import whynan
+from whynan.capture.torch import regions
+
+
+class _Graph:
+    """What inductor hands to the program, without the minutes of a compiler: called with a list that it empties."""
+
+    def __init__(self, function: object) -> None:
+        self.function = function
+
+    def __call__(self, inputs: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        taken = list(inputs)
+        inputs.clear()
+        with torch._C._DisableTorchDispatch():
+            return self.function(*taken)
+
+
+@pytest.fixture
+def graph(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[_Graph]]:
+    import torch._inductor.output_code as home
+
+    monkeypatch.setattr(home, "CompiledFxGraph", _Graph)
+    yield _Graph
+
+
+def test_a_region_that_makes_nan_is_the_birth(graph: type[_Graph]) -> None:
+    region = graph(lambda x: (x / x,))
+    with whynan.trace() as trace:
+        x = torch.zeros(2)
+        (y,) = region([x])
+        (y * 2).sum().item()
+    report = trace.report
+    (finding,) = report.findings
+    assert (finding.op, finding.birth, finding.element.index) == ("inductor.compiled_region", "invalid", (0,))
+    assert finding.site is not None
+    assert finding.site.code == "region([x])"
+    assert report.coverage.compiled_regions == 1
+    assert "torch.compiler.set_stance('force_eager')" in report.coverage.notes[0]
+    # a region is no dispatcher call
+    assert report.coverage.events == report.coverage.eager == 4
+
+
+def test_what_was_bad_before_it_goes_through_a_region(graph: type[_Graph]) -> None:
+    region = graph(lambda x: (x + 1,))
+    with whynan.trace() as trace:
+        x = torch.tensor([1e38]) * 10
+        (y,) = region([x])
+        y.sum().item()
+    (finding,) = trace.report.findings
+    assert finding.op == "aten.mul.Tensor"
+    assert "inductor.compiled_region" in [link.op for link in finding.chain]
+
+
+def test_a_healthy_region_is_clean_and_runs_once(graph: type[_Graph]) -> None:
+    runs = []
+    region = graph(lambda x: (runs.append(1), x + 1)[1:])
+    with whynan.trace() as trace:
+        region([torch.ones(2)])[0].sum().item()
+    assert trace.report.verdict == "clean"
+    assert runs == [1]
+
+
+def test_an_exception_of_a_region_is_passed_on(graph: type[_Graph]) -> None:
+    def fails(_: torch.Tensor) -> tuple[torch.Tensor]:
+        raise ArithmeticError("theirs")
+
+    with pytest.raises(ArithmeticError, match="theirs"), whynan.trace():
+        graph(fails)([torch.ones(1)])
+
+
+def test_a_region_is_never_asked_again() -> None:
+    with pytest.raises(NotImplementedError):
+        regions._again()
+
+
+def test_a_function_that_is_compiled_in_the_trace_is_watched() -> None:
+    with whynan.trace() as trace:
+        compiled = torch.compile(lambda x: x * 2, backend="eager")
+        compiled(torch.ones(2))
+    assert trace.report.verdict == "clean"
