@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
     from whynan.api import allow as allow
     from whynan.api import explain as explain
     from whynan.api import trace as trace
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from whynan.errors import WhynanError as WhynanError
     from whynan.records import Finding as Finding
     from whynan.records import Report as Report
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "allow": "whynan.api",
@@ -30,6 +29,10 @@ __all__ = ["Finding", "NonFiniteError", "Report", "WhynanError", "__version__", 
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("whynan")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'whynan' has no attribute {name!r}")

@@ -175,6 +175,8 @@ def explain(
 
 
 def _name(target: Any) -> str:
+    if inspect.isbuiltin(target):
+        return target.__name__
     return getattr(target, "__qualname__", None) or type(target).__name__
 
 

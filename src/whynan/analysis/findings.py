@@ -101,20 +101,25 @@ def _finding(root: Root, fate: Fate, severity: str, sinks: list[Sink], by_label:
 def _folded(findings: list[tuple[Root, Finding]]) -> tuple[Finding, ...]:
     """Roots equal in site, operation, phase and kind are one finding with a count and a list of modules."""
     first: dict[object, Finding] = {}
+    events: dict[object, set[int]] = {}
     for root, finding in findings:
         site = finding.site
         place = None if site is None else (site.file, site.line, site.column, site.end_column)
         inner = finding.library_site
         library = None if inner is None else (inner.file, inner.line, inner.column)
-        what = (finding.op, finding.phase, finding.birth, finding.grad_fn, finding.element.tensor)
-        key = (place, library, what, root.birth.scope)
+        what = (finding.op, finding.phase, finding.birth, finding.grad_fn)
+        key = (place, library, what, root.birth.note, root.birth.scope)
         known = first.get(key)
         if known is None:
             first[key] = finding
+            events[key] = {root.birth.event.ordinal}
             continue
+        # several outputs of one event are one occurrence
+        again = 0 if root.birth.event.ordinal in events[key] else finding.occurrences
+        events[key].add(root.birth.event.ordinal)
         first[key] = known.model_copy(
             update={
-                "occurrences": known.occurrences + finding.occurrences,
+                "occurrences": known.occurrences + again,
                 "modules": tuple(dict.fromkeys((*known.modules, *finding.modules))),
                 "reaches": _merged(known, finding),
             }

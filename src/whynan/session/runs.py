@@ -7,7 +7,6 @@ import sys
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-import whynan
 from whynan.analysis import findings_of
 from whynan.records import ExitStatus, Replay, Report, Run, Source
 from whynan.rules.catalogue import explain as explain_finding
@@ -79,7 +78,7 @@ def build_report(
 
 def versions() -> dict[str, str]:
     """Versions of whynan, Python and the frameworks that are loaded."""
-    found = {"whynan": whynan.__version__, "python": platform.python_version()}
+    found = {"whynan": metadata.version("whynan"), "python": platform.python_version()}
     for name in ("torch", "numpy", "transformers", "onnx", "onnxruntime"):
         if name in sys.modules:
             try:

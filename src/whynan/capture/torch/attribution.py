@@ -295,6 +295,9 @@ def _by_experiment(question: Question, index: int, output: Tensor, bad: Tensor) 
     try:
         reproduced = rerun(_every_known)
         still = rerun(lambda _c: None) & bad
+        if sets and bool(still.any()):
+            # bad without the bad operands too: theirs all the same where they alone suffice
+            still &= ~_by_them_alone(question, index)
     except Exception:  # an operator may refuse replaced operands (a singular matrix): all labels to all bad elements
         if whole:
             return Verdict(torch.where(bad, whole, 0).to(PLANE_DTYPE), torch.zeros_like(bad))
@@ -338,6 +341,22 @@ def _by_experiment(question: Question, index: int, output: Tensor, bad: Tensor) 
             born = born | rest
             causes |= labels.of(literal_sets) | saved_labels
     return Verdict(carried, born, frozenset(causes))
+
+
+def _by_them_alone(question: Question, index: int) -> Tensor:
+    """Which output elements the known bad operand elements make bad when every other element is 1."""
+
+    def alone(tensor: Tensor) -> Tensor:
+        if not experiments.floating(tensor):
+            return tensor
+        carrier = question.carriers.get(id(tensor))
+        one = torch.ones((), dtype=tensor.dtype, device=tensor.device)
+        if carrier is None or carrier.explains is None:
+            return one.expand(tensor.shape).clone()
+        return torch.where(carrier.explains != 0, tensor, one)
+
+    with experiments.unseen():
+        return bad_mask(experiments.run(question.operator, question.arguments, alone)[index])
 
 
 def _every_known(carrier: Carrier) -> Tensor:

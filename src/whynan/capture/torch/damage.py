@@ -33,6 +33,14 @@ def _wide(value: Any) -> Any:
     return torch.float64 if isinstance(value, torch.dtype) and value.is_floating_point else value
 
 
+def _replacements(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments of `nan_to_num` with its defaults spelled out, which are the limits of the dtype."""
+    given = dict(zip(("nan", "posinf", "neginf"), args[1:], strict=False)) | kwargs
+    largest = torch.finfo(args[0].dtype).max
+    usual = {"nan": 0.0, "posinf": largest, "neginf": -largest}
+    return (args[0], *(usual[n] if given.get(n) is None else given[n] for n in usual))
+
+
 class Damage:
     """Follows finite values computed from a birth."""
 
@@ -82,6 +90,8 @@ class Damage:
         wide_kwargs = {k: _wide(v) for k, v in kwargs.items()}
         if operator.base in ("_softmax", "_log_softmax"):
             wide_args = (*wide_args[:2], False)
+        if operator.base.startswith("nan_to_num"):
+            wide_args, wide_kwargs = _replacements(args, kwargs), {}
         try:
             with experiments.unseen():
                 outputs = experiments.run(operator, (wide_args, wide_kwargs), widened)
