@@ -63,7 +63,7 @@ class TraceMode(TorchDispatchMode):
         before = operator = None
         try:
             operator = KNOWN.get(id(func)) or operator_of(func)
-            if operator.copies:
+            if operator.copies and (not tracer.stepping or tracer.copies_in_step(operator, args)):
                 if _others():
                     before = _below(tracer.before, operator, args, kwargs)
                 else:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from whynan.capture.torch.operators import Operator
 
 RING = 1 << 16
+# what holding an event costs besides its operands' bytes: objects, and the collector's walks over them
+OVERHEAD = 1 << 12
 MASK = RING - 1
 WRITER = "_whynan_writer"
 
@@ -78,6 +80,7 @@ class Rows:
 
     def hold(self, ordinal: int, held: list[Any], out: Any, before: Tensor | None, size: int) -> None:
         """Keep an event's operands; the oldest leave when the budget is used up."""
+        size += OVERHEAD
         self.operands[ordinal] = (held, out, before, size)
         self.order.append(ordinal)
         self.bytes += size

@@ -35,6 +35,7 @@ NODES_MASK = (1 << 17) - 1
 ACCUMULATE_GRAD = 2**64 - 1
 SMALL = 1 << 16
 FEW = 3
+FEW_ELEMENTS = 1 << 8
 COPY_LIMIT = 1 << 24
 DEFAULT_WINDOW = 64 << 20
 
@@ -125,9 +126,16 @@ class Tracer:
         self.failed = True
         report_internal_error()
 
+    def copies_in_step(self, operator: Operator, args: Any) -> bool:
+        """Whether an optimizer's operation has its operand copied: a small one, or any in a second run."""
+        return self.copy_all or (operator.writes_first and args[0].numel() <= FEW_ELEMENTS)
+
     def before(self, operator: Operator, args: Any, kwargs: Any) -> dict[int, Tensor] | None:
         """Copies of what the operation is about to overwrite, by tensor id, where they may be asked for."""
         everything = self.copy_all
+        if self.stepping and operator.writes_first:
+            target = args[0]
+            return {id(target): target.clone()} if target.dtype in FLOATS and readable(target) else None
         if not everything and operator.foreach:
             return None
         hot = self.stepping or _current_node() is not None
@@ -180,7 +188,10 @@ class Tracer:
         rows.modules[place] = lane.module
         held: list[Any] | None = None
         if phase == FORWARD:
-            held = self._hold(args, site)
+            if not operator.view:
+                held = self._hold(args, site)
+            elif args and type(args[0]) in PLAIN and args[0].requires_grad and args[0].is_leaf:
+                self.bad.leaf_sites.setdefault(id(args[0]), site)
         written: Any
         if operator.writes_first:
             written = args[:1]
@@ -300,13 +311,15 @@ class Tracer:
     def _wrote(self, tensor: Tensor, operator: Operator, ordinal: int, clean: bool) -> bool:
         """Note who wrote a tensor; whether it holds a bad element."""
         try:
-            setattr(tensor.untyped_storage(), WRITER, ordinal)
+            tensor.untyped_storage()._whynan_writer = ordinal  # pyright: ignore[reportAttributeAccessIssue]
         except (RuntimeError, NotImplementedError):
             return False
         if operator.uninitialised:
             self._leave_uninitialised(tensor)
             return False
-        return self.judged(tensor, operator, clean)
+        if self.any_marked or self.want_ranges:
+            return self.judged(tensor, operator, clean)
+        return not clean and self._is_bad(tensor)
 
     def judged(self, tensor: Tensor, operator: Operator, clean: bool) -> bool:
         """Whether a tensor that an event wrote holds a bad element; labels of what it overwrote go."""

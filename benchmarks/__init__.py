@@ -1,0 +1,1 @@
+"""What tracing costs, beside its peers, in one interleaved run."""
