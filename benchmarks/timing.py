@@ -32,8 +32,12 @@ def compare(build: Callable[[], Step], contenders: Sequence[Contender], rounds: 
     steps = {c.name: build() for c in contenders}
     times: dict[str, list[float]] = {c.name: [] for c in contenders}
     for _ in range(rounds):
-        for contender in contenders:
-            times[contender.name].append(_one(contender, steps[contender.name]))
+        for contender in [c for c in contenders if c.name in times]:
+            try:
+                times[contender.name].append(_one(contender, steps[contender.name]))
+            except ValueError:
+                # a peer may give up on a healthy program: -inf in a mask is an error to it
+                del times[contender.name]
     bare = times[contenders[0].name]
     ratios = [_ratio(name, [t / b for t, b in zip(spent, bare, strict=True)]) for name, spent in times.items()]
     return statistics.median(bare) * 1e3, ratios

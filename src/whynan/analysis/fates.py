@@ -62,5 +62,10 @@ def _fold(by_label: dict[int, Root]) -> None:
 
 
 def literal_sinks(root: Root) -> list[Sink]:
-    """The sinks at which a literal is an error: a loss, a gradient, a parameter. Elsewhere it merely leaves."""
+    """The sinks at which a literal is an error: a loss, a gradient, a parameter. Elsewhere it merely leaves.
+
+    A NaN that was computed from one is no copy of it any more, and an error wherever it leaves.
+    """
+    if root.birth.computed:
+        return [*root.fatal, *root.observed]
     return [s for s in root.fatal if s.kind in ("loss", "gradient", "parameter")]

@@ -94,6 +94,16 @@ UNDECLARED_VIEWS = frozenset("_unsafe_view _reshape_alias lift_fresh lift _unsaf
 # Operators that read a condition to choose between operands.
 SELECTS = frozenset(["where"])
 
+# What gives an element of an operand again, besides pure movement.
+COPYING = frozenset(
+    """
+    where masked_fill index_put copy lift_fresh masked_scatter scatter index_copy index_fill slice_scatter
+    select_scatter diagonal_scatter as_strided_scatter fill max min amax amin maximum minimum fmax fmin clamp
+    clamp_min clamp_max relu sort topk kthvalue median nanmedian mode gather index index_select take masked_select
+    aminmax cummax cummin embedding max_pool2d_with_indices _to_copy clone detach contiguous
+    """.split()
+)
+
 
 def base_name(name: str) -> str:
     """``aten.add.Tensor`` -> ``add``; a foreach operator gives the name of what it does to each tensor.

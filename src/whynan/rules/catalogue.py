@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import whynan.rules
 from whynan.floats import format_value
 from whynan.rules.base import Rule
+from whynan.rules.facts import given
 
 if TYPE_CHECKING:
     from whynan.records import Finding
@@ -41,7 +42,7 @@ def explain(finding: Finding) -> Finding:
     """The finding with rule, message and explanation; what no rule explains is WN000, with all its facts."""
     matches = [(made, rule) for rule in rules() if (made := rule.match(finding)) is not None]
     if not matches:
-        return finding.model_copy(update={"message": facts(finding)})
+        return finding.model_copy(update={"message": facts(finding), "explanation": unknown(finding)})
     matches.sort(key=lambda m: -m[0].specificity)
     best, rule = matches[0]
     return finding.model_copy(
@@ -57,13 +58,17 @@ def explain(finding: Finding) -> Finding:
 
 def facts(finding: Finding) -> str:
     """The sentence of a birth that no rule explains: operation, operands, result."""
-    operands = [
-        f"{o.expression or o.name} = {format_value(o.value)}"
-        if o.min is None
-        else f"{o.expression or o.name} from {format_value(o.min)} to {format_value(o.max)}"
-        for o in finding.element.operands
-        if o.value is not None or o.min is not None
-    ]
-    given = " of " + ", ".join(operands) if operands else ""
+    operands = given(finding)
     result = format_value(finding.element.value)
-    return f"{finding.op or 'a value that entered'}{given} gives {result} ({finding.birth}); no rule explains it"
+    of = f" of {operands}" if operands else ""
+    return f"{finding.op or 'a value that entered'}{of} gives {result}"
+
+
+def unknown(finding: Finding) -> str:
+    """What is not known of a birth that no rule explains."""
+    gone = [o.expression or o.name for o in finding.element.operands if o.value is None and o.origin == "gone"]
+    text = "No rule of this version explains this birth; its facts are above."
+    if gone:
+        plural = "values of" if len(gone) > 1 else "value of"
+        text += f" The {plural} {' and '.join(gone)} was overwritten or freed: explain(..., rerun=True) may recover it."
+    return text

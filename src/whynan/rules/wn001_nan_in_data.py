@@ -32,6 +32,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import Explanation, Rule
+from whynan.rules.facts import said
 
 if TYPE_CHECKING:
     from whynan.records import Finding
@@ -40,12 +41,19 @@ if TYPE_CHECKING:
 def match(finding: Finding) -> Explanation | None:
     if finding.birth != "entered" or "uninitialised" in finding.message:
         return None
-    name = finding.element.tensor
-    place = f" at {list(finding.element.index)}" if finding.element.index else ""
+    element = finding.element
+    place = f" at {list(element.index)}" if element.index else ""
     source = finding.message or "data from outside"
+    value = said(element.value)
+    if element.total == 1:
+        share = ""
+    elif element.count == element.total:
+        share = f": all of its {element.total:,} elements"
+    else:
+        share = f": {element.count:,} of its {element.total:,} elements"
     return Explanation(
-        f"{source} holds NaN{place}, and {finding.element.count:,} of its {finding.element.total:,} elements are NaN",
-        "No operation of this run made it: it was there when it was first read" + (f" as {name}." if name else "."),
+        f"{source} holds {value}{place}{share}",
+        "No operation of this run made it: it was there when it was first read.",
     )
 
 

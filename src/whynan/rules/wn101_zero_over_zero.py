@@ -32,7 +32,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import base, spelled, value
+from whynan.rules.facts import base, is_zero, spelled
 
 if TYPE_CHECKING:
     from whynan.records import Finding
@@ -41,10 +41,12 @@ if TYPE_CHECKING:
 def match(finding: Finding) -> Explanation | None:
     if base(finding) not in ("div", "true_divide") or finding.phase == "optimizer":
         return None
-    if value(finding, "self") != 0 or value(finding, "other") != 0:
+    if not is_zero(finding, "self") or not is_zero(finding, "other"):
         return None
+    names = [n for n in (spelled(finding, "self"), spelled(finding, "other")) if n not in ("the operand", "other")]
+    both = f": both {' and '.join(names)} are 0 here" if len(names) == 2 and finding.phase != "backward" else ""
     return Explanation(
-        f"0 / 0 is NaN: both {spelled(finding, 'self')} and {spelled(finding, 'other')} are 0 here",
+        f"0 / 0 is NaN{both}",
         "A quotient of two zeros has no value; the denominator must be kept away from 0 where the numerator can vanish.",
         2,
     )

@@ -33,7 +33,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import base, said, spelled, value
+from whynan.rules.facts import base, is_zero, said, spelled, value
 
 if TYPE_CHECKING:
     from whynan.records import Finding
@@ -43,13 +43,15 @@ def match(finding: Finding) -> Explanation | None:
     name = base(finding)
     if finding.phase == "optimizer" or finding.birth != "pole":
         return None
-    if name in ("div", "true_divide") and value(finding, "other") == 0:
-        numerator = said(value(finding, "self"))
-        text = f"{numerator} / 0 is {said(finding.element.value)}: {spelled(finding, 'other')} is 0 here"
-    elif name in ("reciprocal", "rsqrt") and value(finding, "self") == 0:
-        text = f"{name}(0) is {said(finding.element.value)}: {spelled(finding, 'self')} is 0 here"
-    elif name == "pow" and value(finding, "self") == 0:
-        text = f"0 to the power {said(value(finding, 'exponent'))} is {said(finding.element.value)}"
+    result = said(finding.element.value)
+    if name in ("div", "true_divide") and is_zero(finding, "other"):
+        where = "" if finding.phase == "backward" else f": {spelled(finding, 'other')} is 0 here"
+        text = f"{said(value(finding, 'self'))} / 0 is {result}{where}"
+    elif name in ("reciprocal", "rsqrt") and is_zero(finding, "self"):
+        where = "" if finding.phase == "backward" else f": {spelled(finding, 'self')} is 0 here"
+        text = f"{'1 / 0' if name == 'reciprocal' else 'rsqrt(0) = 1 / sqrt(0)'} is {result}{where}"
+    elif name == "pow" and is_zero(finding, "self"):
+        text = f"0 to the power {said(value(finding, 'exponent'))} is {result}"
     else:
         return None
     return Explanation(text, "A quotient has a pole where its denominator is 0, and the gradient has one too.", 1)

@@ -41,16 +41,30 @@ if TYPE_CHECKING:
 
 def match(finding: Finding) -> Explanation | None:
     name = base(finding)
-    zero = -1.0 if name == "log1p" else 0.0
-    if name in ("log", "log2", "log10", "log1p") and value(finding, "self") == zero:
+    found = value(finding, "self")
+    result = said(finding.element.value)
+    edge = -1.0 if name == "log1p" else 0.0
+    if name in ("log", "log2", "log10", "log1p") and found == edge:
         return Explanation(
-            f"{name}({said(zero)}) is -Inf: {spelled(finding, 'self')} is {said(zero)} here",
+            f"{name}({said(edge)}) is {result}: {spelled(finding, 'self')} is {said(edge)} here",
             "A probability that underflowed or a count of 0 is the usual operand; the gradient 1/x is Inf there as well.",
         )
-    if name == "div" and forward_base(finding) in ("log", "log2", "log10") and forward_value(finding, "self") == 0:
+    if name == "logit" and found in (0.0, 1.0):
         return Explanation(
-            f"the derivative of {forward_base(finding)} at 0 is 1/0: {spelled(finding, 'self')} is 0 here",
+            f"logit({said(found)}) is {result}: {spelled(finding, 'self')} is {said(found)} here",
+            "The logit is log(p / (1 - p)), which has a pole at both ends; a probability that rounds to 0 or 1 lies on one.",
+        )
+    behind, of = forward_value(finding, "self"), forward_base(finding)
+    if of in ("log", "log2", "log10") and behind == 0 and name == "div":
+        return Explanation(
+            f"the derivative of {of} at 0 is 1/0: {spelled(finding, 'self')} is 0 here",
             "The gradient of a logarithm divides by its operand.",
+            3,
+        )
+    if of == "logit" and behind in (0.0, 1.0):
+        return Explanation(
+            f"the derivative of logit at {said(behind)} is 1/(p (1 - p)) = 1/0: {spelled(finding, 'self')} is {said(behind)} here",
+            "The gradient of a logit divides by p (1 - p), which is 0 at both ends.",
             3,
         )
     return None

@@ -41,12 +41,9 @@ if TYPE_CHECKING:
 def match(finding: Finding) -> Explanation | None:
     name = base(finding)
     found = value(finding, "self")
-    if (
-        name not in ("exp", "exp2", "expm1", "sinh", "cosh")
-        or found is None
-        or abs(found) == float("inf")
-        or is_nan(finding)
-    ):
+    if name not in ("exp", "exp2", "expm1", "sinh", "cosh") or found is None or is_nan(finding):
+        return None
+    if abs(found) == float("inf"):
         return None
     return Explanation(
         f"{name}({said(found)}) exceeds {limit(finding)} and gives {said(finding.element.value)}",

@@ -32,20 +32,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import forward_base, forward_value, spelled
+from whynan.rules.facts import base, forward_base, forward_value, is_zero, spelled
 
 if TYPE_CHECKING:
     from whynan.records import Finding
 
 
 def match(finding: Finding) -> Explanation | None:
-    if finding.phase != "backward" or forward_base(finding) not in ("sqrt", "rsqrt"):
+    if finding.phase != "backward" or forward_base(finding) != "sqrt" or forward_value(finding, "self") != 0:
         return None
-    if forward_base(finding) != "sqrt" or forward_value(finding, "self") != 0:
+    if base(finding) != "div" or not is_zero(finding, "other"):
         return None
     return Explanation(
         f"the derivative of sqrt at 0 is 1/(2*0): {spelled(finding, 'self')} is 0 here",
-        "The forward value is a healthy 0; its gradient divides by twice the root and is infinite.",
+        "The forward value is a healthy 0; its gradient divides by twice the root: Inf, or NaN where the gradient that "
+        "comes in is 0.",
         4,
     )
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 def match(finding: Finding) -> Explanation | None:
     found = value(finding, "self")
-    if base(finding) in ("sqrt", "rsqrt") and found is not None and found < 0:
+    if base(finding) in ("sqrt", "rsqrt") and finding.phase != "backward" and found is not None and found < 0:
         return Explanation(
             f"{base(finding)}({said(found)}) is NaN: {spelled(finding, 'self')} is negative here",
             "A difference of two nearly equal numbers, or an operand that nothing bounds, is the usual source.",
@@ -48,8 +48,10 @@ def match(finding: Finding) -> Explanation | None:
     behind = forward_value(finding, "self")
     if finding.phase == "backward" and forward_base(finding) in ("sqrt", "rsqrt") and behind is not None and behind < 0:
         return Explanation(
-            f"the backward of {forward_base(finding)} reads its own result, NaN: {spelled(finding, 'self')} is {said(behind)}",
-            "The bad forward value was selected away, but the gradient, 0, is still divided by it: 0 / NaN is NaN.",
+            f"{forward_base(finding)}({said(behind)}) was NaN in the forward, and its derivative is computed from that: "
+            f"{spelled(finding, 'self')} is negative here",
+            "The derivative divides by the forward's own result. Where the bad value was selected away afterwards, the "
+            "gradient that comes in is 0, and 0 / NaN is NaN.",
             4,
         )
     return None

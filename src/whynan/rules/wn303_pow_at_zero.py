@@ -32,24 +32,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import base, forward_base, forward_value, said, spelled, value
+from whynan.rules.facts import base, forward_base, said, spelled, value
 
 if TYPE_CHECKING:
     from whynan.records import Finding
 
 
 def match(finding: Finding) -> Explanation | None:
-    if finding.phase != "backward" or forward_base(finding) not in ("pow", "float_power"):
+    if finding.phase != "backward" or forward_base(finding) not in ("pow", "float_power") or base(finding) != "pow":
         return None
-    inner = value(finding, "exponent")
-    at_zero = forward_value(finding, "self") == 0 or (value(finding, "self") == 0 and base(finding) == "pow")
-    exponent = forward_value(finding, "exponent")
-    if not at_zero or (inner is not None and inner >= 0):
+    lowered = value(finding, "exponent")
+    if value(finding, "self") != 0 or lowered is None or not -1 < lowered < 0:
         return None
-    power = said(exponent) if exponent is not None else ("p" if inner is None else said(inner + 1))
-    lowered = said(exponent - 1) if exponent is not None else ("p - 1" if inner is None else said(inner))
+    power = said(lowered + 1)
     return Explanation(
-        f"the derivative of x ** {power} at 0 is {power} * 0 ** ({lowered}), which is infinite: "
+        f"the derivative of x ** {power} at 0 is {power} * 0 ** ({said(lowered)}), which is infinite: "
         f"{spelled(finding, 'self')} is 0 here",
         "The forward value is a healthy 0; a power below 1 has an infinite slope there, and Inf times a gradient of 0 is NaN.",
         4,

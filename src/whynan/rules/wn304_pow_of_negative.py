@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from whynan.floats import format_value
 from whynan.rules.base import Explanation, Rule
 from whynan.rules.facts import base, said, spelled, value
 
@@ -43,7 +44,7 @@ def match(finding: Finding) -> Explanation | None:
     if base(finding) != "pow" or found is None or not found < 0 or exponent is None or exponent.is_integer():
         return None
     return Explanation(
-        f"{said(found)} ** {said(exponent)} is NaN: {spelled(finding, 'self')} is negative here",
+        f"({said(found)}) ** {format_value(exponent, digits=6)} is NaN: {spelled(finding, 'self')} is negative here",
         "A negative number has no real fractional power.",
         2,
     )

@@ -34,20 +34,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import forward_base, forward_value, limit, said
+from whynan.rules.facts import base, forward_base, forward_value, largest, limit, said
 
 if TYPE_CHECKING:
     from whynan.records import Finding
 
 
 def match(finding: Finding) -> Explanation | None:
-    if finding.phase != "backward" or forward_base(finding) != "atan2":
+    if finding.phase != "backward" or forward_base(finding) != "atan2" or finding.birth == "invalid":
         return None
     y, x = forward_value(finding, "self"), forward_value(finding, "other")
-    if y is None or x is None:
+    if y is None or x is None or base(finding) not in ("reciprocal", "div"):
+        return None
+    square = y * y + x * x
+    if square > 1 / largest(finding.element.dtype):
         return None
     return Explanation(
-        f"the derivative divides by y*y + x*x: at y = {said(y)}, x = {said(x)} that is {said(y * y + x * x)}, "
+        f"the derivative divides by y*y + x*x: at y = {said(y)}, x = {said(x)} that is {said(square)}, "
         f"and its reciprocal exceeds {limit(finding)}",
         "Beside the origin the direction of a vector turns infinitely fast; its derivative does not fit the dtype.",
         4,

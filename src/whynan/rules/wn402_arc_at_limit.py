@@ -38,18 +38,28 @@ if TYPE_CHECKING:
     from whynan.records import Finding
 
 
+_NAMES = ("acos", "asin", "atanh", "acosh")
+
+
 def match(finding: Finding) -> Explanation | None:
-    names = ("acos", "asin", "atanh", "acosh")
     found = value(finding, "self")
-    if base(finding) in names and found is not None and (is_nan(finding) or finding.birth == "pole"):
-        return Explanation(
-            f"{base(finding)}({said(found)}) is {said(finding.element.value)}: {spelled(finding, 'self')} is not inside the domain",
-            "Rounding carries a cosine of parallel vectors just beyond 1.",
-        )
+    name, of = base(finding), forward_base(finding)
+    if name in _NAMES and finding.phase != "backward" and found is not None:
+        if is_nan(finding) and abs(found) != float("inf"):
+            return Explanation(
+                f"{name}({said(found)}) is NaN: {spelled(finding, 'self')} is outside its domain",
+                "Rounding carries a cosine of parallel vectors just beyond 1.",
+            )
+        if finding.birth == "pole":
+            return Explanation(
+                f"{name}({said(found)}) is {said(finding.element.value)}: {spelled(finding, 'self')} is at the end of its domain",
+                "The function is infinite there, and so is its derivative.",
+            )
+        return None
     behind = forward_value(finding, "self")
-    if finding.phase == "backward" and forward_base(finding) in names and behind is not None and abs(behind) == 1:
+    if finding.phase == "backward" and of in _NAMES and behind is not None and abs(behind) == 1:
         return Explanation(
-            f"the derivative of {forward_base(finding)} at {said(behind)} is infinite",
+            f"the derivative of {of} at {said(behind)} is infinite: {spelled(finding, 'self')} is {said(behind)} here",
             "The slope of an inverse function grows without bound towards the end of its domain.",
             4,
         )

@@ -32,7 +32,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import base, operand
+from whynan.rules.facts import base, count_of, operand, spelled, value
 
 if TYPE_CHECKING:
     from whynan.records import Finding
@@ -40,18 +40,25 @@ if TYPE_CHECKING:
 
 def match(finding: Finding) -> Explanation | None:
     name = base(finding)
+    if name not in ("mean", "var", "std", "var_mean", "std_mean", "nanmean") or finding.birth != "invalid":
+        return None
     source = operand(finding, "self", "input")
-    if name not in ("mean", "var", "std", "var_mean", "std_mean", "nanmean") or source is None or source.shape is None:
+    count = count_of(finding, "self", "input")
+    if source is None or source.shape is None or count is None:
         return None
-    count = 1
-    for size in source.shape:
-        count *= size
-    if count > 1 and finding.element.total == 1:
+    shape = list(source.shape)
+    if count == 0:
+        return Explanation(
+            f"{name} over no element divides by a count of 0: {spelled(finding, 'self')} has shape {shape}",
+            "The batch, the mask or the group is empty.",
+        )
+    correction = value(finding, "correction")
+    correction = 1.0 if correction is None else correction
+    if name in ("mean", "nanmean") or count > correction:
         return None
-    many = "no element" if count == 0 else "a single element"
     return Explanation(
-        f"{name} over {many} divides by a count of 0 and gives NaN",
-        "The batch, the mask or the group is empty, or has one member and a variance with correction 1.",
+        f"{name} over {count} element with correction {correction:g} divides by 0: {spelled(finding, 'self')} has shape {shape}",
+        "The variance of a single value has no unbiased estimate; unbiased=False (correction=0) gives 0.",
     )
 
 

@@ -32,20 +32,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import base, is_nan
+from whynan.rules.facts import all_finite, base, is_nan, value
 
 if TYPE_CHECKING:
     from whynan.records import Finding
 
 
 def match(finding: Finding) -> Explanation | None:
-    if base(finding) not in ("nll_loss_forward", "nll_loss2d_forward") or not is_nan(finding):
+    name = base(finding)
+    if not is_nan(finding) or not all_finite(finding):
         return None
-    return Explanation(
-        "the mean of the loss is 0/0: no target of this batch counts",
-        "Every target is ignore_index, or has weight 0, so that the mean divides by 0.",
-        2,
-    )
+    if name in ("nll_loss_forward", "nll_loss2d_forward") and value(finding, "reduction") == 1:
+        return Explanation(
+            "the mean of the loss is 0/0: no target of this batch counts",
+            "Every target is ignore_index, or has weight 0, so that the mean divides by 0.",
+            2,
+        )
+    if name in ("nll_loss_backward", "nll_loss2d_backward") and value(finding, "total_weight") == 0:
+        return Explanation(
+            "the gradient of the mean divides by the weight of all targets, which is 0: no target of this batch counts",
+            "Every target is ignore_index, or has weight 0, so that the mean divides by 0.",
+            2,
+        )
+    return None
 
 
 RULE = Rule("WN602", "loss-without-targets", match)

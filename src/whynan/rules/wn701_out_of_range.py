@@ -31,33 +31,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from whynan.rules.arithmetic import attempted
 from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import base, limit, said
+from whynan.rules.facts import all_finite, base, given, limit, said, value
+from whynan.rules.numbers import beyond, overflows, wider
 
 if TYPE_CHECKING:
     from whynan.records import Finding
 
 
 def match(finding: Finding) -> Explanation | None:
-    if finding.birth != "overflow" or base(finding) in ("exp", "exp2", "expm1", "sinh", "cosh"):
+    name = base(finding)
+    if finding.birth != "overflow" or name in ("exp", "exp2", "expm1", "sinh", "cosh", "_ctc_loss"):
         return None
-    parts = [
-        f"{o.expression or o.name} = {said(float(o.value))}"
-        for o in finding.element.operands
-        if isinstance(o.value, (int, float)) and o.min is None
-    ]
-    ranges = [
-        f"{o.expression or o.name} from {said(o.min)} to {said(o.max)}"
-        for o in finding.element.operands
-        if o.min is not None
-    ]
-    given = ", ".join([*parts, *ranges])
-    fits = "; it fits bfloat16 and float32" if finding.element.dtype == "float16" else ""
-    return Explanation(
-        f"{base(finding)} of {given or 'its operands'} exceeds {limit(finding)} and gives {said(finding.element.value)}{fits}",
-        f"All operands are finite; the result is too large for {finding.element.dtype}.",
-        0,
-    )
+    if not all_finite(finding):
+        return None
+    dtype, result = finding.element.dtype, said(finding.element.value)
+    attempt = attempted(finding)
+    if attempt is not None and overflows(attempt.result, dtype):
+        fits = wider(attempt.result, dtype)
+        text = f"{attempt.words} {beyond(attempt.result, dtype, shown=False)}" + (f"; {fits}" if fits else "")
+    elif name in ("_to_copy", "copy_", "copy"):
+        text = f"{said(value(finding, 'self', 'src'))}, cast to {dtype}, exceeds {limit(finding)} and gives {result}"
+    else:
+        text = f"{name} of {given(finding)} gives {result}: the result exceeds {limit(finding)}"
+    return Explanation(text, f"All operands are finite; the result is too large for {dtype}.", 0)
 
 
 RULE = Rule("WN701", "out-of-range", match)

@@ -32,21 +32,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import limit, said, value
+from whynan.rules.facts import all_finite, is_nan, limit, said, value
 
 if TYPE_CHECKING:
     from whynan.records import Finding
 
 
 def match(finding: Finding) -> Explanation | None:
-    if finding.phase != "accumulation":
+    if finding.phase != "accumulation" or is_nan(finding) or not all_finite(finding):
         return None
     first, second = value(finding, "self"), value(finding, "other")
-    given = (
-        f"{said(first)} + {said(second)}" if first is not None and second is not None else "the sum of two gradients"
-    )
+    if first is None or second is None:
+        return None
     return Explanation(
-        f"{given} exceeds {limit(finding)}: the gradients are finite, their sum is {said(finding.element.value)}",
+        f"{said(first)} + {said(second)} exceeds {limit(finding)}: the gradients are finite, their sum is "
+        f"{said(finding.element.value)}",
         "Each addend is finite; what accumulates is too large for the dtype.",
         3,
     )

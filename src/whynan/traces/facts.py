@@ -38,6 +38,8 @@ class Birth:
 
     ``causes`` are labels of bad values that the birth was made from and that are no explanation by themselves:
     a literal, or a forward value kept in a saved tensor. ``scope`` numbers the allowances in force at the event.
+    A literal is ``named`` after the first event that reduced, selected or computed from it, and ``computed`` where that
+    gave a NaN that is no copy.
     """
 
     label: int
@@ -54,7 +56,8 @@ class Birth:
     modules: dict[str, None] = field(default_factory=lambda: {})
     scope: tuple[int, ...] = ()
     note: str | None = None
-    absorbed_by: str | None = None
+    named: bool = False
+    computed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,8 +117,8 @@ class BadEvents:
                 else:
                     birth = self._born(row, event, operator, question, i, verdict, gone, lane, node)
                 carried = torch.where(verdict.born, birth, carried).to(torch.int32)
-            if operator.reduces:
-                carried = entries.name_literals(carried, row, event, output)
+            if operator.reduces or (not operator.copying and bool(nan_mask(output).any())):
+                carried = entries.name_literals(carried, row, event, output, copies=operator.copying)
             self._write(output, carried, row)
             self.damage.carry(question, i, carried)
             self._steps(verdict, event, operator)

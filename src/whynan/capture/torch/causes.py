@@ -21,6 +21,14 @@ CLIPS = frozenset(
     "relu relu_ clamp clamp_ clamp_min clamp_min_ clamp_max clamp_max_ hardtanh relu6 threshold maximum minimum "
     "leaky_relu hardsigmoid masked_fill masked_fill_ where nan_to_num native_dropout".split()
 )
+CONSTANTS = frozenset(
+    "lift_fresh full full_like zeros zeros_like ones ones_like scalar_tensor fill zero new_full new_zeros new_ones eye "
+    "arange linspace".split()
+)
+RANDOM = frozenset(
+    "rand randn randint rand_like randn_like randperm uniform normal bernoulli exponential geometric log_normal cauchy "
+    "multinomial".split()
+)
 PHASES: tuple[Phase, ...] = ("forward", "backward", "accumulation", "optimizer")
 
 
@@ -133,7 +141,7 @@ class Causes:
                         seen = finite_range(region)
                         where = _unravel(int(region.storage_offset()), tensor) if region.numel() else None
                 parts.append((name, seen, operand, where))
-            elif isinstance(operand, (int, float)) and not isinstance(operand, bool) and name not in ("dim",):
+            elif row.operator.pointwise and isinstance(operand, (int, float)) and not isinstance(operand, bool):
                 parts.append((name, operand, None, None))
         return self._sentence(row, value, parts)
 
@@ -145,8 +153,8 @@ class Causes:
         seen = [text(v) for _, v, _, _ in parts if v is not None and not isinstance(v, tuple)]
         ranges = [v for _, v, _, _ in parts if isinstance(v, tuple)]
         first = next((p for p in parts if p[2] is not None), None)
-        if value is None and plain not in TRANSPARENT:
-            return self._link(row, _made(row, None)), None, None
+        if plain in CONSTANTS or plain in RANDOM or (value is None and plain not in TRANSPARENT):
+            return self._link(row, _made(row, value)), None, None
         if plain in TRANSPARENT and first is not None and first[3] is not None:
             return None, first[2], first[3]
         if plain in CLIPS and first is not None and isinstance(first[1], (int, float)) and first[1] != value:
@@ -242,7 +250,11 @@ def decisive(operands: tuple[Operand, ...]) -> Operand | None:
 def _made(row: Row, value: Any) -> str:
     """What an event did to an element whose operands are gone."""
     plain = row.operator.base.removesuffix("_")
-    return f"{plain} wrote it last" if value is None else f"{plain} made it {text(value)}"
+    if value is None:
+        return f"{plain} wrote it last"
+    if plain in CONSTANTS:
+        return f"the program writes {text(value)}"
+    return f"{plain} drew {text(value)}" if plain in RANDOM else f"{plain} made it {text(value)}"
 
 
 def _in_output(held: Held, index: tuple[int, ...], out: tuple[Any, Any, int]) -> tuple[int, ...] | None:
@@ -279,6 +291,8 @@ def _phrase(operator: str, seen: list[str]) -> str:
         return f"{seen[0]} divided by {seen[1]}"
     if operator == "sub" and len(seen) == 2:
         return f"{seen[0]} minus {seen[1]}"
+    if operator == "rsub" and len(seen) == 2:
+        return f"{seen[1]} minus {seen[0]}"
     if operator == "add" and len(seen) == 2:
         return f"{seen[0]} plus {seen[1]}"
     if operator == "pow" and len(seen) == 2:

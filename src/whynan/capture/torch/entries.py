@@ -161,8 +161,11 @@ class Entries:
         self.groups[key] = [set_id]
         return set_id
 
-    def name_literals(self, carried: Tensor, row: Row, event: Event, output: Tensor) -> Tensor:
-        """Literals that pass a first reduction or selection are named after it from here on."""
+    def name_literals(self, carried: Tensor, row: Row, event: Event, output: Tensor, *, copies: bool) -> Tensor:
+        """Literals that pass a first reduction, selection or computation are named after it from here on.
+
+        `copies`: the operator gives some operand's value again, so that a NaN is still the one that was written.
+        """
         labels = self.tracer.labels
         for set_id in labels.present(carried):
             if not labels.is_literal(set_id):
@@ -170,7 +173,7 @@ class Entries:
             named = 0
             for label in labels.sets[set_id]:
                 source = labels.births[label]
-                if source is None or source.absorbed_by == "named":
+                if source is None or source.named:
                     named = set_id
                     break
                 key = (label, row.site)
@@ -185,7 +188,8 @@ class Entries:
                         element=element,
                         causes=frozenset((label,)),
                         note=source.note,
-                        absorbed_by="named",
+                        named=True,
+                        computed=not copies and element.value is not None and element.value != element.value,
                         scope=self.tracer.scope,
                     )
                     self.derived[key] = labels.add(birth)

@@ -19,6 +19,7 @@ class Operator:
         "collective",
         "compares",
         "copies",
+        "copying",
         "foreach",
         "func",
         "leaves",
@@ -83,6 +84,8 @@ class Operator:
         self.compares = base in aten.COMPARISONS
         self.reduces = plain in aten.REDUCTIONS_AND_SELECTIONS
         self.selects = plain in aten.SELECTS
+        # whether each element of the result is an element of an operand, or a constant
+        self.copying = self.movement or self.view or self.value_free or plain in aten.COPYING
         self.leaves = base in aten.LEAVES
         self.random = torch.Tag.nondeterministic_seeded in tags
         self.collective = self.name.startswith(("c10d.", "_c10d_functional.", "c10d_functional."))

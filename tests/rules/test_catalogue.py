@@ -1,0 +1,94 @@
+"""The catalogue: codes, names and pages, and what is said of a birth that no rule explains."""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from syrupy.assertion import SnapshotAssertion
+
+import whynan
+import whynan.rules
+from whynan.records import Element, Finding, Operand
+from whynan.rules.base import SECTIONS
+from whynan.rules.catalogue import explain, page, rules
+
+ALL = {rule.code: rule for rule in rules()}
+
+
+def _unexplained(**operand: object) -> Finding:
+    known = Operand.model_validate({"name": "self", "value": 2.0, "dtype": "float32", "origin": "live", **operand})
+    element = Element(index=(0,), shape=(3,), dtype="float32", value=float("nan"), count=1, total=3, operands=(known,))
+    return Finding(
+        severity="error",
+        fate="escaped",
+        birth="invalid",
+        phase="forward",
+        op="mine.op.default",
+        element=element,
+        site=None,
+    )
+
+
+def test_codes_and_names_are_used_once() -> None:
+    assert len({rule.code for rule in rules()}) == len({rule.name for rule in rules()}) == len(rules())
+
+
+def test_every_module_of_a_rule_is_found() -> None:
+    modules = [m.name for m in pkgutil.iter_modules(whynan.rules.__path__) if m.name.startswith("wn")]
+    assert sorted(m[:5].upper() for m in modules) == sorted(ALL)
+
+
+@pytest.mark.parametrize("code", ALL)
+def test_a_rule_has_a_whole_page(code: str) -> None:
+    text = page(code)
+    assert text.startswith(f"{code} {ALL[code].name}: ")
+    headings = [line for line in text.splitlines() if line in SECTIONS]
+    assert tuple(headings) == SECTIONS
+    example = text.partition("\nExample\n")[2].partition("\nFix\n")[0]
+    assert "Bad::" in example
+    assert "Good::" in example
+
+
+@pytest.mark.parametrize("code", ALL)
+def test_a_rule_has_its_test(code: str) -> None:
+    (file,) = Path(__file__).parent.glob(f"test_{code.lower()}_*.py")
+    assert file.stem == f"test_{code.lower()}_{ALL[code].name.replace('-', '_')}"
+
+
+def test_an_unknown_code_has_no_page() -> None:
+    with pytest.raises(KeyError):
+        page("WN999")
+
+
+@pytest.mark.parametrize(
+    "operand",
+    [{}, {"value": None, "origin": "gone"}, {"value": None, "min": -1.0, "max": 3.0}, {"expression": "x + 1"}],
+    ids=["a value", "gone", "a row", "an expression"],
+)
+def test_what_no_rule_explains_states_its_facts(operand: dict[str, object], snapshot: SnapshotAssertion) -> None:
+    explained = explain(_unexplained(**operand))
+    assert explained.rule == "WN000"
+    assert (explained.message, explained.explanation) == snapshot
+
+
+def test_the_most_specific_rule_explains_and_the_others_are_named() -> None:
+    x = torch.zeros(2, requires_grad=True)
+
+    def program() -> None:
+        x.sqrt().sum().backward()
+
+    (finding,) = whynan.explain(program).findings
+    assert finding.rule == "WN301"
+    assert finding.matched == ("WN102",)
+
+
+def test_no_sentence_is_left_open() -> None:
+    text = (Path(__file__).parent / "__snapshots__").glob("*.ambr")
+    for file in text:
+        for message in re.findall(r"'message': '(.*)',", file.read_text(encoding="utf-8")):
+            assert "None" not in message, message
+            assert "?" not in message, message

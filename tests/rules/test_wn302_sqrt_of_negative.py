@@ -1,0 +1,38 @@
+"""WN302 sqrt-of-negative: what triggers it, what it says, and the twin that is healthy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from syrupy.assertion import SnapshotAssertion
+
+
+def a_variance_by_subtraction() -> object:
+    x = torch.tensor([1.0])
+    return (x.square() - 2).sqrt()
+
+
+def selected_away() -> object:
+    x = torch.tensor([-1.0, 4.0], requires_grad=True)
+    torch.where(x > 0, x.sqrt(), 0.0).sum().backward()
+    return x.grad
+
+
+def clamped() -> object:
+    x = torch.tensor([1.0])
+    return (x.square() - 2).clamp(min=0).sqrt()
+
+
+@pytest.mark.parametrize("program", [a_variance_by_subtraction, selected_away])
+def test_it_says_what_happened(program: Any, first: Callable[..., dict[str, str]], snapshot: SnapshotAssertion) -> None:
+    said = first(program)
+    assert said["rule"] == "WN302"
+    assert said == snapshot
+
+
+@pytest.mark.parametrize("program", [clamped])
+def test_the_healthy_twin_is_clean(program: Any, clean: Callable[..., bool]) -> None:
+    assert clean(program)

@@ -1,0 +1,37 @@
+"""WN602 loss-without-targets: what triggers it, what it says, and the twin that is healthy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from syrupy.assertion import SnapshotAssertion
+from torch import nn
+
+
+def every_target_ignored() -> object:
+    logits = torch.zeros(2, 3, requires_grad=True)
+    loss = nn.functional.cross_entropy(logits, torch.full((2,), -100))
+    loss.backward()
+    return loss
+
+
+def one_target() -> object:
+    logits = torch.zeros(2, 3, requires_grad=True)
+    loss = nn.functional.cross_entropy(logits, torch.tensor([-100, 1]))
+    loss.backward()
+    return loss
+
+
+@pytest.mark.parametrize("program", [every_target_ignored])
+def test_it_says_what_happened(program: Any, first: Callable[..., dict[str, str]], snapshot: SnapshotAssertion) -> None:
+    said = first(program)
+    assert said["rule"] == "WN602"
+    assert said == snapshot
+
+
+@pytest.mark.parametrize("program", [one_target])
+def test_the_healthy_twin_is_clean(program: Any, clean: Callable[..., bool]) -> None:
+    assert clean(program)

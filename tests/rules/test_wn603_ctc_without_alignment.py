@@ -1,0 +1,35 @@
+"""WN603 ctc-without-alignment: what triggers it, what it says, and the twin that is healthy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from syrupy.assertion import SnapshotAssertion
+from torch import nn
+
+
+def a_target_longer_than_the_input() -> object:
+    log_probs = torch.zeros(3, 1, 4).log_softmax(-1)
+    target, steps, symbols = torch.tensor([[1, 1, 1]]), torch.tensor([3]), torch.tensor([3])
+    return nn.functional.ctc_loss(log_probs, target, steps, symbols)
+
+
+def zero_infinity() -> object:
+    log_probs = torch.zeros(3, 1, 4).log_softmax(-1)
+    target, steps, symbols = torch.tensor([[1, 1, 1]]), torch.tensor([3]), torch.tensor([3])
+    return nn.functional.ctc_loss(log_probs, target, steps, symbols, zero_infinity=True)
+
+
+@pytest.mark.parametrize("program", [a_target_longer_than_the_input])
+def test_it_says_what_happened(program: Any, first: Callable[..., dict[str, str]], snapshot: SnapshotAssertion) -> None:
+    said = first(program)
+    assert said["rule"] == "WN603"
+    assert said == snapshot
+
+
+@pytest.mark.parametrize("program", [zero_infinity])
+def test_the_healthy_twin_is_clean(program: Any, clean: Callable[..., bool]) -> None:
+    assert clean(program)
