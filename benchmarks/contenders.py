@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -15,16 +14,19 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import whynan
 from benchmarks.programs import Step
 
-Look = Callable[[Step], AbstractContextManager[Any]]
+BARE = "bare"
+TRACED = "whynan.trace"
+RANGED = "whynan.trace, ranges"
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A way to look, as a context around steps; `run` replaces the step where the peer takes it over."""
+    """A way to look, as a context around all steps; `run` is the step where the peer takes it over."""
 
     name: str
-    look: Look
-    run: Callable[[Step], None] | None = None
+    look: Callable[[Step], AbstractContextManager[Any]]
+    run: Callable[[Step], None] = Step.__call__
+    needs: str | None = None
 
 
 class Empty(TorchDispatchMode):
@@ -39,6 +41,18 @@ class Empty(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+class LeanEmpty(Empty):
+    """An empty mode without the wrapper that torch puts around the dispatch of every mode (pytorch#164143)."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.events += 1
+        return func(*args, **kwargs) if kwargs else func(*args)
+
+
 class FiniteEach(TorchDispatchMode):
     """What one writes in a minute: `isfinite(out).all()` after every operation."""
 
@@ -51,46 +65,41 @@ class FiniteEach(TorchDispatchMode):
 
 
 @contextmanager
-def _anomaly(_: Step) -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with torch.autograd.detect_anomaly():
-            yield
-
-
-@contextmanager
 def _debug_overflow(step: Step) -> Iterator[None]:
     from transformers.debug_utils import DebugUnderflowOverflow
 
-    hooks = [len(m._forward_hooks) for m in step.model.modules()]
     DebugUnderflowOverflow(step.model)
-    try:
-        yield
-    finally:
-        for module, before in zip(step.model.modules(), hooks, strict=True):
-            for key in list(module._forward_hooks)[before:]:
-                del module._forward_hooks[key]
+    yield
 
 
 def _torchlens(step: Step) -> None:
     import torchlens
 
     step.optimizer.zero_grad()
-    torchlens.trace(step.model, step.batch)
+    log = torchlens.trace(step.model, step.batch)
+    log.log_backward(log[-1].out)
+    step.optimizer.step()
 
 
-def contenders() -> list[Contender]:
-    """All ways to look that are installed; the bare step comes first."""
-    found = [
-        Contender("bare", lambda _: nullcontext()),
-        Contender("empty mode", lambda _: Empty()),
-        Contender("whynan.trace", lambda _: whynan.trace()),
-        Contender("whynan.trace, ranges", lambda _: whynan.trace(ranges=True)),
-        Contender("detect_anomaly", _anomaly),
-        Contender("isfinite per op", lambda _: FiniteEach()),
-    ]
-    if importlib.util.find_spec("transformers") is not None:
-        found.append(Contender("HF DebugUnderflowOverflow", _debug_overflow))
-    if importlib.util.find_spec("torchlens") is not None:
-        found.append(Contender("torchlens (forward only)", lambda _: nullcontext(), _torchlens))
-    return found
+CONTENDERS = (
+    Contender(BARE, lambda _: nullcontext()),
+    Contender("bare, once more", lambda _: nullcontext()),
+    Contender("empty mode", lambda _: Empty()),
+    Contender("empty mode, lean", lambda _: LeanEmpty()),
+    Contender(TRACED, lambda _: whynan.trace()),
+    Contender(RANGED, lambda _: whynan.trace(ranges=True)),
+    Contender("detect_anomaly", lambda _: torch.autograd.detect_anomaly()),
+    Contender("isfinite per op", lambda _: FiniteEach()),
+    Contender("HF DebugUnderflowOverflow", _debug_overflow, needs="transformers"),
+    Contender("torchlens", lambda _: nullcontext(), _torchlens, needs="torchlens"),
+)
+
+
+def contender(name: str) -> Contender:
+    """The contender of that name; raises ``KeyError``."""
+    return {c.name: c for c in CONTENDERS}[name]
+
+
+def installed() -> list[Contender]:
+    """All ways to look that can run here; the bare step comes first."""
+    return [c for c in CONTENDERS if c.needs is None or importlib.util.find_spec(c.needs) is not None]

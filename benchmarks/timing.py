@@ -2,58 +2,99 @@
 
 from __future__ import annotations
 
-import gc
 import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.contenders import Contender
-from benchmarks.programs import Step
-
-WARM = 2
+from benchmarks.contenders import BARE, RANGED, TRACED, Contender
+from benchmarks.guards import RefusedError
+from benchmarks.programs import Program
+from benchmarks.workers import Outcome, StoppedError, Worker
 
 
 @dataclass(frozen=True)
 class Ratio:
     """Median and quartiles of the ratios to the bare step of the same round."""
 
-    contender: str
     median: float
     low: float
     high: float
 
 
-def compare(build: Callable[[], Step], contenders: Sequence[Contender], rounds: int) -> tuple[float, list[Ratio]]:
-    """Milliseconds of the bare step, and the ratio of each way to look; a peer that fails is left out.
+@dataclass(frozen=True)
+class Row:
+    """One way to look: its ratio and its outcome, or why it stopped."""
 
-    CPU time of the process: another process on the machine does not count.
+    name: str
+    ratio: Ratio | None
+    outcome: Outcome | None
+    stopped: str | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One program under every way to look; `events` and `bare_ms` are those of one step."""
+
+    program: str
+    events: int
+    bare_ms: float
+    rows: tuple[Row, ...]
+
+    def row(self, name: str) -> Row:
+        """The row of that name; raises ``KeyError``."""
+        return {r.name: r for r in self.rows}[name]
+
+
+def compare(timed: Program, ways: Sequence[Contender], rounds: int, events: int) -> Comparison:
+    """Take rounds; raises ``RefusedError`` if what was timed turns out not to have been the whole work.
+
+    CPU time of each process on one thread: what else runs on the machine is not counted, but it does disturb.
     """
-    steps = {c.name: build() for c in contenders}
-    times: dict[str, list[float]] = {c.name: [] for c in contenders}
-    for _ in range(rounds):
-        for contender in [c for c in contenders if c.name in times]:
-            try:
-                times[contender.name].append(_one(contender, steps[contender.name]))
-            except ValueError:
-                # a peer may give up on a healthy program: -inf in a mask is an error to it
-                del times[contender.name]
-    bare = times[contenders[0].name]
-    ratios = [_ratio(name, [t / b for t, b in zip(spent, bare, strict=True)]) for name, spent in times.items()]
-    return statistics.median(bare) * 1e3, ratios
+    workers = [Worker(way, timed) for way in ways]
+    times: dict[str, list[float]] = {w.name: [] for w in workers}
+    stopped: dict[str, str] = {}
+    for number in range(rounds):
+        first = number % len(workers)  # nobody always follows the same neighbour
+        for worker in (*workers[first:], *workers[:first]):
+            if worker.name not in stopped:
+                try:
+                    times[worker.name].append(worker.turn(timed.steps))
+                except StoppedError as error:
+                    stopped[worker.name] = str(error)
+    rows = tuple(_row(worker, times[worker.name], times[BARE], stopped.get(worker.name)) for worker in workers)
+    compared = Comparison(timed.name, events, statistics.median(times[BARE]) * 1e3, rows)
+    _same_work(compared)
+    return compared
 
 
-def _one(contender: Contender, step: Step) -> float:
-    run = contender.run or Step.__call__
-    with contender.look(step):
-        for _ in range(WARM):
-            run(step)
-        gc.collect()
-        start = time.process_time()
-        run(step)
-        return time.process_time() - start
+def _row(worker: Worker, times: list[float], bare: list[float], stopped: str | None) -> Row:
+    if stopped is not None:
+        return Row(worker.name, None, None, stopped)
+    try:
+        outcome = worker.close()
+    except StoppedError as error:
+        return Row(worker.name, None, None, str(error))
+    return Row(worker.name, quartiles([t / b for t, b in zip(times, bare, strict=True)]), outcome)
 
 
-def _ratio(name: str, ratios: list[float]) -> Ratio:
+def quartiles(ratios: Sequence[float]) -> Ratio:
+    """The median and, of more than one, the quartiles."""
     low, median, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else (ratios[0],) * 3
-    return Ratio(name, median, low, high)
+    return Ratio(median, low, high)
+
+
+def _same_work(compared: Comparison) -> None:
+    """Every timed step of a trace was covered, found healthy, and left the weights of the bare run, bit by bit."""
+    bare = compared.row(BARE).outcome
+    assert bare is not None
+    for name in (TRACED, RANGED):
+        row = compared.row(name)
+        if row.outcome is None:
+            raise RefusedError(f"{name} stopped: {row.stopped}")
+        expected = compared.events * row.outcome.steps
+        if row.outcome.events != expected:
+            raise RefusedError(f"{name} covered {row.outcome.events} of {expected} timed events")
+        if row.outcome.verdict != "clean":
+            raise RefusedError(f"{name} called the timed steps {row.outcome.verdict}")
+        if row.outcome.weights != bare.weights:
+            raise RefusedError(f"{name} left other weights than the bare steps")

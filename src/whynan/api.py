@@ -7,33 +7,23 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from whynan.config import Options
-from whynan.errors import MissingExtraError, NestedTraceError, UsageError
+from whynan.errors import NestedTraceError, UsageError
 from whynan.session.allow import Allowance, Allowances, allowance, numbered
 from whynan.session.reruns import with_rerun
-from whynan.session.runs import build_report
+from whynan.session.runs import report_of
+from whynan.session.watching import watching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from contextlib import AbstractContextManager
     from types import TracebackType
 
-    from whynan.capture.torch import Capture
     from whynan.records import Report
 
 RERUN_MEMORY = 4 << 30
 
 _allowances = Allowances()
 _running: list[Trace] = []
-
-
-def _capture(memory: int | None, ranges: bool, *, copy_all: bool = False) -> Capture:
-    try:
-        from whynan.capture.torch import Capture
-    except ModuleNotFoundError as error:
-        if error.name == "torch":
-            raise MissingExtraError("torch") from error
-        raise
-    return Capture(memory=memory, ranges=ranges, copy_all=copy_all)
 
 
 class Trace:
@@ -48,41 +38,33 @@ class Trace:
         self, *, memory: int | str | None = None, ranges: bool = False, command: str = "trace", copy_all: bool = False
     ) -> None:
         options = Options.load(memory=memory, ranges=ranges)
-        self._memory = options.memory
-        self._ranges = options.ranges
         self._allow = options.allow
         self._command = command
-        self._copy_all = copy_all
-        self._capture: Capture | None = None
         self._report: Report | None = None
         self.allowed: list[Allowance] = []
+        self.watching = watching(memory=options.memory, ranges=options.ranges, copy_all=copy_all)
 
     def __enter__(self) -> Self:
         if _running:
             raise NestedTraceError()
         if self._report is not None:
             raise UsageError("this trace has already run", "make a new one: with whynan.trace() as t: ...")
-        self._capture = _capture(self._memory, self._ranges, copy_all=self._copy_all)
-        self.allowed = []
-        scope = (*(Allowance(p, "allowed in the configuration") for p in self._allow), *_allowances.open)
-        self._capture.tracer.scope = tuple(dict.fromkeys(numbered(a, self.allowed) for a in scope))
-        self._capture.__enter__()
+        meant = (*(Allowance(p, "allowed in the configuration") for p in self._allow), *_allowances.open)
+        scope = tuple(dict.fromkeys(numbered(a, self.allowed) for a in meant))
+        self.watching.start(scope)
         _running.append(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        capture = self._capture
-        assert capture is not None
         _running.remove(self)
-        capture.__exit__(kind, error, traceback)
-        assert capture.trace is not None
-        self._report = build_report(
-            capture.trace,
+        self.trace = self.watching.stop(kind, error, traceback)
+        self._report = report_of(
+            self.trace,
             command=self._command,
-            flags=capture.flags(),
-            device=capture.device(),
+            flags=self.watching.flags,
+            device=self.watching.device,
             allowances=self.allowed,
             exception=None if error is None else f"{type(error).__name__}: {error}",
         )
@@ -90,23 +72,11 @@ class Trace:
             self._report.show()
 
     @property
-    def capture(self) -> Capture:
-        """The capture of the running region."""
-        assert self._capture is not None
-        return self._capture
-
-    @property
     def report(self) -> Report:
         """What was found; raises ``UsageError`` while the region still runs."""
         if self._report is None:
             raise UsageError("the trace has not ended", "read .report after the with block")
         return self._report
-
-    @property
-    def births(self) -> list[Any]:
-        """The births of the trace, as capture recorded them."""
-        capture = self._capture
-        return [] if capture is None or capture.trace is None else capture.trace.births
 
 
 def trace(*, memory: int | str | None = None, ranges: bool = False) -> Trace:
@@ -123,7 +93,9 @@ def allow(pattern: str, *, reason: str) -> AbstractContextManager[Allowance]:
 def _allowed(meant: Allowance) -> Generator[Allowance]:
     with ExitStack() as stack:
         for running in _running:
-            stack.enter_context(running.capture.scope(numbered(meant, running.allowed)))
+            stretch = running.watching.scope(numbered(meant, running.allowed))
+            if stretch is not None:
+                stack.enter_context(stretch)
         yield stack.enter_context(_allowances.region(meant))
 
 
@@ -165,12 +137,12 @@ def explain(
         prepared.remember()
     region = Trace(memory=memory, ranges=ranges, command=f"explain({_name(target)})")
     with region:
-        prepared.call(region.capture)
+        prepared.call(region.watching.tell)
     if not rerun:
         return region.report
     second = Trace(memory=RERUN_MEMORY, command=region.report.run.command, copy_all=True)
     with prepared.again(), second:
-        prepared.call(second.capture)
+        prepared.call(second.watching.tell)
     return with_rerun(region.report, second.report, identical=prepared.identical)
 
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F  # noqa: N812
+import torch.nn.functional as F
 from torch import nn
 
 PROGRAMS: dict[str, Callable[[], None]] = {}

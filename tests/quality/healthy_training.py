@@ -6,7 +6,7 @@ import copy
 import math
 
 import torch
-import torch.nn.functional as F  # noqa: N812
+import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 

@@ -135,6 +135,6 @@ def _merged(first: Finding, second: Finding) -> tuple[object, ...]:
 def _verdict(trace: Trace, *, errors: bool, warnings: bool) -> Verdict:
     if errors:
         return "nonfinite"
-    if any(s.fatal for s in trace.unexplained):
+    if any(s.fatal for s in trace.unexplained) or (trace.failed and not warnings):
         return "inconclusive"
     return "damaged" if warnings else "clean"

@@ -1,4 +1,4 @@
-"""The JSON report: the contract for machines, and its published schema."""
+"""The JSON report: the document for machines, and its published schema."""
 
 # pyright: strict
 
@@ -6,50 +6,125 @@ from __future__ import annotations
 
 import json
 from importlib import resources
-from typing import Any
+from typing import Any, Final, NoReturn, cast
 
 from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
 
 from whynan.errors import UsageError
 from whynan.records import Report
 
-SCHEMA_FILE = "whynan.report-1.json"
-_NUMBER: dict[str, Any] = {"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
+SCHEMA: Final = "whynan.report/1"
+SCHEMA_FILE: Final = "whynan.report-1.json"
+_NUMBER: Final[dict[str, Any]] = {"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
+_MIXED: Final = ("value", "flags")
+"""Fields that may hold text too, so that nothing but the name of a number tells a number from it."""
+_LONGEST: Final = 160
 
 
-def to_json(report: Report) -> str:
-    """The document of a report; every number is a number or one of "NaN", "Infinity", "-Infinity"."""
-    return report.to_json()
+def to_json(report: Report, *, indent: int | None = 2) -> str:
+    """The document of a report: strict JSON, in which NaN and the infinities are strings.
+
+    A lone surrogate in a name (a file name that is not UTF-8) has no place in JSON and is written as its escape.
+    """
+    try:
+        return report.model_dump_json(by_alias=True, indent=indent)
+    except PydanticSerializationError:
+        spelled = Report.model_validate(_spelled(report.model_dump(by_alias=True)))
+        return spelled.model_dump_json(by_alias=True, indent=indent)
 
 
 def read(text: str | bytes) -> Report:
-    """Read a report; raises ``UsageError`` on anything that is none."""
+    """The report of a document; raises ``UsageError`` that names the first thing that is wrong with any other text."""
+    document = _parsed(text)
+    if not isinstance(document, dict):
+        raise _unreadable("it holds no JSON object")
+    version = cast("dict[str, Any]", document).get("schema")
+    if version != SCHEMA:
+        raise _unreadable(f"its schema is {json.dumps(version)}")
     try:
-        return Report.from_json(text)
+        return Report.model_validate(_with_numbers(document))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(p) for p in first["loc"]) or "the document"
-        what = f"this is no whynan report: {where}: {first['msg']}"
-        raise UsageError(what, "give a file that whynan wrote") from None
+        place = ".".join(str(part) for part in first["loc"])
+        raise _unreadable(f"{place or 'the document'}: {first['msg']}") from error
 
 
 def schema() -> dict[str, Any]:
-    """The published JSON Schema (draft 2020-12)."""
-    return json.loads(resources.files("whynan.report").joinpath("schema", SCHEMA_FILE).read_text("utf-8"))
+    """The published JSON Schema (draft 2020-12) of the document."""
+    file = resources.files("whynan.report") / "schema" / SCHEMA_FILE
+    return json.loads(file.read_text(encoding="utf-8"))
 
 
 def make_schema() -> dict[str, Any]:
     """The schema as the record types imply it; pydantic calls every float a plain number, which is not all."""
     made = _numbers(Report.model_json_schema(by_alias=True, mode="serialization"))
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "whynan.report/1", **made}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA, **made}
+
+
+def _parsed(text: str | bytes) -> Any:
+    try:
+        decoded = text if isinstance(text, str) else text.decode("utf-8")
+        return json.loads(decoded, parse_constant=_refuse, object_pairs_hook=_distinct)
+    except UnicodeDecodeError as error:
+        raise _unreadable(f"it is not UTF-8 at byte {error.start}") from error
+    except RecursionError as error:
+        raise _unreadable("it is nested too deeply") from error
+    except ValueError as error:
+        raise _unreadable(str(error)) from error
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"it holds a bare {constant}, which is no JSON")
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"it gives {json.dumps(twice)} twice in one object")
+    return made
+
+
+def _unreadable(why: str) -> UsageError:
+    short = why if len(why) <= _LONGEST else f"{why[:_LONGEST]}..."
+    return UsageError(f"this is no whynan report ({short})", f"give a file that whynan wrote, of schema {SCHEMA}")
+
+
+def _with_numbers(value: Any) -> Any:
+    """A document in which the names of NaN and the infinities are numbers again where text is allowed too."""
+    if isinstance(value, list):
+        return [_with_numbers(held) for held in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    held = cast("dict[str, Any]", value)
+    return {k: _number(v) if k in _MIXED else _with_numbers(v) for k, v in held.items()}
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _number(held) for name, held in cast("dict[str, Any]", value).items()}
+    return float(value) if value in ("NaN", "Infinity", "-Infinity") else value
+
+
+def _spelled(value: Any) -> Any:
+    """A dumped record without lone surrogates."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_spelled(name): _spelled(held) for name, held in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, tuple):
+        return tuple(_spelled(held) for held in cast("tuple[Any, ...]", value))
+    return value
 
 
 def _numbers(node: Any) -> Any:
     if isinstance(node, list):
-        return [_numbers(v) for v in node]  # pyright: ignore[reportUnknownVariableType]
+        return [_numbers(held) for held in cast("list[Any]", node)]
     if not isinstance(node, dict):
         return node
-    plain: dict[str, Any] = {k: _numbers(v) for k, v in node.items()}  # pyright: ignore[reportUnknownVariableType]
-    if plain.get("type") == "number":
-        return {**{k: v for k, v in plain.items() if k != "type"}, **_NUMBER}
-    return plain
+    made = {name: _numbers(held) for name, held in cast("dict[str, Any]", node).items()}
+    if made.get("type") == "number":
+        return {**{name: held for name, held in made.items() if name != "type"}, **_NUMBER}
+    return made

@@ -8,6 +8,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from whynan.analysis import findings_of
+from whynan.capture.failure import FAILED, report_internal_error
 from whynan.records import ExitStatus, Replay, Report, Run, Source
 from whynan.rules.catalogue import explain as explain_finding
 from whynan.session.allow import excused
@@ -19,6 +20,18 @@ if TYPE_CHECKING:
     from whynan.records import Finding
     from whynan.session.allow import Allowance
     from whynan.traces import Trace
+
+
+def report_of(trace: Trace, **known: Any) -> Report:
+    """The report of a trace as ``build_report`` makes it; after an error of our own, one that says so."""
+    try:
+        return build_report(trace, **known)
+    except Exception:
+        report_internal_error()
+        coverage = trace.coverage.model_copy(update={"notes": (*trace.coverage.notes, FAILED)})
+        whole = ExitStatus(script=1 if known["exception"] else 0, whynan=0)
+        run = Run(command=known["command"], exit_status=whole, device=known["device"], exception=known["exception"])
+        return Report(verdict="inconclusive", run=run, coverage=coverage)
 
 
 def build_report(

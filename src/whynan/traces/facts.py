@@ -77,7 +77,10 @@ class Sink:
 
 @dataclass(slots=True)
 class Trace:
-    """All that one traced run left for analysis; `fatal_seen`: it had a fatal sink at all, good or bad."""
+    """All that one traced run left for analysis.
+
+    `fatal_seen`: it had a fatal sink at all, good or bad; `failed`: an error of our own cut it short.
+    """
 
     births: list[Birth]
     sinks: list[Sink]
@@ -85,3 +88,4 @@ class Trace:
     ranges: tuple[Range, ...] = ()
     fatal_seen: bool = False
     unexplained: list[Sink] = field(default_factory=lambda: [])
+    failed: bool = False

@@ -61,32 +61,30 @@ def test_every_patch_is_taken_off() -> None:
 
 
 def test_a_second_trace_knows_nothing_of_the_first() -> None:
-    x = torch.zeros(1)
     with whynan.trace():
-        bad = x.log()
+        bad = torch.full((1,), -1.0).sqrt()
     with whynan.trace() as second:
         (bad + 1).tolist()
     (finding,) = second.report.findings
-    assert finding.birth == "entered" or second.report.verdict == "clean", finding
+    assert (finding.birth, finding.op, finding.rule) == ("entered", None, "WN001")
 
 
-def test_another_thread_may_trace_too() -> None:
-    verdicts: list[object] = []
+def test_a_second_thread_cannot_trace_meanwhile() -> None:
+    refused: list[str] = []
 
     def work() -> None:
         try:
-            with whynan.trace() as trace:
-                torch.zeros(1).log().tolist()
-            verdicts.append(trace.report.verdict)
+            with whynan.trace():
+                pass
         except whynan.WhynanError as error:
-            verdicts.append(str(error))
+            refused.append(str(error))
 
     with whynan.trace():
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
-    (verdict,) = verdicts
-    assert verdict == "nonfinite" or "thread" not in str(verdict).partition(":")[0], verdict
+    (text,) = refused
+    assert "thread" not in text.partition(":")[0]
 
 
 def test_the_result_of_traced_code_is_bit_identical() -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
+from whynan.capture.failure import FAILED
 from whynan.capture.torch.mode import TraceMode
 from whynan.capture.torch.names import tensors_of
-from whynan.capture.torch.patches import Patches
+from whynan.capture.torch.patches import Patches, quietly
 from whynan.capture.torch.tracer import Tracer
 from whynan.records import Coverage
 from whynan.source.ownership import Owner, owner_of
@@ -29,21 +30,23 @@ class Capture:
         self._mode = TraceMode(self.tracer)
         self._patches = Patches(self.tracer)
         self.trace: Trace | None = None
+        self._entered = False
 
     def __enter__(self) -> Self:
-        self._patches.install()
         try:
+            self._patches.install()
             self._mode.__enter__()
         except BaseException:
             self._patches.remove()
             raise
+        self._entered = True
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
-            self._mode.__exit__(kind, error, traceback)
+            self._leave(kind, error, traceback)
         finally:
             self._patches.remove()
         tracer = self.tracer
@@ -59,25 +62,49 @@ class Capture:
         finally:
             tracer.close()
         if self.trace is None:
-            self.trace = Trace([], [], self._coverage())
+            self.trace = Trace([], [], self._coverage(), failed=True)
+
+    def _leave(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        if self._entered:
+            self._entered = False
+            self._mode.__exit__(kind, error, traceback)
+
+    def abandon(self) -> None:
+        """Stop looking after an error of our own: the mode and the patches go, whatever else there was."""
+        self.tracer.active = False
+        with suppress(Exception):
+            self._leave()
+        self._patches.remove()
 
     @contextmanager
     def scope(self, number: int) -> Generator[None]:
         """Number a stretch of the run: what is born in it carries the number."""
         tracer = self.tracer
-        self._patches._guarded(tracer.deferred.settle)
+        self._settle()
         before = tracer.scope
         tracer.scope = (*before, number)
         try:
             yield
         finally:
-            self._patches._guarded(tracer.deferred.settle)
+            self._settle()
             tracer.scope = before
+
+    def _settle(self) -> None:
+        try:
+            quietly(self.tracer, self.tracer.deferred.settle)
+        except Exception:
+            self.tracer.fail()
 
     def target_returned(self, value: Any) -> None:
         """The target of `explain` has returned; to be called while the capture is still entered."""
-        self._patches._guarded(self.tracer.deferred.settle)
-        self._patches._guarded(self.tracer.bad.sinks.target_returns, value)
+        tracer = self.tracer
+        quietly(tracer, tracer.deferred.settle)
+        quietly(tracer, tracer.bad.sinks.target_returns, value)
 
     def flags(self) -> dict[str, Any]:
         """Switches that change numbers."""
@@ -101,13 +128,13 @@ class Capture:
                 birth.event = replace(birth.event, step=None, micro=None)
         ranges = tracer.ranges.records(lambda n: tracer.sites.resolve(n, None)[0])
         unexplained = [s for s in sinks if not s.labels]
-        return Trace(births, sinks, self._coverage(), ranges, tracer.bad.sinks.fatal_seen, unexplained)
+        return Trace(births, sinks, self._coverage(), ranges, tracer.bad.sinks.fatal_seen, unexplained, tracer.failed)
 
     def _coverage(self) -> Coverage:
         tracer = self.tracer
         notes = list(tracer.notes)
         if tracer.failed:
-            notes.append("whynan met an error of its own and stopped looking: what follows it was not seen")
+            notes.append(FAILED)
         if tracer.ranges.omitted:
             notes.append(f"ranges of {tracer.ranges.omitted} more tensors were left out")
         return Coverage(

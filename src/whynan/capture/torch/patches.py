@@ -45,7 +45,12 @@ class Patches:
     def remove(self) -> None:
         """Take every patch off."""
         while self._undo:
-            self._undo.pop()()
+            undo = self._undo.pop()
+            try:
+                undo()
+            except Exception:
+                # once more: a patch that stays on would outlive its trace
+                undo()
 
     def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         original = owner.__dict__[name] if isinstance(owner, type) and name in owner.__dict__ else getattr(owner, name)
@@ -60,30 +65,27 @@ class Patches:
 
         self._undo.append(undo)
 
-    def _guarded(self, function: Callable[..., Any], *args: Any) -> Any:
-        if not self.tracer.active:
-            return None
-        try:
-            with torch._C._DisableTorchDispatch(), torch.no_grad():
-                return function(*args)
-        except Exception:
-            self.tracer.fail()
-            return None
-
     def _engine(self) -> None:
-        tracer, guarded = self.tracer, self._guarded
+        tracer = self.tracer
 
         def make(original: Any) -> Any:
             @functools.wraps(original)
             def engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
                 if not tracer.active or torch.compiler.is_compiling():
                     return original(t_outputs, *args, **kwargs)
-                kept = guarded(_engine_starts, tracer, t_outputs, args)
+                kept = None
+                try:
+                    kept = quietly(tracer, _engine_starts, tracer, t_outputs, args)
+                except Exception:
+                    tracer.fail()
                 try:
                     return original(t_outputs, *args, **kwargs)
                 finally:
                     if kept is not None:
-                        guarded(_engine_ends, tracer, kept)
+                        try:
+                            quietly(tracer, _engine_ends, tracer, kept)
+                        except Exception:
+                            tracer.fail()
 
             return engine_run_backward
 
@@ -91,20 +93,30 @@ class Patches:
         self._replace(torch.autograd.graph, "_engine_run_backward", make)
 
     def _modules(self) -> None:
-        tracer, guarded = self.tracer, self._guarded
+        tracer = self.tracer
 
         def make(original: Any) -> Any:
             def call(module: Any, *args: Any, **kwargs: Any) -> Any:
                 if torch.compiler.is_compiling() or not tracer.active:
                     return original(module, *args, **kwargs)
-                lane = guarded(_module_starts, tracer, module)
+                lane = None
+                try:
+                    lane = quietly(tracer, _module_starts, tracer, module)
+                except Exception:
+                    tracer.fail()
                 try:
                     out = original(module, *args, **kwargs)
                 finally:
                     if lane is not None:
-                        guarded(_module_ends, lane)
+                        try:
+                            quietly(tracer, _module_ends, lane)
+                        except Exception:
+                            tracer.fail()
                 if lane is not None and not lane.modules:
-                    guarded(_module_returned, tracer, module, out)
+                    try:
+                        quietly(tracer, _module_returned, tracer, module, out)
+                    except Exception:
+                        tracer.fail()
                 return out
 
             return functools.wraps(original)(call)
@@ -112,14 +124,20 @@ class Patches:
         self._replace(torch.nn.Module, "__call__", make)
 
     def _optimizers(self) -> None:
-        tracer, guarded = self.tracer, self._guarded
+        tracer = self.tracer
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> None:
-            closure = (len(args) > 1 and callable(args[1])) or callable(kwargs.get("closure"))
-            guarded(_step_starts, tracer, optimizer, closure)
+            try:
+                closure = (len(args) > 1 and callable(args[1])) or callable(kwargs.get("closure"))
+                quietly(tracer, _step_starts, tracer, optimizer, closure)
+            except Exception:
+                tracer.fail()
 
         def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
-            guarded(_step_ends, tracer, optimizer)
+            try:
+                quietly(tracer, _step_ends, tracer, optimizer)
+            except Exception:
+                tracer.fail()
 
         for handle in (
             register_optimizer_step_pre_hook(before),
@@ -128,12 +146,15 @@ class Patches:
             self._undo.append(handle.remove)
 
     def _readers(self) -> None:
-        tracer, guarded = self.tracer, self._guarded
+        tracer = self.tracer
 
         def make(original: Any) -> Any:
             def read(tensor: Any, *args: Any, **kwargs: Any) -> Any:
                 if not torch.compiler.is_compiling() and (tracer.marked or tracer.deferred.events):
-                    guarded(_leaves, tracer, tensor)
+                    try:
+                        quietly(tracer, _leaves, tracer, tensor)
+                    except Exception:
+                        tracer.fail()
                 return original(tensor, *args, **kwargs)
 
             return functools.wraps(original)(read)
@@ -145,7 +166,10 @@ class Patches:
             @functools.wraps(original)
             def save(obj: Any, *args: Any, **kwargs: Any) -> Any:
                 if tracer.marked or tracer.deferred.events:
-                    guarded(_saved, tracer, obj)
+                    try:
+                        quietly(tracer, _saved, tracer, obj)
+                    except Exception:
+                        tracer.fail()
                 return original(obj, *args, **kwargs)
 
             return save
@@ -165,6 +189,14 @@ class Patches:
             return start
 
         self._replace(threading.Thread, "start", make)
+
+
+def quietly(tracer: Tracer, function: Callable[..., Any], *args: Any) -> Any:
+    """Call what is ours below every dispatch mode and without recording a graph; None once the tracer is off."""
+    if not tracer.active:
+        return None
+    with torch._C._DisableTorchDispatch(), torch.no_grad():
+        return function(*args)
 
 
 def _engine_starts(tracer: Tracer, outputs: Any, args: Any) -> Any:

@@ -13,7 +13,7 @@ from whynan.capture.torch.snapshots import Snapshot, reachable, same_bits
 from whynan.errors import MetaTensorError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from torch import Tensor
 
@@ -63,11 +63,11 @@ class Target:
         """Take the state that the call can see, for a second run."""
         self._start = Snapshot(reachable(self.target, (*self.inputs, *self.kwargs.values())))
 
-    def call(self, capture: Capture) -> None:
-        """The one call of the target, its value handed to the capture as a sink."""
-        self.introduce(capture)
+    def call(self, tell: Callable[[Callable[[Capture], None]], None]) -> None:
+        """The one call of the target; `tell` lets the capture know its inputs, and its value as a sink."""
+        tell(self.introduce)
         result = self.target(*self.inputs, **self.kwargs)
-        capture.target_returned(result)
+        tell(lambda capture: capture.target_returned(result))
         if self._start is not None:
             self._results.append([t.detach().clone() for _, t in tensors_of(result, "output")])
 

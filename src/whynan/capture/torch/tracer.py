@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd.function import BackwardCFunction
 
+from whynan.capture.failure import report_internal_error
 from whynan.capture.torch import experiments
 from whynan.capture.torch.births import BadEvents
 from whynan.capture.torch.deferred import Deferred
-from whynan.capture.torch.failure import report_internal_error
 from whynan.capture.torch.labels import Labels
 from whynan.capture.torch.names import Names
 from whynan.capture.torch.planes import ATTRIBUTE, FLOATS, HALVES, State, bad_mask, is_bad, readable, strided, unproved

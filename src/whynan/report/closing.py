@@ -1,0 +1,63 @@
+"""What is said once, below the findings: the verdict, what was left out, and what else the reader should know."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from whynan.report.values import count_text
+
+if TYPE_CHECKING:
+    from whynan.records import Report
+    from whynan.report.layout import Page
+
+_STYLES: Final = {"clean": "bold green", "damaged": "bold yellow", "inconclusive": "bold yellow"}
+
+
+def closing(page: Page, report: Report, *, show_all: bool) -> None:
+    """The verdict and what else there is to say."""
+    verdict = (report.verdict, _STYLES.get(report.verdict, "bold red"))
+    page.line(verdict, f": {_summary(report)} ({count_text(report.coverage.events, 'operation')} looked at)")
+    for text in (*_left_out(report, show_all=show_all), *_second_run(report), *_notes(report)):
+        page.line(text)
+
+
+def _summary(report: Report) -> str:
+    errors = sum(finding.severity == "error" for finding in report.findings)
+    warnings = len(report.findings) + len(report.damaging) - errors
+    told = [count_text(n, noun) for n, noun in ((errors, "error"), (warnings, "warning")) if n]
+    if report.verdict == "clean":
+        told = ["no bad number reached a loss, a gradient, a parameter or an output"]
+    elif report.verdict == "inconclusive":
+        told.append(
+            "a bad number reached a loss, a gradient, a parameter or an output, but where it was born was not seen"
+        )
+    return ", ".join(told) or "nothing was found"
+
+
+def _left_out(report: Report, *, show_all: bool) -> list[str]:
+    told: list[str] = []
+    if report.run.exception:
+        told.append(f"the program raised {report.run.exception}")
+    hidden = 0 if show_all and report.absorbed else report.absorbed_count
+    if hidden:
+        where = "; show(show_all=True) tells of them" if report.absorbed else ""
+        told.append(f"{count_text(hidden, 'place')} made bad numbers that did no harm{where}")
+    if report.coverage.skipped_steps:
+        told.append(f"{count_text(report.coverage.skipped_steps, 'step')} skipped by the loss scaler, as it should")
+    return told
+
+
+def _second_run(report: Report) -> list[str]:
+    replay = report.run.replay
+    if replay.kind == "none":
+        return []
+    word = {True: "faithful", False: "not faithful, so nothing of it is used", None: "not compared"}[replay.faithful]
+    name = "second run" if replay.kind == "rerun" else f"replay of the {replay.kind}"
+    return [f"{name}: {word}{f' ({replay.why})' if replay.why else ''}"]
+
+
+def _notes(report: Report) -> list[str]:
+    notes = [f"note: {note}" for note in report.coverage.notes]
+    return notes + [f'note: allow("{pattern}") excused nothing, and can go' for pattern in report.unused_allows]

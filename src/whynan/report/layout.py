@@ -1,0 +1,145 @@
+"""A page of labelled, wrapped lines; whatever is put on it is escaped first."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Final
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from whynan.report.escape import encodable, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from whynan.report.excerpt import Excerpt
+
+Piece = str | tuple[str, str]
+"""Text, or text and its style."""
+
+NARROWEST: Final = 32
+_CONTENT: Final = 11
+_TAB: Final = "    "
+
+
+class Page:
+    """Lines of at most `width` cells, with labels at the left and content beside them.
+
+    Text may come from anywhere: control characters in it are shown, markup in it is text, and what the encoding of
+    the output cannot write is put plainer.
+    """
+
+    def __init__(self, width: int, encoding: str = "utf-8") -> None:
+        self.width = max(width, NARROWEST)
+        self._encoding = encoding
+        self._lines: list[Text] = []
+        # wrapping asks for a console, and takes nothing from it: the width is given
+        self._console = Console(file=io.StringIO(), width=self.width)
+
+    def blank(self) -> None:
+        """An empty line."""
+        self._lines.append(Text())
+
+    def heading(self, left: str, right: str, style: str) -> None:
+        """A line with text at both ends, or two lines where they do not fit beside each other."""
+        first, second = self._text((left, style)), self._text((right, "dim"))
+        gap = self.width - first.cell_len - second.cell_len
+        if right and gap >= 2:
+            self._lines.append(first.append(" " * gap).append_text(second))
+            return
+        self._wrapped(first, 0)
+        if right:
+            self._wrapped(second, 0)
+
+    def line(self, *pieces: Piece) -> None:
+        """A paragraph over the whole width."""
+        self._wrapped(self._text(*pieces), 0)
+
+    def row(self, label: str, *pieces: Piece) -> None:
+        """A paragraph beside its label; beside nothing where the label is empty."""
+        self._wrapped(self._text(*pieces), _CONTENT, label)
+
+    def items(self, label: str, items: Iterable[Piece], gap: str) -> None:
+        """Items beside a label, as many on a line as fit; none is broken that fits on a line of its own."""
+        room = self.width - _CONTENT
+        spacing = self._text(gap)
+        packed: list[Text] = []
+        for item in (self._text(item) for item in items):
+            if packed and packed[-1].cell_len + spacing.cell_len + item.cell_len <= room:
+                packed[-1].append_text(spacing).append_text(item)
+            else:
+                packed.append(item)
+        for number, text in enumerate(packed):
+            self._wrapped(text, _CONTENT, "" if number else label)
+
+    def code(self, line: Excerpt, note: str = "") -> None:
+        """A line of source, carets under what is marked in it, and a note behind them."""
+        indent = _CONTENT + (4 if self.width >= 60 else 2)
+        start, end = line.marked or (0, 0)
+        cells = [
+            (_TAB if character == "\t" else self._spell(character), start <= number < end)
+            for number, character in enumerate(line.text)
+        ]
+        last = ""
+        for row in _rows(cells, self.width - indent):
+            self._add(indent, "".join(shown for shown, _ in row))
+            last = "".join(("^" if marked else " ") * cell_len(shown) for shown, marked in row).rstrip()
+            if last:
+                self._add(indent, (last, "red"))
+        spelled = self._spell(note)
+        if not spelled:
+            return
+        if last and indent + len(last) + 2 + cell_len(spelled) <= self.width:
+            self._lines[-1].append("  ").append(spelled, "dim")
+        else:
+            self._wrapped(self._text((note, "dim")), indent)
+
+    def finish(self, *, color: bool) -> str:
+        """The page as text, with the terminal's colour codes if asked for."""
+        if not color:
+            return "\n".join(line.plain.rstrip() for line in self._lines)
+        out = io.StringIO()
+        console = Console(
+            file=out, width=self.width, color_system="standard", force_terminal=True, no_color=False,
+            legacy_windows=False, highlight=False, markup=False, emoji=False,
+        )  # fmt: skip
+        for line in self._lines:
+            line.rstrip()
+            console.print(line, soft_wrap=True)
+        return out.getvalue().removesuffix("\n")
+
+    def _spell(self, text: str) -> str:
+        return encodable(plain(text), self._encoding)
+
+    def _text(self, *pieces: Piece) -> Text:
+        line = Text()
+        for piece in pieces:
+            text, style = (piece, "") if isinstance(piece, str) else piece
+            line.append(self._spell(text), style or None)
+        return line
+
+    def _add(self, indent: int, piece: Piece) -> None:
+        self._lines.append(Text(" " * indent).append_text(self._text(piece)))
+
+    def _wrapped(self, text: Text, indent: int, label: str = "") -> None:
+        for number, line in enumerate(text.wrap(self._console, self.width - indent, overflow="fold")):
+            lead = Text("  ").append(label.ljust(indent - 2), "cyan") if label and not number else Text(" " * indent)
+            self._lines.append(lead.append_text(line))
+
+
+def _rows(cells: list[tuple[str, bool]], room: int) -> list[list[tuple[str, bool]]]:
+    """Cells of a line of source, broken where the room ends."""
+    rows: list[list[tuple[str, bool]]] = [[]]
+    used = 0
+    for cell in cells:
+        size = cell_len(cell[0])
+        if used + size > room:
+            rows.append([])
+            used = 0
+        rows[-1].append(cell)
+        used += size
+    return rows

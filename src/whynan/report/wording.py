@@ -1,0 +1,222 @@
+"""The words for one finding: its headline, its place, its element, what made it, what it reached."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from whynan.report.values import array_of, bad_word, count_text, index_text, share_text, value_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from whynan.records import ChainLink, Element, Finding, ForwardOperand, Operand, Reach, SinkKind, Site
+
+_NAMES_SHOWN: Final = 3
+_CAUSES_SHOWN: Final = 4
+
+_FROM_FORWARD: Final[tuple[SinkKind, ...]] = ("loss", "output", "gradient", "parameter", "buffer", "observed")
+_FROM_BACKWARD: Final[tuple[SinkKind, ...]] = ("gradient", "parameter", "buffer", "loss", "output", "observed")
+_FROM_STEP: Final[tuple[SinkKind, ...]] = ("parameter", "buffer", "gradient", "loss", "output", "observed")
+_FIRST_REACHED: Final[dict[str, tuple[SinkKind, ...]]] = {
+    "backward": _FROM_BACKWARD,
+    "accumulation": _FROM_BACKWARD,
+    "collective": _FROM_BACKWARD,
+    "optimizer": _FROM_STEP,
+    "buffer": ("buffer", *_FROM_FORWARD),
+}
+"""By the phase of a birth: which sink it spoils before the others."""
+
+_PLACES: Final[dict[SinkKind, str]] = {
+    "loss": "the loss",
+    "gradient": "the gradients",
+    "parameter": "the parameters",
+    "output": "the output",
+    "buffer": "a buffer",
+}
+
+_PHASES: Final = {
+    "accumulation": "(where gradients are added up)",
+    "optimizer": "(in the optimizer's step)",
+    "buffer": "(where a buffer is updated)",
+    "collective": "(in a collective operation)",
+    "data": "(as data came in)",
+}
+
+
+def headline(finding: Finding) -> str:
+    """What is bad, where, and at which step: ``NaN in the loss at step 3``."""
+    word = bad_word(finding.element.value)
+    if finding.fate == "absorbed":
+        what = f"{word} that did no harm"
+    elif finding.fate == "damaging":
+        what = f"{word} turned into a wrong finite value"
+    elif not finding.reaches:
+        what = f"{word} in the run"
+    else:
+        what = f"{_reached_word(finding, word)} in {_first_place(finding)}"
+    step = "" if finding.step is None else f" at step {finding.step}"
+    micro = f", backward {finding.micro}" if step and finding.micro is not None and finding.micro > 1 else ""
+    rank = "" if finding.rank is None else f" on rank {finding.rank}"
+    warning = "warning: " if finding.severity == "warning" else ""
+    return f"{warning}{what}{step}{micro}{rank}"
+
+
+def _reached_word(finding: Finding, word: str) -> str:
+    """What arrives: NaN stays NaN, but Inf that went through operations may have become NaN on the way."""
+    carried = any(link.role == "step" for link in finding.chain)
+    return "Inf or NaN" if carried and word != "NaN" else word
+
+
+def _first_place(finding: Finding) -> str:
+    kinds = {reach.kind for reach in finding.reaches}
+    first: SinkKind = next(kind for kind in _FIRST_REACHED.get(finding.phase, _FROM_FORWARD) if kind in kinds)
+    if first == "observed":
+        return next((reach.name for reach in finding.reaches if reach.name), "a value that was read")
+    return _PLACES[first]
+
+
+def born(finding: Finding) -> list[str]:
+    """The place of a birth: file, line and column, function, module, and the phase where it is not the forward."""
+    if finding.site is None:
+        return [f"{finding.node or finding.op or 'a value'}, whose line is not known", *_phase(finding)]
+    return [*place(finding.site), *_phase(finding)]
+
+
+def place(site: Site) -> list[str]:
+    """A place: ``net.py:40:16``, ``in Net.forward, module encoder.0``."""
+    column = "" if site.column is None else f":{site.column}"
+    function = f"in {site.function}" if site.function and site.function != "<module>" else ""
+    module = f"module {site.module}" if site.module else ""
+    inside = ", ".join(part for part in (function, module) if part)
+    return [f"{site.file}:{site.line}{column}", *([inside] if inside else [])]
+
+
+def _phase(finding: Finding) -> list[str]:
+    if finding.phase == "backward":
+        return [f"(in its backward, {finding.grad_fn})" if finding.grad_fn else "(in its backward)"]
+    words = _PHASES.get(finding.phase)
+    return [] if words is None else [words]
+
+
+def element(found: Element) -> str:
+    """The first bad element, its value, and how many more: ``[0, 3] of f32[8, 4] is NaN, and 8 more of 32``."""
+    array = array_of(found.dtype, found.shape)
+    named = [found.tensor] if found.tensor else []
+    if found.list_index is not None:
+        named.append(f"list entry {found.list_index}")
+    elif found.output:
+        named.append(f"output {found.output}")
+    if not found.shape and not named:
+        named = ["the result"]
+    holder = f"{', '.join(named)}, {array}," if named else array
+    where = "an element of " if found.index is None else f"{index_text(found.index)} of " if found.index else ""
+    others = found.count - 1
+    more = f", and {others:,} more of {found.total:,}" if others > 0 else f", 1 of {found.total:,}"
+    return f"{where}{holder} is {bad_word(found.value)}{more if found.total > 1 else ''}"
+
+
+def operands(found: Iterable[Operand | ForwardOperand]) -> list[str]:
+    """The values that the operation met, each told once: ``imag = 1e-20``."""
+    return list(dict.fromkeys(text for operand in found if (text := _operand(operand))))
+
+
+def _operand(operand: Operand | ForwardOperand) -> str:
+    """An operand's value; of a row its range; of one that is not held any more, a question mark."""
+    name = operand.expression or operand.name
+    shape = getattr(operand, "shape", None)
+    array = array_of(operand.dtype, shape) if operand.dtype and shape is not None else ""
+    low, high = getattr(operand, "min", None), getattr(operand, "max", None)
+    if low is not None or high is not None:
+        least, most = value_text(low), value_text(high)
+        holder = f", in {array}" if array else ""
+        return f"{name}: a row {f'of {least} only' if least == most else f'from {least} to {most}'}{holder}"
+    if operand.value is not None:
+        return f"{name} = {value_text(operand.value)}"
+    if operand.origin == "gone":
+        return f"{name} = ?"
+    return f"{name}: {array}" if array else ""
+
+
+def gone(finding: Finding) -> list[str]:
+    """The operands whose values were not held any more when they were wanted."""
+    all_of = (*finding.forward_operands, *finding.element.operands)
+    names = (o.expression or o.name for o in all_of if o.value is None and o.origin == "gone" and not _ranged(o))
+    return list(dict.fromkeys(names))
+
+
+def _ranged(operand: Operand | ForwardOperand) -> bool:
+    return getattr(operand, "min", None) is not None or getattr(operand, "max", None) is not None
+
+
+def causes(finding: Finding) -> list[str]:
+    """What made the operand bad, in order; of a long chain where it began and what came last.
+
+    What the sentence of the finding has said already is not said again.
+    """
+    file = None if finding.site is None else finding.site.file
+    told = [_at(link, file) for link in finding.chain if link.role == "cause" and link.summary not in finding.message]
+    told = list(dict.fromkeys(told))
+    if len(told) <= _CAUSES_SHOWN:
+        return told
+    last = _CAUSES_SHOWN - 2
+    return [told[0], f"({count_text(len(told) - 1 - last, 'step')} between)", *told[-last:]]
+
+
+def _at(link: ChainLink, file: str | None) -> str:
+    if link.site is None:
+        return link.summary
+    where = f"line {link.site.line}" if link.site.file == file else f"{link.site.file}:{link.site.line}"
+    return f"{link.summary}, at {where}"
+
+
+def repeats(finding: Finding) -> str:
+    """How often, and in which modules, the same was born; nothing for one."""
+    parts = [f"{finding.occurrences:,} times in all"] if finding.occurrences > 1 else []
+    if len(finding.modules) > 1:
+        parts.append(f"in modules {_listed(finding.modules)}")
+    return ", ".join(parts)
+
+
+def reached(finding: Finding, *, raised: bool) -> list[str]:
+    """What a finding reached, by kind: ``60 gradients: a, b, c and 57 more (all 2,160 elements)``."""
+    groups: dict[SinkKind, list[Reach]] = {}
+    for reach in finding.reaches:
+        groups.setdefault(reach.kind, []).append(reach)
+    graded = [reach.name for reach in groups.get("gradient", [])]
+    told: list[str] = []
+    for kind, group in groups.items():
+        if kind == "parameter" and len(group) > 1 and [reach.name for reach in group] == graded:
+            told.append(f"the same {len(group):,} parameters{_share(group)}")
+        else:
+            told.append(_group(kind, group, raised=raised))
+    return told
+
+
+def _group(kind: SinkKind, group: Sequence[Reach], *, raised: bool) -> str:
+    names = [reach.name for reach in group if reach.name]
+    share = _share(group)
+    if kind == "loss":
+        return f"the loss{share}"
+    if kind == "output":
+        return f"{'the output' if names in ([], ['output']) else _listed(names)}{share}"
+    if kind == "observed":
+        unnamed = "" if len(names) == len(group) else "a value that was read"
+        held = f"{_listed(names)}{', held as the program raised' if raised else ''}" if names else ""
+        return f"{' and '.join(part for part in (held, unnamed) if part)}{share}"
+    if len(group) == 1:
+        words = {"gradient": "the gradient of", "parameter": "the parameter", "buffer": "the buffer"}[kind]
+        return f"{words} {names[0]}{share}" if names else f"a {kind}{share}"
+    listed = f": {_listed(names)}" if names else ""
+    return f"{count_text(len(group), kind)}{listed}{share}"
+
+
+def _share(group: Sequence[Reach]) -> str:
+    share = share_text(sum(reach.bad for reach in group), sum(reach.total for reach in group))
+    return f" ({share})" if share else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_NAMES_SHOWN])
+    return f"{shown} and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else shown
