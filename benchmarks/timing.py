@@ -61,6 +61,8 @@ def compare(timed: Program, ways: Sequence[Contender], rounds: int, events: int)
                     times[worker.name].append(worker.turn(timed.steps))
                 except StoppedError as error:
                     stopped[worker.name] = str(error)
+    if BARE in stopped:
+        raise RefusedError(f"the bare step stopped: {stopped[BARE]}")
     rows = tuple(_row(worker, times[worker.name], times[BARE], stopped.get(worker.name)) for worker in workers)
     compared = Comparison(timed.name, events, statistics.median(times[BARE]) * 1e3, rows)
     _same_work(compared)

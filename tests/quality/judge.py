@@ -68,7 +68,7 @@ def judge(make: MakeStep, plant: Plant, *, watch: Callable[[], Any] = whynan.tra
         miss = f"{report.coverage.events} events counted of {oracle.events}"
     else:
         assert planter.planted is not None
-        miss = _miss(report, trace.births, plant, planter.planted, bool(bad), forward_sink="loss" in bad)
+        miss = _miss(report, trace.trace.births, plant, planter.planted, bool(bad), forward_sink="loss" in bad)
     return Outcome(plant, planter.planted, bad, miss)
 
 

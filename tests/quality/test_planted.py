@@ -85,7 +85,6 @@ class _Blind:
 
     def __init__(self) -> None:
         self._inner: Any = whynan.trace()
-        self.births: list[Any] = []
 
     def __enter__(self) -> _Blind:
         self._inner.__enter__()
@@ -93,6 +92,10 @@ class _Blind:
 
     def __exit__(self, *details: Any) -> None:
         self._inner.__exit__(*details)
+
+    @property
+    def trace(self) -> Any:
+        return self._inner.trace
 
     @property
     def report(self) -> Report:
@@ -104,9 +107,8 @@ class _NextDoor(_Blind):
 
     def __exit__(self, *details: Any) -> None:
         super().__exit__(*details)
-        for birth in self._inner.births:
+        for birth in self._inner.trace.births:
             object.__setattr__(birth.event, "ordinal", birth.event.ordinal + 1)
-        self.births = self._inner.births
 
     @property
     def report(self) -> Report:

@@ -131,9 +131,10 @@ class Calls:
     fired: bool = False
 
     # the user's own call goes through these frames: they do nothing of ours outside of a `try`
-    doors: tuple[str, ...] = tuple(
-        f"<locals>.{door}" for door in "call engine_run_backward read save before after start compile_".split()
-    ) + ("TraceMode.__torch_dispatch__",)
+    doors: tuple[str, ...] = (
+        "TraceMode.__torch_dispatch__",
+        *(f"<locals>.{door}" for door in "call engine_run_backward read save before after start compile_".split()),
+    )
 
     def trace(self, frame: FrameType, event: str, _argument: Any) -> None:
         """A trace function: what it raises is raised at the entry of the function that is called."""

@@ -26,14 +26,15 @@ def closing(page: Page, report: Report, *, show_all: bool) -> None:
 def _summary(report: Report) -> str:
     errors = sum(finding.severity == "error" for finding in report.findings)
     warnings = len(report.findings) + len(report.damaging) - errors
-    told = [count_text(n, noun) for n, noun in ((errors, "error"), (warnings, "warning")) if n]
+    counts = [count_text(n, noun) for n, noun in ((errors, "error"), (warnings, "warning")) if n]
+    told = [", ".join(counts)] if counts else []
     if report.verdict == "clean":
         told = ["no bad number reached a loss, a gradient, a parameter or an output"]
     elif report.verdict == "inconclusive":
         told.append(
             "a bad number reached a loss, a gradient, a parameter or an output, but where it was born was not seen"
         )
-    return ", ".join(told) or "nothing was found"
+    return "; ".join(told) or "nothing was found"
 
 
 def _left_out(report: Report, *, show_all: bool) -> list[str]:

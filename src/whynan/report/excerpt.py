@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     """A function from file and line number to the text of the line, or None where it is not known."""
 
 _MOST_LINES: Final = 200
-_MOST_SHOWN: Final = 6
+_MOST_SHOWN: Final = 5
 _MOST_BYTES: Final = 64 << 20
 
 

@@ -8,6 +8,7 @@ import io
 import os
 import shutil
 import sys
+import textwrap
 from typing import TYPE_CHECKING, Final, TextIO
 
 from whynan.report import wording
@@ -75,7 +76,8 @@ def _versions(report: Report) -> str:
 
 
 def _finding(page: Page, finding: Finding, report: Report, right: str, line_of: LineOf) -> None:
-    page.heading(wording.headline(finding), right, _SEVERITY[finding.severity])
+    raised = report.run.exception is not None
+    page.heading(wording.headline(finding, raised=raised), right, _SEVERITY[finding.severity])
     page.blank()
     _born(page, finding, line_of)
     page.row("element", wording.element(finding.element))
@@ -87,7 +89,7 @@ def _finding(page: Page, finding: Finding, report: Report, right: str, line_of: 
         page.row("" if number else "from", cause)
     if again := wording.repeats(finding):
         page.row("again", again)
-    page.items("reaches", wording.reached(finding, raised=report.run.exception is not None), " · ")
+    page.items("reaches", wording.reached(finding, raised=raised), " · ")
     for fix in finding.fixes:
         _fix(page, fix)
     page.blank()
@@ -124,13 +126,20 @@ def _fix(page: Page, fix: Fix) -> None:
     page.row("fix", (verdict.status, _STATUS[verdict.status]), f": {fix.title}")
     if verdict.why:
         page.row("", verdict.why)
-    edits = [
-        line for line in (fix.patch or "").splitlines() if line[:1] in ("+", "-") and line[:3] not in ("+++", "---")
-    ]
+    edits = _edits(fix.patch or "")
     for line in edits[:_PATCH_LINES]:
         page.row("", (line, "green" if line.startswith("+") else "red"))
     if len(edits) > _PATCH_LINES:
         page.row("", f"... {len(edits) - _PATCH_LINES} more lines; the JSON report has the whole patch")
+
+
+def _edits(patch: str) -> list[str]:
+    """The lines that a patch takes away and adds, without the indentation that all of them share."""
+    lines = patch.splitlines()
+    begin = next((number for number, line in enumerate(lines) if line.startswith("@@")), 0)
+    edits = [line for line in lines[begin:] if line.startswith(("+", "-"))]
+    bodies = textwrap.dedent("\n".join(line[1:] for line in edits)).split("\n")
+    return [f"{line[0]} {body}" for line, body in zip(edits, bodies, strict=False)]
 
 
 def _in_color(out: TextIO) -> bool:

@@ -36,6 +36,12 @@ _PLACES: Final[dict[SinkKind, str]] = {
     "buffer": "a buffer",
 }
 
+_ONE: Final[dict[SinkKind, str]] = {
+    "gradient": "the gradient of",
+    "parameter": "the parameter",
+    "buffer": "the buffer",
+}
+
 _PHASES: Final = {
     "accumulation": "(where gradients are added up)",
     "optimizer": "(in the optimizer's step)",
@@ -45,8 +51,8 @@ _PHASES: Final = {
 }
 
 
-def headline(finding: Finding) -> str:
-    """What is bad, where, and at which step: ``NaN in the loss at step 3``."""
+def headline(finding: Finding, *, raised: bool) -> str:
+    """What is bad, where, and at which step: ``NaN in the loss at step 3``; `raised`: by an exception the run ended."""
     word = bad_word(finding.element.value)
     if finding.fate == "absorbed":
         what = f"{word} that did no harm"
@@ -55,7 +61,7 @@ def headline(finding: Finding) -> str:
     elif not finding.reaches:
         what = f"{word} in the run"
     else:
-        what = f"{_reached_word(finding, word)} in {_first_place(finding)}"
+        what = f"{_reached_word(finding, word)} in {_first_place(finding, raised=raised)}"
     step = "" if finding.step is None else f" at step {finding.step}"
     micro = f", backward {finding.micro}" if step and finding.micro is not None and finding.micro > 1 else ""
     rank = "" if finding.rank is None else f" on rank {finding.rank}"
@@ -69,12 +75,17 @@ def _reached_word(finding: Finding, word: str) -> str:
     return "Inf or NaN" if carried and word != "NaN" else word
 
 
-def _first_place(finding: Finding) -> str:
+def _first_place(finding: Finding, *, raised: bool) -> str:
     kinds = {reach.kind for reach in finding.reaches}
     first: SinkKind = next(kind for kind in _FIRST_REACHED.get(finding.phase, _FROM_FORWARD) if kind in kinds)
     if first == "observed":
-        return next((reach.name for reach in finding.reaches if reach.name), "a value that was read")
+        named = next((reach.name for reach in finding.reaches if reach.name), None)
+        return "a value that was read" if named is None else _held(named, raised=raised)
     return _PLACES[first]
+
+
+def _held(names: str, *, raised: bool) -> str:
+    return f"{names} as the program raised" if raised else names
 
 
 def born(finding: Finding) -> list[str]:
@@ -189,25 +200,29 @@ def reached(finding: Finding, *, raised: bool) -> list[str]:
     for kind, group in groups.items():
         if kind == "parameter" and len(group) > 1 and [reach.name for reach in group] == graded:
             told.append(f"the same {len(group):,} parameters{_share(group)}")
+        elif kind == "observed":
+            told += _observed(group, raised=raised)
         else:
-            told.append(_group(kind, group, raised=raised))
+            told.append(_group(kind, group))
     return told
 
 
-def _group(kind: SinkKind, group: Sequence[Reach], *, raised: bool) -> str:
+def _observed(group: Sequence[Reach], *, raised: bool) -> list[str]:
+    named = [reach for reach in group if reach.name]
+    unnamed = [reach for reach in group if not reach.name]
+    told = [f"{_held(_listed([str(reach.name) for reach in named]), raised=raised)}{_share(named)}"] if named else []
+    return [*told, f"a value that was read{_share(unnamed)}"] if unnamed else told
+
+
+def _group(kind: SinkKind, group: Sequence[Reach]) -> str:
     names = [reach.name for reach in group if reach.name]
     share = _share(group)
     if kind == "loss":
         return f"the loss{share}"
     if kind == "output":
         return f"{'the output' if names in ([], ['output']) else _listed(names)}{share}"
-    if kind == "observed":
-        unnamed = "" if len(names) == len(group) else "a value that was read"
-        held = f"{_listed(names)}{', held as the program raised' if raised else ''}" if names else ""
-        return f"{' and '.join(part for part in (held, unnamed) if part)}{share}"
     if len(group) == 1:
-        words = {"gradient": "the gradient of", "parameter": "the parameter", "buffer": "the buffer"}[kind]
-        return f"{words} {names[0]}{share}" if names else f"a {kind}{share}"
+        return f"{_ONE[kind]} {names[0]}{share}" if names else f"a {kind}{share}"
     listed = f": {_listed(names)}" if names else ""
     return f"{count_text(len(group), kind)}{listed}{share}"
 

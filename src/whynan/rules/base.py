@@ -5,14 +5,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from whynan.records import Finding
 
-SECTIONS = ("What it is", "Why it breaks", "Example", "Fix", "When it is fine", "References")
+# How much of a birth an explanation covers; of several rules that recognise it, the greatest speaks.
+GENERAL: Final = 10
+"""What the values say, whatever the operation was for: out of range."""
+OPERATION: Final = 20
+"""One operation and the limits of its domain: 0/0, the logarithm of 0."""
+DERIVATIVE: Final = 30
+"""The derivative of one known forward operation."""
+SETTING: Final = 40
+"""What the operation was for: the optimizer's update, the addition into a gradient."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +29,12 @@ class Explanation:
 
     message: str
     explanation: str
-    specificity: int = 1
+    specificity: int
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A code, a name that states the pattern, and the function that recognises it."""
+    """A code whose first digit is the family, a name that states the pattern, and the function that recognises it."""
 
     code: str
     name: str

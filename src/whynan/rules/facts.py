@@ -1,4 +1,4 @@
-"""Reading a finding: base operator, operand values, limits, and values as text."""
+"""Reading a finding: base operator, operand values, limits."""
 
 # pyright: strict
 
@@ -7,27 +7,30 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from whynan.errors import UsageError
-from whynan.floats import describe_limit, format_of, format_value
+from whynan.floats import describe_limit, format_value
 
 if TYPE_CHECKING:
-    from whynan.records import Finding, Operand
+    from whynan.records import Finding, ForwardOperand, Operand
+
+INF = math.inf
 
 
 def base(finding: Finding) -> str:
     """``aten.div_.Tensor`` -> ``div``; of a foreach operator what it does to each tensor; empty for ``entered``."""
-    if finding.op is None:
-        return ""
-    name = finding.op.split(".")[1] if "." in finding.op else finding.op
-    name = name.removeprefix("_foreach_")
-    return name if name.startswith("_") else name.removesuffix("_")
+    return _bare(finding.op)
 
 
 def forward_base(finding: Finding) -> str:
-    """The base name of the forward operation of a backward birth."""
-    if finding.forward_op is None:
+    """The base name of the forward operation of a backward birth; empty for every other."""
+    return _bare(finding.forward_op) if finding.phase == "backward" else ""
+
+
+def _bare(op: str | None) -> str:
+    if op is None:
         return ""
-    return finding.forward_op.split(".")[1].removesuffix("_")
+    name = op.split(".")[1] if "." in op else op
+    name = name.removeprefix("_foreach_")
+    return name if name.startswith("_") else name.removesuffix("_")
 
 
 def operand(finding: Finding, *names: str) -> Operand | None:
@@ -39,30 +42,41 @@ def operand(finding: Finding, *names: str) -> Operand | None:
     return None
 
 
+def forward_operand(finding: Finding, name: str) -> ForwardOperand | None:
+    """An operand of the forward operation of a backward birth."""
+    return next((o for o in finding.forward_operands if o.name == name), None)
+
+
 def value(finding: Finding, *names: str) -> float | None:
-    """The numeric value of an operand; None where it is gone or no number."""
-    found = operand(finding, *names)
+    """The numeric value of an operand; None where it is gone or no real number."""
+    return _real(operand(finding, *names))
+
+
+def forward_value(finding: Finding, name: str) -> float | None:
+    """The value of a forward operand of a backward birth."""
+    return _real(forward_operand(finding, name))
+
+
+def _real(found: Operand | ForwardOperand | None) -> float | None:
     if found is None or not isinstance(found.value, (int, float)) or isinstance(found.value, bool):
         return None
     return float(found.value)
 
 
-def forward_value(finding: Finding, name: str) -> float | None:
-    """The value of a forward operand of a backward birth."""
-    for found in finding.forward_operands:
-        if found.name == name and isinstance(found.value, (int, float)) and not isinstance(found.value, bool):
-            return float(found.value)
-    return None
-
-
 def is_zero(finding: Finding, name: str) -> bool:
     """Whether an operand is 0, a complex one included."""
-    found = operand(finding, name)
-    if found is None:
+    return _zero(operand(finding, name))
+
+
+def forward_is_zero(finding: Finding, name: str) -> bool:
+    """Whether a forward operand is 0, a complex one included."""
+    return _zero(forward_operand(finding, name))
+
+
+def _zero(found: Operand | ForwardOperand | None) -> bool:
+    if found is None or found.value is None:
         return False
-    if isinstance(found.value, str):
-        return not any(c in "123456789" for c in found.value) and "0" in found.value
-    return found.value == 0
+    return (complex(found.value) if isinstance(found.value, str) else found.value) == 0
 
 
 def row(finding: Finding, *names: str) -> tuple[float, float] | None:
@@ -81,17 +95,14 @@ def all_finite(finding: Finding) -> bool:
     return bool(numbers) and all(math.isfinite(v) for v in numbers)
 
 
-def given(finding: Finding) -> str:
-    """The operands with their values: ``x = 300, w from -1 to 2``; empty where none is known."""
-    parts: list[str] = []
-    for found in finding.element.operands:
-        name = found.expression or found.name
-        if found.min is not None and found.max is not None:
-            low, high = said(found.min), said(found.max)
-            parts.append(f"{name} all {low}" if found.min == found.max else f"{name} from {low} to {high}")
-        elif found.value is not None and found.value != name:
-            parts.append(f"{name} = {format_value(found.value)}")
-    return ", ".join(parts)
+def infinite(finding: Finding) -> bool:
+    """Whether a value of an operand, or an end of its row, is Inf or -Inf."""
+    return any(v in (INF, -INF) for o in finding.element.operands for v in (o.value, o.min, o.max))
+
+
+def empty(finding: Finding) -> bool:
+    """Whether an operand has no elements at all."""
+    return any(o.shape is not None and 0 in o.shape for o in finding.element.operands)
 
 
 def count_of(finding: Finding, *names: str) -> int | None:
@@ -100,14 +111,6 @@ def count_of(finding: Finding, *names: str) -> int | None:
     if found is None or found.shape is None or not finding.element.total:
         return None
     return math.prod(found.shape) // finding.element.total
-
-
-def spelled(finding: Finding, name: str) -> str:
-    """How the source writes an operand, else its schema name."""
-    for found in (*finding.element.operands, *finding.forward_operands):
-        if found.name == name and found.expression:
-            return found.expression
-    return "the operand" if name == "self" else name
 
 
 def is_nan(finding: Finding) -> bool:
@@ -121,14 +124,11 @@ def limit(finding: Finding) -> str:
     return f"the {finding.element.dtype} maximum {describe_limit(finding.element.dtype)}"
 
 
-def largest(dtype: str) -> float:
-    """The maximum of a dtype; of float32 where the name is not known."""
-    try:
-        return format_of(dtype).max
-    except UsageError:
-        return format_of("float32").max
-
-
 def said(number: float | None) -> str:
     """A value as text."""
     return format_value(number)
+
+
+def result(finding: Finding) -> str:
+    """The offending value as text."""
+    return "NaN" if is_nan(finding) else said(finding.element.value)

@@ -144,6 +144,7 @@ def test_a_nan_made_from_a_born_infinity_is_a_step_of_its_chain() -> None:
     assert (finding.op, finding.birth) == ("aten.exp.default", "overflow")
     assert [(c.role, c.op) for c in finding.chain if c.role in ("birth", "step")] == [
         ("birth", "aten.exp.default"),
+        ("step", "aten.clone.default"),
         ("step", "aten.sub.Tensor"),
     ]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.capture.torch import attribution, experiments
+from whynan.capture.torch.arguments import apart, as_before, entry_of
 from whynan.capture.torch.attribution import Carrier, Question, Verdict
 from whynan.capture.torch.causes import Causes
 from whynan.capture.torch.damage import Damage
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from whynan.capture.torch.tracer import Lane, Tracer
     from whynan.records import Origin
 
-SEPARATE = 64
+SEPARATE = 256
 STEPS_KEPT = 6
 PHASES = ("forward", "backward", "accumulation", "optimizer")
 
@@ -77,7 +78,7 @@ class BadEvents:
             if bad:
                 self._explain(row, operator, args, kwargs, written, bad, before, node, lane, changed_since)
             if marked and len(bad) < max(1, len(written)):
-                arguments, _, _ = _as_before(operator, args, kwargs, before, changed_since)
+                arguments, _, _ = as_before(operator, args, kwargs, before, changed_since)
                 self.damage.absorbed(operator, arguments, written, bad)
             if "non_finite_check" in operator.name:
                 # after the gradients were written: what is bad in them will be skipped
@@ -98,7 +99,7 @@ class BadEvents:
     ) -> None:
         tracer = self.tracer
         event = self.event(row, node, lane, operator, args)
-        arguments, gone, changed = _as_before(operator, args, kwargs, before, changed_since)
+        arguments, gone, changed = as_before(operator, args, kwargs, before, changed_since)
         entries = self.entries
         carriers = self._carriers(row, operator, arguments, changed, event, lane)
         scalar = 0
@@ -113,10 +114,13 @@ class BadEvents:
             carried = verdict.carried
             if bool(verdict.born.any()):
                 if only_extremes(question, verdict.born):
-                    birth = entries.literal(row, event, operator, output, "a mask of finfo.min, which is -Inf here")
+                    literal = entries.literal(row, event, operator, output, "a mask of finfo.min, which is -Inf here")
+                    carried = torch.where(verdict.born, literal, carried)
                 else:
-                    birth = self._born(row, event, operator, question, i, verdict, gone, lane, node)
-                carried = torch.where(verdict.born, birth, carried).to(torch.int32)
+                    for part, count in apart(verdict.born, output):
+                        birth = self._born(row, event, operator, question, i, part, count, verdict.causes, lane, node)
+                        carried = torch.where(part, birth, carried)
+                carried = carried.to(torch.int32)
             if operator.reduces or (not operator.copying and bool(nan_mask(output).any())):
                 carried = entries.name_literals(carried, row, event, output, copies=operator.copying)
             self._write(output, carried, row)
@@ -280,22 +284,25 @@ class BadEvents:
         operator: Operator,
         question: Question,
         index: int,
-        verdict: Verdict,
-        gone: frozenset[int],
+        born: Tensor,
+        count: int,
+        made_from: frozenset[int],
         lane: Lane,
         node: Any,
     ) -> int:
         tracer = self.tracer
         output = question.outputs[index]
-        place = first_index(verdict.born)
-        entry = _entry(operator, question, index)
+        place = first_index(born)
+        entry = entry_of(operator, question, index)
         args, kwargs = question.arguments
         origins: dict[int, Origin] = {}
-        operands = element_operands(operator, args, kwargs, place, entry, gone, origins)
+        operands = element_operands(operator, args, kwargs, place, entry, question.gone, origins)
         if row.phase == 0:
             operands = self._spelled(row, operator, operands, args)
         name = tracer.names.parameter_name(output)
-        element = element_of(output, verdict.born, index if entry is None else 0, entry, operands, name)
+        if name is None and operator.mutable and event.phase == "optimizer" and output.is_leaf and output.requires_grad:
+            name = tracer.names.leaf_name(output)
+        element = element_of(output, born, index if entry is None else 0, entry, operands, name, count)
         kind = kind_of(operator, element.value, operands)
         key = (tracer.sites.key(row.site), operator.name, event.phase, kind, event.grad_fn, tracer.scope)
         group = self.groups.setdefault(key, [])
@@ -315,7 +322,7 @@ class BadEvents:
             event=event,
             kind=kind,
             element=element,
-            causes=verdict.causes,
+            causes=made_from,
             forward_operands=self._forward_operands(event, lane, node, place, output),
             cause_links=self.causes.links(row, self._forward_row(event, lane, node), question, operands, place),
             scope=tracer.scope,
@@ -383,48 +390,3 @@ class BadEvents:
                 )
             else:
                 birth.steps_omitted += 1
-
-
-def _entry(operator: Operator, question: Question, index: int) -> int | None:
-    """The entry of a foreach operator's lists that output `index` belongs to."""
-    if not operator.foreach:
-        return None
-    args, kwargs = question.arguments
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, (list, tuple)) and value and isinstance(value[0], torch.Tensor):
-            return index % len(value)
-    return None
-
-
-def _as_before(
-    operator: Operator,
-    args: Any,
-    kwargs: dict[str, Any],
-    before: dict[int, Tensor] | None,
-    changed_since: frozenset[int] = frozenset(),
-) -> tuple[experiments.Arguments, frozenset[int], dict[int, Tensor]]:
-    """The arguments as they were: copies in place of what the event overwrote, and the ids of what is gone.
-
-    The mapping gives, for every overwritten argument (or its copy), the tensor that carries the planes.
-    """
-    gone: set[int] = set(changed_since)
-    changed: dict[int, Tensor] = {
-        id(t): t for a in (args, kwargs.values()) for t in experiments.tensors_in(list(a)) if id(t) in changed_since
-    }
-    new_args, new_kwargs = list(args), dict(kwargs)
-    for key in operator.mutable:
-        holder: Any = new_kwargs if isinstance(key, str) else new_args
-        if (isinstance(key, str) and key not in new_kwargs) or (not isinstance(key, str) and key >= len(new_args)):
-            continue
-
-        def old(tensor: Tensor) -> Tensor:
-            copy = before.get(id(tensor)) if before is not None else None
-            if copy is None:
-                gone.add(id(tensor))
-                changed[id(tensor)] = tensor
-                return tensor
-            changed[id(copy)] = tensor
-            return copy
-
-        holder[key] = experiments.map_tensors(holder[key], old)
-    return (tuple(new_args), new_kwargs), frozenset(gone), changed

@@ -279,8 +279,9 @@ def element_of(
     list_index: int | None,
     operands: tuple[Operand, ...],
     tensor_name: str | None,
+    count: int | None = None,
 ) -> Element:
-    """The element record of the first true place of a mask."""
+    """The element record of the first true place of a mask, which is one of `count` elements."""
     index = first_index(mask)
     value = at(output, index) if index is not None else None
     if isinstance(value, str):
@@ -293,7 +294,7 @@ def element_of(
         shape=tuple(int(s) for s in output.shape),
         dtype=dtype_name(output.dtype),
         value=value,
-        count=int(mask.sum()),
+        count=int(mask.sum()) if count is None else count,
         total=output.numel(),
         operands=operands,
     )

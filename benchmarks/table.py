@@ -1,0 +1,72 @@
+"""The one table: programs as sections, ways to look as rows, targets beside them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from benchmarks.contenders import BARE, RANGED, TRACED
+from benchmarks.length import Long
+from benchmarks.programs import Program
+from benchmarks.timing import Comparison, Row
+
+MEMORY_TARGET = 1.3
+COLUMNS = ("way to look", "x bare", "quartiles", "target", "peak MiB", "x bare", "target", "open + close ms")
+WIDTH = 130
+
+
+def table(versions: Mapping[str, str], compared: Sequence[tuple[Program, Comparison]], long: Sequence[Long]) -> Table:
+    """Everything that was measured; a ratio is a median over rounds."""
+    shown = Table(
+        title=Text(", ".join(f"{name} {value}" for name, value in versions.items())),
+        caption=Text("\n".join(_sentence(run) for run in long)),
+        title_justify="left",
+        caption_justify="left",
+        width=WIDTH,
+    )
+    for number, name in enumerate(COLUMNS):
+        shown.add_column(name, justify="right" if number else "left", no_wrap=bool(number))
+    for program, comparison in compared:
+        heading = f"{program.name}: {comparison.events:,} events, bare {comparison.bare_ms:.1f} ms"
+        shown.add_row(Text(heading, style="bold"))
+        for row in comparison.rows:
+            shown.add_row(*(Text(cell) for cell in cells(program, comparison, row)))
+        shown.add_section()
+    return shown
+
+
+def cells(program: Program, comparison: Comparison, row: Row) -> tuple[str, ...]:
+    """One row of the table; a way to look that stopped says so in place of its figures."""
+    if row.ratio is None or row.outcome is None:
+        return (f"  {row.name}: stopped, {row.stopped}",)
+    target = {TRACED: program.traced, RANGED: program.ranged}.get(row.name)
+    bare = comparison.row(BARE).outcome
+    memory = row.outcome.peak_mib / bare.peak_mib if bare is not None and bare.peak_mib else math.nan
+    limit = MEMORY_TARGET if row.name in (TRACED, RANGED) and program.traced is not None else None
+    return (
+        f"  {row.name}",
+        f"{row.ratio.median:.2f}",
+        f"{row.ratio.low:.2f} to {row.ratio.high:.2f}",
+        against(row.ratio.median, target),
+        f"{row.outcome.peak_mib:.0f}",
+        f"{memory:.2f}",
+        against(memory, limit),
+        f"{row.outcome.open_ms:.1f} + {row.outcome.close_ms:.1f}",
+    )
+
+
+def against(value: float, target: float | None) -> str:
+    """A target and whether the value keeps to it; what could not be measured does not."""
+    if target is None:
+        return ""
+    return f"{target:.2f} {'met' if value <= target else 'missed'}"
+
+
+def _sentence(run: Long) -> str:
+    return (
+        f"{run.events:,} events in one trace, {run.name}: {run.us_per_event[0]:.1f} us an event in the first tenth, "
+        f"{run.us_per_event[-1]:.1f} in the last ({run.slowed:.2f}x); {run.grown_mib:+.1f} MiB since the first tenth"
+    )

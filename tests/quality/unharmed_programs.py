@@ -1,0 +1,324 @@
+"""Small programs that take every way through the capture, each with the values that its user would see."""
+
+from __future__ import annotations
+
+import io
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+import whynan
+from whynan.capture.torch.tracer import Tracer
+
+INF = float("inf")
+Values = list[Any]
+Region = Callable[[Callable[[], Values]], tuple[Values, Any]]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program, and how it is traced.
+
+    Args:
+        body: gives the values that its user would see.
+        region: runs the body under whynan and gives its values and the report.
+        runs: how many times each of its operations may run in all.
+        alone: no other dispatch mode is on, so that operations are not counted.
+    """
+
+    name: str
+    body: Callable[[], Values]
+    region: Region
+    runs: tuple[int, ...] = (1,)
+    alone: bool = False
+    around: Callable[[], AbstractContextManager[object]] | None = None
+
+
+def in_trace(body: Callable[[], Values]) -> tuple[Values, Any]:
+    """Run under a plain trace."""
+    with whynan.trace() as trace:
+        values = body()
+    return values, trace.report
+
+
+def in_trace_with_ranges(body: Callable[[], Values]) -> tuple[Values, Any]:
+    """Run under a trace that records every tensor's range, part of it meant."""
+    with whynan.trace(ranges=True) as trace, whynan.allow("WN5", reason="padding"):
+        values = body()
+    return values, trace.report
+
+
+def explained(rerun: bool) -> Region:
+    """Run as the target of `explain`; the values are those of the first call."""
+
+    def run(body: Callable[[], Values]) -> tuple[Values, Any]:
+        seen: list[Values] = []
+
+        def target(x: Tensor, *, scale: Tensor) -> Tensor:
+            values = body()
+            seen.append(values)
+            return (x * scale).sqrt()
+
+        report = whynan.explain(target, torch.tensor([-1.0, 4.0]), scale=torch.tensor(2.0), rerun=rerun)
+        return seen[0], report
+
+    return run
+
+
+class Scaled(torch.autograd.Function):
+    """A custom function whose backward is Python."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return grad * 2 + x * 0
+
+
+class Model(nn.Module):
+    """Normalisation, dropout, a checkpointed block, a buffer, a custom function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 6)
+        self.norm = nn.BatchNorm1d(6)
+        self.drop = nn.Dropout(0.3)
+        self.last = nn.Linear(6, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.norm(self.first(x))
+        x = checkpoint(lambda y: self.drop(y).relu(), x, use_reentrant=False)
+        return self.last(Scaled.apply(x))
+
+
+def state_of(*modules: nn.Module) -> Values:
+    """Parameters, their gradients and buffers as they are now."""
+    found: Values = []
+    for module in modules:
+        for p in module.parameters():
+            found += [p.detach().clone(), None if p.grad is None else p.grad.detach().clone()]
+        found += [b.detach().clone() for b in module.buffers()]
+    return found
+
+
+def training() -> Values:
+    """Two micro-batches with a loss scaler under autocast; gradients add up in `.grad`."""
+    model = Model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    seen: list[int] = []
+    model.last.weight.register_hook(lambda g: seen.append(1))
+    kept: Values = []
+    optimizer.zero_grad()
+    for _ in range(2):
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = model(torch.randn(5, 4)).square().mean()
+        scaler.scale(loss).backward()
+        kept.append(loss.item())
+    scaler.step(optimizer)
+    scaler.update()
+    return [*kept, *state_of(model), len(seen)]
+
+
+def skipped_step() -> Values:
+    """A fused optimizer's step that the scaler skips, and one that it takes."""
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
+    for _ in range(2):
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(2, 3) * 8).square().mean()).backward()
+        scaler.step(optimizer)
+        scaler.update(1.0)
+    return state_of(model)
+
+
+def births() -> Values:
+    """Births of every fate: read, lost, damaging, in a gradient, in a parameter, from outside, never read."""
+    kept: Values = []
+    scores = torch.zeros(2, 3).masked_fill_(torch.tensor([[True] * 3, [False] * 3]), -INF)
+    kept.append(scores.softmax(-1).tolist())
+    kept.append((torch.zeros(2) / torch.zeros(2)).nan_to_num(1.0).sum().item())
+    kept.append(int(torch.tensor([1e38, 0.0]).mul(10).argmax()))
+    weight = nn.Parameter(torch.tensor([0.0, 1.0]))
+    optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9)
+    for sign in (1.0, -1.0):
+        (weight.sqrt() * sign).sum().backward()
+    optimizer.step()
+    kept += [weight.detach().clone(), weight.grad]
+    return kept
+
+
+def carried() -> Values:
+    """Bad numbers carried through products, selections, copies, views and operations in place."""
+    x = torch.tensor([[1.0, -1.0], [0.0, 4.0]])
+    bad = x.log()
+    product = bad @ torch.ones(2, 2)
+    picked = torch.cat([product, x]).index_select(0, torch.tensor([1, 2]))
+    picked[0] += 1
+    chosen = torch.where(picked > 0, picked, torch.zeros(()))
+    moved = torch.stack([chosen, bad]).transpose(0, 1).contiguous()
+    narrow = bad.clone().sqrt_().clamp(max=3.0).sum(0)
+    (greatest, where) = moved.flatten().max(0)
+    layer = nn.functional.layer_norm(product, (2,))
+    # arithmetic at the end of float32: what is lost there damages what is finite later
+    small = (torch.tensor([1e30]) * 1e30).reciprocal() + 1.0
+    softened = torch.tensor([1e4, 0.0]).exp().reciprocal().sum()
+    entered = torch.tensor([float("nan"), 1.0]) * 2
+    norm = torch.linalg.vector_norm(bad)
+    return [product, picked, moved, narrow, greatest, where.item(), layer, small, softened.item(), entered, norm.item()]
+
+
+def optimizers() -> Values:
+    """Optimizers of each implementation, one that divides zero by zero, one with a closure."""
+    kept: Values = []
+    for flags in ({"foreach": True}, {"fused": True}, {"foreach": False, "eps": 0.0}):
+        model = nn.Linear(2, 2)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.1, **flags)
+        model(torch.tensor([[1.0, 0.0]])).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        kept += state_of(model)
+    x = torch.zeros(1, requires_grad=True)
+    searching = torch.optim.LBFGS([x], lr=200.0, max_iter=3)
+
+    def closure() -> Tensor:
+        searching.zero_grad()
+        loss = (x.exp() - x * 3).sum()
+        loss.backward()
+        return loss
+
+    searching.step(closure)
+    kept.append(x.detach().clone())
+    return kept
+
+
+def transforms() -> Values:
+    """Inference, double backward, function transforms, sparse, complex and empty tensors, generators, a hook."""
+    kept: Values = []
+    x = torch.randn(3, requires_grad=True)
+    (first,) = torch.autograd.grad((x.sin() * x).sum(), x, create_graph=True)
+    first.square().sum().backward()
+    kept.append(x.grad)
+    kept.append(torch.func.vmap(torch.func.grad(lambda v: v.square().sum()))(torch.randn(2, 3)))
+    table = nn.Embedding(5, 2, sparse=True)
+    table(torch.tensor([1, 3])).sum().backward()
+    kept.append(table.weight.grad.to_dense())
+    kept.append(torch.fft.rfft(torch.randn(4)).abs())
+    kept.append(torch.empty(0).sum().item())
+    filled = torch.empty(2, 2)
+    filled[0] = 1.0
+    kept.append(filled[0] + 1)
+    with torch.inference_mode():
+        kept.append(nn.Linear(3, 2)(torch.ones(1, 3)).tolist())
+    with torch.no_grad():
+        view = torch.arange(6.0).view(2, 3)[1]
+        view += 1
+        kept.append(view.numpy().copy().tobytes())
+    file = io.BytesIO()
+    torch.save({"view": view}, file)
+    kept.append(len(file.getvalue()))
+    kept.append(torch.bernoulli(torch.full((4,), 0.5)))
+    return kept
+
+
+def threads() -> Values:
+    """A thread of the program's own, and an exception that it catches."""
+    kept: Values = []
+    thread = threading.Thread(target=lambda: kept.append((torch.ones(2) * 2).sum().item()))
+    thread.start()
+    thread.join()
+    try:
+        torch.ones(2) @ torch.ones(3)
+    except RuntimeError as error:
+        kept.append(str(error))
+    return kept
+
+
+def regions() -> Values:
+    """A compiled region between two operations that run as they are."""
+    import torch._inductor.output_code as home
+
+    region: Any = home.CompiledFxGraph(lambda x: (x / x,))
+    bad = torch.tensor([1e38, 0.0]) * 10
+    (out,) = region([bad])
+    return [out + 1, out.sum().item()]
+
+
+class _Graph:
+    """What inductor hands to the program, without the minutes of a compiler."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __call__(self, inputs: list[Tensor]) -> Any:
+        taken = list(inputs)
+        inputs.clear()
+        with torch._C._DisableTorchDispatch():
+            return self.function(*taken)
+
+
+@contextmanager
+def _graphs() -> Iterator[None]:
+    import torch._inductor.output_code as home
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(home, "CompiledFxGraph", _Graph)
+        yield
+
+
+@contextmanager
+def _waiting() -> Iterator[None]:
+    """Events wait for a sink, as they do on an accelerator."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Tracer, "defers", True)
+        yield
+
+
+def raises() -> Values:
+    """A program that ends with an exception of its own."""
+    bad = torch.tensor([0.0]).log()
+    raise ArithmeticError(f"{bad.shape}")
+
+
+PROGRAMS = (
+    Program("training", training, in_trace),
+    Program("training alone", training, in_trace, alone=True),
+    Program("skipped step", skipped_step, in_trace),
+    Program("births", births, in_trace),
+    Program("births with ranges", births, in_trace_with_ranges),
+    Program("births that wait", births, in_trace, around=_waiting),
+    Program("carried", carried, in_trace),
+    Program("carried, explained", carried, explained(rerun=False)),
+    Program("births, explained twice", births, explained(rerun=True), runs=(1, 2)),
+    Program("optimizers", optimizers, in_trace),
+    Program("transforms", transforms, in_trace),
+    Program("threads", threads, in_trace),
+    Program("regions", regions, in_trace, around=_graphs),
+    Program("raises", raises, in_trace),
+)
+BY_NAME = {p.name: p for p in PROGRAMS}
+
+
+def seeded(program: Program, run: Callable[[Callable[[], Values]], tuple[Values, Any]]) -> tuple[Values, Any]:
+    """A program's values, or the exception that it ends with, and its report; with the generator's state after it."""
+    torch.manual_seed(0)
+    report = None
+    with warnings.catch_warnings():
+        try:
+            values, report = run(program.body)
+        except ArithmeticError as error:
+            values = [repr(error)]
+    return [*values, torch.get_rng_state()], report

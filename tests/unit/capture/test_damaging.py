@@ -1,0 +1,102 @@
+"""Finite values that a bad number made wrong: told as a warning where they reach a sink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+import whynan
+
+LARGE = torch.tensor([300.0, 300.0], dtype=torch.float16)
+
+
+def half_norm(x: Tensor) -> Tensor:
+    """An RMS norm in half precision: the mean of squares overflows, its inverse is 0, and so is the result."""
+    return x * x.square().mean().rsqrt()
+
+
+def test_a_result_that_overflow_turned_to_zero_is_damage() -> None:
+    assert half_norm(LARGE).tolist() == [0.0, 0.0]
+    report = whynan.explain(half_norm, LARGE)
+    assert report.verdict == "damaged"
+    assert report.findings == ()
+    (finding,) = report.damaging
+    assert (finding.op, finding.birth, finding.fate, finding.severity) == (
+        "aten.pow.Tensor_Scalar",
+        "overflow",
+        "damaging",
+        "warning",
+    )
+    assert [(r.kind, r.name) for r in finding.reaches] == [("output", "output")]
+    assert report.run.exit_status.whynan == 0
+
+
+def test_a_result_that_is_right_all_the_same_is_none() -> None:
+    def sigmoid(x: Tensor) -> Tensor:
+        return 1 / (1 + x.exp())
+
+    report = whynan.explain(sigmoid, torch.tensor([100.0]))
+    assert report.verdict == "clean"
+    assert report.absorbed_count == 1
+
+
+def test_a_wrong_value_that_goes_nowhere_is_none() -> None:
+    def target(x: Tensor) -> Tensor:
+        half_norm(x)
+        return x
+
+    report = whynan.explain(target, LARGE)
+    assert (report.verdict, report.absorbed_count) == ("clean", 1)
+
+
+INTEGERS: dict[str, Callable[[Tensor], Tensor]] = {
+    "an index": lambda x: x.argmax(),
+    "a boolean": lambda x: x > 0.0,
+    "an integer": lambda x: x.long(),
+    "a rank": lambda x: x.argsort(),
+    "a count": lambda x: (x < 10.0).sum(),
+}
+
+
+@pytest.mark.parametrize("way", INTEGERS)
+def test_a_nan_that_became_an_integer_is_damage(way: str) -> None:
+    report = whynan.explain(lambda x: INTEGERS[way](x.sqrt()), torch.tensor([1.0, -1.0, 4.0]))
+    assert report.verdict == "damaged"
+    (finding,) = report.damaging
+    assert (finding.op, finding.element.index) == ("aten.sqrt.default", (1,))
+
+
+def test_gathering_by_an_index_from_a_nan_is_damage() -> None:
+    def target(x: Tensor) -> Tensor:
+        return torch.arange(3.0)[x.sqrt().argmax()]
+
+    assert whynan.explain(target, torch.tensor([1.0, -1.0, 4.0])).verdict == "damaged"
+
+
+def test_a_mask_from_asking_is_none() -> None:
+    def target(x: Tensor) -> Tensor:
+        roots = x.sqrt()
+        return torch.where(roots.isnan(), torch.zeros(3), roots)
+
+    assert whynan.explain(target, torch.tensor([1.0, -1.0, 4.0])).verdict == "clean"
+
+
+def test_clipping_by_a_norm_that_overflowed_is_damage() -> None:
+    weight = torch.ones(2, dtype=torch.float16, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+
+    def work() -> None:
+        (weight * 60000.0).sum().backward()
+        assert weight.grad is not None
+        norm = weight.grad.float().square().sum().half().float().sqrt()
+        weight.grad.mul_(1.0 / norm)
+        optimizer.step()
+
+    with whynan.trace() as trace:
+        work()
+    assert weight.tolist() == [1.0, 1.0]
+    assert trace.report.verdict == "damaged"
+    assert any(f.birth == "overflow" for f in trace.report.damaging)

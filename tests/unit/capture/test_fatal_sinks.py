@@ -1,0 +1,272 @@
+"""Where a bad number does harm: a used loss, a gradient, a parameter, a buffer, an output."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import whynan
+from tests.unit.capture.seen import code, only, sinks, traced
+
+
+def zero() -> Tensor:
+    """A leaf at which the square root has an infinite slope."""
+    return torch.zeros(2, requires_grad=True)
+
+
+def test_a_loss_whose_gradients_a_step_uses() -> None:
+    weight = torch.ones(1, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+
+    def work() -> None:
+        loss = (weight * 0).log().clamp(min=-5.0) + (weight - 2).log().mul(0.0).sum()
+        loss.sum().backward()
+        optimizer.step()
+
+    kinds = {k for f in traced(work).findings for k, _ in sinks(f)}
+    assert {"loss", "gradient", "parameter"} <= kinds
+
+
+def test_a_loss_that_no_backward_follows_is_only_observed() -> None:
+    weight = torch.ones(1, requires_grad=True)
+
+    def work() -> None:
+        (weight * 2).sum().backward()
+        validation = (weight.detach() - 1).log()
+        validation.item()
+
+    finding = only(traced(work))
+    assert finding.severity == "warning"
+    assert {k for k, _ in sinks(finding)} == {"observed"}
+
+
+def test_a_gradient_that_is_left_at_the_end() -> None:
+    weight = zero()
+    finding = only(traced(lambda: weight.sqrt().sum().backward()))
+    assert sinks(finding) == {("gradient", "weight")}
+    assert finding.severity == "error"
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_a_gradient_that_is_zeroed_is_none(set_to_none: bool) -> None:
+    weight = zero()
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+
+    def work() -> None:
+        weight.sqrt().sum().backward()
+        optimizer.zero_grad(set_to_none=set_to_none)
+        (weight * 2).sum().backward()
+        optimizer.step()
+
+    report = traced(work)
+    assert report.verdict == "clean"
+    assert [f.op for f in report.absorbed] == ["aten.div.Tensor"]
+
+
+def test_a_discriminators_gradient_from_the_generators_step_is_none() -> None:
+    judge = nn.Linear(1, 1)
+    maker = nn.Linear(1, 1)
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.1) for m in (judge, maker)]
+
+    def work() -> None:
+        judged = judge(maker(torch.ones(1, 1)).detach() * 0)
+        judge.weight.mul(0).sqrt().sum().backward()
+        optimizers[0].zero_grad()
+        judged.sum().backward()
+        optimizers[0].step()
+        judge(maker(torch.ones(1, 1))).sum().backward()
+        optimizers[1].step()
+
+    assert traced(work).verdict == "clean"
+
+
+def test_a_gradient_that_autograd_grad_returns_and_nobody_uses_is_no_gradient_sink() -> None:
+    weight = zero()
+
+    def work() -> None:
+        torch.autograd.grad(weight.sqrt().sum(), weight)
+
+    assert not any(k == "gradient" for f in traced(work).findings for k, _ in sinks(f))
+
+
+def test_one_that_is_returned_is_an_output() -> None:
+    weight = zero()
+    finding = only(whynan.explain(lambda: torch.autograd.grad(weight.sqrt().sum(), weight)))
+    assert sinks(finding) == {("output", "output[0]")}
+
+
+def test_a_parameter_that_was_finite_before() -> None:
+    weight = torch.ones(2, requires_grad=True)
+
+    def work() -> None:
+        (weight * 2).sum().backward()
+        with torch.no_grad():
+            weight.sub_(torch.tensor([1.0, 2.0]).sub(1).log())
+
+    finding = only(traced(work))
+    assert ("parameter", "weight") in sinks(finding)
+    assert code(finding) == "torch.tensor([1.0, 2.0]).sub(1).log()"
+
+
+def test_a_buffer_that_was_finite_before() -> None:
+    class Mean(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(2))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.mean.lerp_(x.log(), 0.5)
+            return x
+
+    finding = only(whynan.explain(Mean(), torch.tensor([0.0, 1.0])))
+    assert sinks(finding) == {("buffer", "mean")}
+    assert finding.reaches[0].bad == 1
+
+
+def test_running_statistics_of_a_batch_norm() -> None:
+    model = nn.BatchNorm1d(2)
+    finding_names = {
+        r.name
+        for f in whynan.explain(lambda: model(torch.full((3, 2), 100.0).exp().mul(0 + 1.0))).findings
+        for r in f.reaches
+    }
+    assert {"running_mean", "running_var"} <= finding_names
+
+
+def test_an_output_of_the_outermost_module_that_no_backward_follows() -> None:
+    class Log(nn.Module):
+        def forward(self, x: Tensor) -> dict[str, Tensor]:
+            return {"logs": x.log()}
+
+    model = nn.Sequential(nn.Identity(), Log())
+    finding = only(traced(lambda: model(torch.zeros(2))))
+    assert finding.severity == "error"
+    assert sinks(finding) == {("output", "output.logs")}
+
+
+def test_outputs_of_inner_modules_are_none() -> None:
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.log = Log()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.log(x).clamp(min=-3.0)
+
+    class Log(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.log()
+
+    model = Outer()
+    assert traced(lambda: model(torch.zeros(2))).verdict == "clean"
+
+
+def test_a_healthy_loss_beside_a_bad_output_of_which_backward_follows() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(2))
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            y = x * self.weight
+            return y, y.detach().sub(1).log()
+
+    model = Two()
+
+    def work() -> None:
+        fine, _ = model(torch.ones(2))
+        fine.sum().backward()
+
+    report = traced(work)
+    assert all(f.severity == "error" for f in report.findings), "a detached output is followed by no backward"
+    assert [f.op for f in report.findings] == ["aten.log.default"]
+
+
+def test_inside_a_closure_only_what_step_leaves_counts() -> None:
+    weight = torch.ones(1, requires_grad=True)
+    optimizer = torch.optim.LBFGS([weight], lr=1.0, max_iter=3)
+    calls: list[float] = []
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = (weight - 3).square().sum()
+        if len(calls) == 1:
+            (weight.detach() * 0).log().sum()
+        loss.backward()
+        calls.append(loss.item())
+        return loss
+
+    assert traced(lambda: optimizer.step(closure)).verdict == "clean"
+    assert len(calls) > 1
+
+
+def test_what_a_closure_leaves_in_a_parameter_counts() -> None:
+    weight = torch.zeros(1, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = weight.sqrt().sum()
+        loss.backward()
+        return loss
+
+    report = traced(lambda: optimizer.step(closure))
+    assert report.verdict == "nonfinite"
+    assert ("parameter", "weight") in {s for f in report.findings for s in sinks(f)}
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_step_that_a_scaler_skips_is_clean_and_counted(fused: bool) -> None:
+    weight = torch.ones(4, requires_grad=True)
+    optimizer = torch.optim.AdamW([weight], fused=fused)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
+
+    def work() -> None:
+        scaler.scale((weight * 8).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+
+    report = traced(work)
+    assert report.verdict == "clean"
+    assert report.coverage.skipped_steps == 1
+
+
+def test_a_step_after_a_skipped_one_is_number_two() -> None:
+    weight = torch.ones(4, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
+
+    def work() -> None:
+        scaler.scale((weight * 8).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update(1.0)
+        optimizer.zero_grad()
+        (weight - weight.detach()).sqrt().sum().backward()
+        optimizer.step()
+
+    finding = next(f for f in traced(work).findings if f.severity == "error")
+    assert finding.step == 2
+
+
+def test_without_an_optimizer_there_is_no_step() -> None:
+    weight = zero()
+    finding = only(traced(lambda: weight.sqrt().sum().backward()))
+    assert (finding.step, finding.micro) == (None, None)
+
+
+def test_steps_and_micro_steps_count_from_one() -> None:
+    weight = torch.ones(1, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.0)
+
+    def work() -> None:
+        for step in range(3):
+            optimizer.zero_grad()
+            for micro in range(2):
+                bad = step == 1 and micro == 1
+                (weight - float(bad)).sqrt().sum().backward()
+            optimizer.step()
+
+    finding = traced(work).findings[0]
+    assert (finding.step, finding.micro) == (2, 2)

@@ -1,0 +1,139 @@
+"""Under PyTorch's own modes: no gradients, inference, autocast, other dispatch modes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
+
+import whynan
+from tests.unit.capture.seen import code, only, sinks, traced
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+def test_a_birth_is_seen_and_placed(mode: Any) -> None:
+    def target(x: Tensor) -> Tensor:
+        with mode():
+            return x.log() + 1
+
+    finding = only(whynan.explain(target, torch.zeros(2)))
+    assert (finding.op, finding.phase, code(finding)) == ("aten.log.default", "forward", "x.log()")
+
+
+def test_composite_operations_under_inference_mode() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2))
+    with torch.no_grad():
+        model[0].weight.fill_(3e38)
+
+    def target(x: Tensor) -> Tensor:
+        with torch.inference_mode():
+            return model(x * 10)
+
+    finding = only(whynan.explain(target, torch.ones(1, 2)))
+    assert finding.birth == "overflow"
+    assert finding.site is not None
+    assert finding.site.module == "0" or code(finding) == "model(x * 10)"
+
+
+def test_item_under_inference_mode_is_a_reading() -> None:
+    def work() -> None:
+        with torch.inference_mode():
+            torch.zeros(1).log().item()
+
+    assert sinks(only(traced(work))) == {("observed", None)}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast(dtype: torch.dtype) -> None:
+    model = nn.Linear(2, 1, bias=False)
+    with torch.no_grad():
+        model.weight.fill_(300.0)
+
+    def work() -> None:
+        with torch.autocast("cpu", dtype=dtype):
+            model(torch.full((1, 2), 300.0)).sum().backward()
+
+    report = traced(work)
+    if dtype is torch.bfloat16:
+        assert report.verdict == "clean"
+    else:
+        finding = report.findings[0]
+        assert (finding.birth, finding.element.dtype) == ("overflow", "float16")
+        assert ("loss", None) in sinks(finding)
+
+
+def test_a_mode_of_the_users_own_sees_each_operation_once_and_nothing_of_whynan() -> None:
+    class Count(TorchDispatchMode):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[str] = []
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    def work() -> list[str]:
+        with Count() as mode:
+            x = torch.zeros(2, requires_grad=True)
+            x.log().softmax(0).sum().backward()
+        return mode.seen
+
+    bare = work()
+    inner: list[list[str]] = []
+    report = traced(lambda: inner.append(work()))
+    assert inner == [bare]
+    assert report.findings[0].op == "aten.log.default"
+    outer = []
+    with _counting(outer), whynan.trace() as trace:
+        x = torch.zeros(2, requires_grad=True)
+        x.log().softmax(0).sum().backward()
+    assert outer == bare
+    assert trace.report.findings[0].op == "aten.log.default"
+
+
+class _counting(TorchDispatchMode):  # noqa: N801
+    """A mode entered before the trace."""
+
+    def __init__(self, seen: list[str]) -> None:
+        super().__init__()
+        self.seen = seen
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_flop_counter_inside_a_trace_counts_the_same() -> None:
+    model = nn.Linear(4, 4)
+
+    def count() -> int:
+        with FlopCounterMode(display=False) as counter:
+            model(torch.ones(2, 4)).sum().backward()
+        return counter.get_total_flops()
+
+    bare = count()
+    counts: list[int] = []
+    traced(lambda: counts.append(count()))
+    assert counts == [bare]
+
+
+def test_anomaly_mode_still_raises_its_own_error_and_the_report_is_kept() -> None:
+    weight = torch.zeros(2, requires_grad=True)
+    trace = whynan.trace()
+    with pytest.raises(RuntimeError, match="SqrtBackward0"), pytest.warns(UserWarning), trace:
+        with torch.autograd.detect_anomaly():
+            (weight.sqrt() * 0).sum().backward()
+    assert trace.report.verdict == "nonfinite"
+    assert code(trace.report.findings[0]) == "weight.sqrt()"
+
+
+def test_a_formula_that_watching_changes_is_noted() -> None:
+    weight = torch.tensor([1e20, 1e20, 1e-20], requires_grad=True)
+    report = traced(lambda: weight.prod().backward())
+    assert any(note.startswith("ProdBackward0: ") for note in report.coverage.notes)
+    healthy = traced(lambda: torch.ones(2, requires_grad=True).sum().backward())
+    assert healthy.coverage.notes == ()

@@ -1,0 +1,110 @@
+"""What Python reads: a warning, an error only if nothing fatal was ever shown; asking is not reading."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.unit.capture.seen import only, sinks, traced
+
+READS: dict[str, Callable[[Tensor], Any]] = {
+    "item": lambda t: t[0].item(),
+    "float": lambda t: float(t[0]),
+    "tolist": lambda t: t.tolist(),
+    "numpy": lambda t: t.numpy(),
+    "np.asarray": np.asarray,
+    "DLPack": np.from_dlpack,
+    "save": lambda t: torch.save({"value": t}, io.BytesIO()),
+    "str": str,
+    "iteration": lambda t: [float(v) for v in t],
+}
+
+
+@pytest.mark.parametrize("way", READS)
+def test_a_reading_is_an_observed_sink(way: str) -> None:
+    def work() -> None:
+        logs = torch.zeros(2).log()
+        READS[way](logs)
+        logs.zero_()
+
+    finding = only(traced(work))
+    assert "observed" in {k for k, _ in sinks(finding)}
+
+
+@pytest.mark.parametrize("way", READS)
+def test_a_reading_of_what_is_healthy_says_nothing(way: str) -> None:
+    assert traced(lambda: READS[way](torch.ones(2).log())).verdict == "clean"
+
+
+ASKS: dict[str, Callable[[Tensor], Any]] = {
+    "isnan": lambda t: bool(t.isnan().any()),
+    "isinf": lambda t: bool(t.isinf().any()),
+    "isfinite": lambda t: t.isfinite().all().item(),
+    "isneginf": lambda t: t.isneginf().sum().item(),
+    "nan_to_num": lambda t: t.nan_to_num(0.0, 0.0, 0.0).tolist(),
+}
+
+
+@pytest.mark.parametrize("way", ASKS)
+def test_asking_is_no_reading(way: str) -> None:
+    def work() -> None:
+        logs = torch.zeros(2).log()
+        ASKS[way](logs)
+        logs.zero_()
+
+    assert traced(work).verdict == "clean"
+
+
+def test_a_value_that_is_still_held_and_was_never_read_is_observed() -> None:
+    held: list[Tensor] = []
+    finding = only(traced(lambda: held.append(torch.zeros(2).log())))
+    assert sinks(finding) == {("observed", "a tensor still held")}
+
+
+def test_a_value_that_died_unread_is_absorbed() -> None:
+    report = traced(lambda: torch.zeros(2).log())
+    assert (report.verdict, report.absorbed_count) == ("clean", 1)
+
+
+def test_a_fatal_sink_anywhere_makes_readings_warnings() -> None:
+    weight = torch.ones(1, requires_grad=True)
+
+    def work() -> None:
+        torch.zeros(2).log().tolist()
+        (weight * 2).sum().backward()
+
+    report = traced(work)
+    assert only(report).severity == "warning"
+    assert report.verdict == "damaged"
+
+
+def test_fatal_findings_come_before_observed_ones() -> None:
+    weight = torch.zeros(1, requires_grad=True)
+
+    def work() -> None:
+        torch.zeros(2).log().tolist()
+        weight.sqrt().sum().backward()
+
+    report = traced(work)
+    assert [f.severity for f in report.findings] == ["error", "warning"]
+    assert [f.phase for f in report.findings] == ["backward", "forward"]
+
+
+def test_reading_inside_a_closure_is_none() -> None:
+    weight = torch.ones(1, requires_grad=True)
+    optimizer = torch.optim.LBFGS([weight], max_iter=2)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = (weight - 2).square().sum()
+        loss.backward()
+        torch.zeros(1).log().item()
+        return loss
+
+    assert traced(lambda: optimizer.step(closure)).verdict == "clean"

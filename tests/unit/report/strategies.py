@@ -1,0 +1,197 @@
+"""Reports of any content that the record types allow."""
+
+from __future__ import annotations
+
+from typing import TypeVar, get_args
+
+from hypothesis import strategies as st
+
+from whynan.records import (
+    BirthKind,
+    ChainLink,
+    Coverage,
+    Element,
+    ExitStatus,
+    Fate,
+    Finding,
+    Fix,
+    FixVerdict,
+    ForwardOperand,
+    Operand,
+    Origin,
+    Phase,
+    Range,
+    Reach,
+    Replay,
+    Report,
+    Role,
+    Run,
+    SinkKind,
+    Site,
+    Source,
+    Verdict,
+)
+
+T = TypeVar("T")
+
+# the names of numbers are told from text by their names alone, and so are no text here
+TEXT = st.text(max_size=12).filter(lambda text: text not in ("NaN", "Infinity", "-Infinity"))
+COUNT = st.integers(0, 2**63 - 1)
+LINE = st.integers(1, 10**6)
+NUMBER = st.floats() | st.integers(-(2**63), 2**63 - 1)
+SHAPE = st.lists(COUNT, max_size=3).map(tuple)
+DTYPE = st.sampled_from(["float16", "bfloat16", "float32", "float8_e4m3fn", "complex64", "int64", "bool", "odd"])
+
+
+def some(strategy: st.SearchStrategy[T]) -> st.SearchStrategy[T | None]:
+    return st.none() | strategy
+
+
+def few(strategy: st.SearchStrategy[T]) -> st.SearchStrategy[tuple[T, ...]]:
+    return st.lists(strategy, max_size=2).map(tuple)
+
+
+SITES = st.builds(
+    Site,
+    file=TEXT,
+    line=LINE,
+    column=some(LINE),
+    end_line=some(LINE),
+    end_column=some(LINE),
+    code=some(TEXT),
+    function=some(TEXT),
+    module=some(TEXT),
+)
+VALUES = st.none() | NUMBER | st.booleans() | TEXT
+ORIGINS = st.sampled_from(get_args(Origin))
+OPERANDS = st.builds(
+    Operand,
+    name=TEXT,
+    expression=some(TEXT),
+    index=some(SHAPE),
+    value=VALUES,
+    dtype=some(DTYPE),
+    origin=ORIGINS,
+    shape=some(SHAPE),
+    min=some(NUMBER),
+    max=some(NUMBER),
+)
+FORWARD_OPERANDS = st.builds(
+    ForwardOperand,
+    name=TEXT,
+    expression=some(TEXT),
+    index=some(SHAPE),
+    value=VALUES,
+    dtype=some(DTYPE),
+    origin=ORIGINS,
+)
+ELEMENTS = st.builds(
+    Element,
+    index=some(SHAPE),
+    output=st.integers(0, 9),
+    list_index=some(COUNT),
+    tensor=some(TEXT),
+    shape=SHAPE,
+    dtype=DTYPE,
+    value=some(NUMBER),
+    count=COUNT,
+    total=COUNT,
+    operands=few(OPERANDS),
+)
+LINKS = st.builds(
+    ChainLink,
+    role=st.sampled_from(get_args(Role)),
+    op=some(TEXT),
+    phase=some(st.sampled_from(get_args(Phase))),
+    site=some(SITES),
+    summary=TEXT,
+)
+REACHES = st.builds(Reach, kind=st.sampled_from(get_args(SinkKind)), name=some(TEXT), bad=COUNT, total=COUNT)
+VERDICTS = st.builds(
+    FixVerdict,
+    status=st.sampled_from(["verified", "distorting", "rejected", "unverified"]),
+    forward_finite=some(st.booleans()),
+    healthy_elements=some(COUNT),
+    max_ulp=some(NUMBER),
+    max_rel=some(NUMBER),
+    why=TEXT,
+)
+FIXES = st.builds(
+    Fix, title=TEXT, kind=st.sampled_from(["source", "graph", "setting"]), patch=some(TEXT), verdict=VERDICTS
+)
+FINDINGS = st.builds(
+    Finding,
+    rule=TEXT,
+    name=TEXT,
+    severity=st.sampled_from(["error", "warning", "info"]),
+    fate=st.sampled_from(get_args(Fate)),
+    birth=st.sampled_from(get_args(BirthKind)),
+    phase=st.sampled_from(get_args(Phase)),
+    op=some(TEXT),
+    grad_fn=some(TEXT),
+    step=some(COUNT),
+    micro=some(COUNT),
+    rank=some(COUNT),
+    site=some(SITES),
+    library_site=some(SITES),
+    node=some(TEXT),
+    occurrences=COUNT,
+    modules=few(TEXT),
+    element=ELEMENTS,
+    forward_operands=few(FORWARD_OPERANDS),
+    message=TEXT,
+    explanation=TEXT,
+    matched=few(TEXT),
+    chain=few(LINKS),
+    reaches=few(REACHES),
+    fixes=few(FIXES),
+    allowed=some(TEXT),
+)
+RUNS = st.builds(
+    Run,
+    command=TEXT,
+    exit_status=st.builds(ExitStatus, script=some(st.integers(-255, 255)), whynan=st.integers(0, 2)),
+    versions=st.dictionaries(TEXT, TEXT, max_size=2),
+    device=TEXT,
+    flags=st.dictionaries(TEXT, VALUES, max_size=2),
+    replay=st.builds(
+        Replay, kind=st.sampled_from(["step", "loop", "rerun", "none"]), faithful=some(st.booleans()), why=TEXT
+    ),
+    sources=few(st.builds(Source, file=TEXT, sha256=TEXT)),
+    data=some(TEXT),
+    exception=some(TEXT),
+)
+RANGES = st.builds(
+    Range,
+    event=COUNT,
+    op=TEXT,
+    phase=st.sampled_from(get_args(Phase)),
+    output=COUNT,
+    dtype=DTYPE,
+    shape=SHAPE,
+    n=COUNT,
+    n_nan=COUNT,
+    n_posinf=COUNT,
+    n_neginf=COUNT,
+    n_zero=COUNT,
+    n_subnormal=COUNT,
+    finite_min=some(NUMBER),
+    finite_max=some(NUMBER),
+    site=some(SITES),
+)
+
+
+def reports() -> st.SearchStrategy[Report]:
+    """Any report."""
+    return st.builds(
+        Report,
+        verdict=st.sampled_from(get_args(Verdict)),
+        run=RUNS,
+        findings=few(FINDINGS),
+        damaging=few(FINDINGS),
+        absorbed=few(FINDINGS),
+        absorbed_count=COUNT,
+        unused_allows=few(TEXT),
+        coverage=st.builds(Coverage, events=COUNT, skipped_steps=COUNT, notes=few(TEXT)),
+        ranges=few(RANGES),
+    )
