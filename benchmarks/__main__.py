@@ -18,7 +18,7 @@ from rich.console import Console
 import whynan
 from benchmarks.contenders import installed
 from benchmarks.guards import RefusedError, check
-from benchmarks.length import LOOPS, long_run
+from benchmarks.length import LOOPS, Long, long_run
 from benchmarks.programs import PROGRAMS, QUICK, Program
 from benchmarks.table import WIDTH, table
 from benchmarks.timing import Comparison, compare
@@ -40,7 +40,13 @@ def main(arguments: list[str] | None = None) -> int:
             refused = 1
             aside.print(f"{program.name} is not timed: {error}", style="red", highlight=False, markup=False)
     aside.print(f"{options.events:,} events in one trace ...", highlight=False)
-    long = [long_run(name, options.events) for name in LOOPS]
+    long: list[Long] = []
+    for name in LOOPS:
+        try:
+            long.append(long_run(name, options.events))
+        except RefusedError as error:
+            refused = 1
+            aside.print(f"the long trace, {name}, is not timed: {error}", style="red", highlight=False, markup=False)
     Console(width=WIDTH).print(table(versions, compared, long))
     if options.json is not None:
         figures = {

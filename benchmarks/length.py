@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 import whynan
 from benchmarks.contenders import Empty
-from benchmarks.guards import same_events
+from benchmarks.guards import RefusedError, same_events
 from benchmarks.resident import resident
-from benchmarks.workers import CONTEXT
+from benchmarks.workers import answers, reply, start
 
 PARTS = 10
 
@@ -53,12 +55,15 @@ LOOPS: dict[str, Callable[[Tensor], Tensor]] = {"finite": _finite, "-inf masks":
 
 def long_run(name: str, events: int) -> Long:
     """One trace of at least that many events, in a process of its own; raises ``RefusedError`` if it missed one."""
-    with ProcessPoolExecutor(1, mp_context=CONTEXT) as alone:
-        return alone.submit(_run, name, events).result()
+    process = start("benchmarks.length", name, str(events))
+    line, _ = process.communicate()
+    answer = json.loads(line) if line else {"stopped": f"the process ended with status {process.returncode}"}
+    if "stopped" in answer:
+        raise RefusedError(answer["stopped"])
+    return Long(**{key: tuple(value) if isinstance(value, list) else value for key, value in answer.items()})
 
 
-def _run(name: str, events: int) -> Long:
-    torch.set_num_threads(1)
+def _run(name: str, events: int) -> dict[str, Any]:
     body, x = LOOPS[name], torch.ones(8, 8)
     with Empty() as empty:
         x = body(x)
@@ -73,4 +78,10 @@ def _run(name: str, events: int) -> Long:
             costs.append((time.process_time() - start) / (turns * empty.events) * 1e6)
             held.append(resident())
     same_events(traced.report, turns * PARTS * empty.events)
-    return Long(name, turns * PARTS * empty.events, tuple(costs), tuple(held))
+    return asdict(Long(name, turns * PARTS * empty.events, tuple(costs), tuple(held)))
+
+
+if __name__ == "__main__":
+    parent = answers()
+    torch.set_num_threads(1)
+    reply(lambda: _run(sys.argv[1], int(sys.argv[2])), parent)

@@ -14,7 +14,11 @@ from benchmarks.programs import Program
 from benchmarks.timing import Comparison, Row
 
 MEMORY_TARGET = 1.3
-COLUMNS = ("way to look", "x bare", "quartiles", "target", "peak MiB", "x bare", "target", "open + close ms")
+COLUMNS = "way to look|x bare|quartiles|target|peak MiB|x bare|target|of steps|x bare|open + close ms".split("|")
+EXPLAINED = (
+    "x bare: CPU time of a step, median over rounds of the ratio to the bare step of the same round; "
+    "peak: of the whole process; of steps: what of it came after torch was loaded and warm"
+)
 WIDTH = 130
 
 
@@ -22,16 +26,16 @@ def table(versions: Mapping[str, str], compared: Sequence[tuple[Program, Compari
     """Everything that was measured; a ratio is a median over rounds."""
     shown = Table(
         title=Text(", ".join(f"{name} {value}" for name, value in versions.items())),
-        caption=Text("\n".join(_sentence(run) for run in long)),
+        caption=Text("\n".join((EXPLAINED, *_stops(compared), *(_sentence(run) for run in long)))),
         title_justify="left",
         caption_justify="left",
         width=WIDTH,
     )
     for number, name in enumerate(COLUMNS):
-        shown.add_column(name, justify="right" if number else "left", no_wrap=bool(number))
+        shown.add_column(name, justify="right" if number else "left", no_wrap=True)
     for program, comparison in compared:
-        heading = f"{program.name}: {comparison.events:,} events, bare {comparison.bare_ms:.1f} ms"
-        shown.add_row(Text(heading, style="bold"))
+        shown.add_row(Text(program.name, style="bold"))
+        shown.add_row(Text(f"{comparison.events:,} events, bare {comparison.bare_ms:.1f} ms", style="bold"))
         for row in comparison.rows:
             shown.add_row(*(Text(cell) for cell in cells(program, comparison, row)))
         shown.add_section()
@@ -39,23 +43,40 @@ def table(versions: Mapping[str, str], compared: Sequence[tuple[Program, Compari
 
 
 def cells(program: Program, comparison: Comparison, row: Row) -> tuple[str, ...]:
-    """One row of the table; a way to look that stopped says so in place of its figures."""
+    """One row of the table; in place of figures it says that a way to look stopped."""
     if row.ratio is None or row.outcome is None:
-        return (f"  {row.name}: stopped, {row.stopped}",)
-    target = {TRACED: program.traced, RANGED: program.ranged}.get(row.name)
+        return (f"  {row.name}", "stopped")
     bare = comparison.row(BARE).outcome
-    memory = row.outcome.peak_mib / bare.peak_mib if bare is not None and bare.peak_mib else math.nan
+    assert bare is not None
+    target = {TRACED: program.traced, RANGED: program.ranged}.get(row.name)
     limit = MEMORY_TARGET if row.name in (TRACED, RANGED) and program.traced is not None else None
+    peak = _over(row.outcome.peak_mib, bare.peak_mib)
     return (
         f"  {row.name}",
         f"{row.ratio.median:.2f}",
         f"{row.ratio.low:.2f} to {row.ratio.high:.2f}",
         against(row.ratio.median, target),
         f"{row.outcome.peak_mib:.0f}",
-        f"{memory:.2f}",
-        against(memory, limit),
+        f"{peak:.2f}",
+        against(peak, limit),
+        f"{row.outcome.grown_mib:.0f}",
+        f"{_over(row.outcome.grown_mib, bare.grown_mib):.2f}",
         f"{row.outcome.open_ms:.1f} + {row.outcome.close_ms:.1f}",
     )
+
+
+def _over(value: float, base: float) -> float:
+    return value / base if base else math.nan
+
+
+def _stops(compared: Sequence[tuple[Program, Comparison]]) -> list[str]:
+    """Why a way to look has no figures: some end a healthy program."""
+    return [
+        f"{row.name} stopped {program.name}: {row.stopped[:80]}"
+        for program, comparison in compared
+        for row in comparison.rows
+        if row.stopped is not None
+    ]
 
 
 def against(value: float, target: float | None) -> str:

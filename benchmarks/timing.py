@@ -51,22 +51,36 @@ def compare(timed: Program, ways: Sequence[Contender], rounds: int, events: int)
     CPU time of each process on one thread: what else runs on the machine is not counted, but it does disturb.
     """
     workers = [Worker(way, timed) for way in ways]
+    try:
+        return _rounds(timed, workers, rounds, events)
+    finally:
+        for worker in workers:
+            worker.end()
+
+
+def _rounds(timed: Program, workers: list[Worker], rounds: int, events: int) -> Comparison:
     times: dict[str, list[float]] = {w.name: [] for w in workers}
     stopped: dict[str, str] = {}
+    for worker in workers:  # all have started and are warm before anything is timed
+        _turn(worker, 1, [], stopped)
     for number in range(rounds):
         first = number % len(workers)  # nobody always follows the same neighbour
         for worker in (*workers[first:], *workers[:first]):
             if worker.name not in stopped:
-                try:
-                    times[worker.name].append(worker.turn(timed.steps))
-                except StoppedError as error:
-                    stopped[worker.name] = str(error)
+                _turn(worker, timed.steps, times[worker.name], stopped)
     if BARE in stopped:
         raise RefusedError(f"the bare step stopped: {stopped[BARE]}")
     rows = tuple(_row(worker, times[worker.name], times[BARE], stopped.get(worker.name)) for worker in workers)
     compared = Comparison(timed.name, events, statistics.median(times[BARE]) * 1e3, rows)
-    _same_work(compared)
+    same_work(compared)
     return compared
+
+
+def _turn(worker: Worker, steps: int, times: list[float], stopped: dict[str, str]) -> None:
+    try:
+        times.append(worker.turn(steps))
+    except StoppedError as error:
+        stopped[worker.name] = str(error)
 
 
 def _row(worker: Worker, times: list[float], bare: list[float], stopped: str | None) -> Row:
@@ -85,7 +99,7 @@ def quartiles(ratios: Sequence[float]) -> Ratio:
     return Ratio(median, low, high)
 
 
-def _same_work(compared: Comparison) -> None:
+def same_work(compared: Comparison) -> None:
     """Every timed step of a trace was covered, found healthy, and left the weights of the bare run, bit by bit."""
     bare = compared.row(BARE).outcome
     assert bare is not None

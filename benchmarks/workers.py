@@ -1,15 +1,18 @@
-"""Each way to look has a process of its own: entered once, as a user would, and run for some steps when its turn comes."""
+"""Each way to look has a process of its own: entered once, as a user would, and run for some steps at its turn."""
 
 from __future__ import annotations
 
 import gc
 import hashlib
-import multiprocessing
+import json
 import os
+import subprocess
+import sys
 import time
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from typing import Any
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
 
 import torch
 from torch import nn
@@ -18,9 +21,7 @@ from benchmarks.contenders import Contender, contender
 from benchmarks.programs import QUICK, Program, program
 from benchmarks.resident import peak, resident
 
-# Forked from a server that has imported torch and run nothing: alike for all, and quick to start.
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["benchmarks.contenders"])
+ROOT = Path(__file__).parents[1]
 
 
 class StoppedError(Exception):
@@ -29,100 +30,123 @@ class StoppedError(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a worker knows at its end: steps under the look, milliseconds to open and close it, peak memory in MiB.
+    """What a worker knows at its end: steps under the look, milliseconds to open and close it, memory in MiB.
 
-    `weights` is a digest of the parameters; `events` and `verdict` are a trace's own, else None.
+    `peak_mib` is the whole process's, `grown_mib` what of it came after torch was loaded and warm. `weights` is a
+    digest of the parameters; `events` and `verdict` are a trace's own, else None.
     """
 
     steps: int
     open_ms: float
     close_ms: float
     peak_mib: float
+    grown_mib: float
     weights: str
     events: int | None
     verdict: str | None
 
 
 class Worker:
-    """The parent's hand on one process."""
+    """The parent's hand on one process; it starts at once and is first waited for at its first turn."""
 
     def __init__(self, way: Contender, timed: Program) -> None:
         self.name = way.name
-        self._pipe, theirs = CONTEXT.Pipe()
-        self._process = CONTEXT.Process(target=_serve, args=(theirs, way.name, timed.name), daemon=True)
-        self._process.start()
-        theirs.close()
+        self._process = start("benchmarks.workers", way.name, timed.name)
 
     def turn(self, steps: int) -> float:
         """CPU seconds a step, over that many steps after one that is not timed; raises ``StoppedError``."""
-        return self._ask(steps)
+        return self._ask(steps)["seconds"]
 
     def close(self) -> Outcome:
         """Leave the look and end the process; raises ``StoppedError``."""
-        outcome = self._ask(None)
-        self._process.join()
+        outcome = Outcome(**self._ask(0))
+        self._process.wait()
         return outcome
 
-    def _ask(self, steps: int | None) -> Any:
+    def end(self) -> None:
+        """End the process whatever it is at; nothing happens if it has ended."""
+        self._process.kill()
+        self._process.communicate()
+
+    def _ask(self, steps: int) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         try:
-            self._pipe.send(steps)
-            answer = self._pipe.recv()
-        except (EOFError, OSError):
-            self._process.join()
-            raise StoppedError(f"the process ended with status {self._process.exitcode}") from None
-        if isinstance(answer, StoppedError):
-            raise answer
+            self._process.stdin.write(f"{steps}\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has stopped before, and its last line says why
+        line = self._process.stdout.readline()
+        if not line:
+            raise StoppedError(f"the process ended with status {self._process.wait()}")
+        answer = json.loads(line)
+        if "stopped" in answer:
+            raise StoppedError(answer["stopped"])
         return answer
 
 
-def _serve(pipe: Connection, way: str, timed: str) -> None:
-    """Answer turns with times until None comes, then with the outcome; a failure of the peer is an answer too."""
-    _silence()
-    torch.set_num_threads(1)
+def start(module: str, *arguments: str) -> subprocess.Popen[str]:
+    """A module of this package in a new interpreter, with pipes to it; what it writes to stderr is dropped."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+
+
+def answers() -> IO[str]:
+    """The way back to the parent; from here on whatever else is printed, as peers do, is dropped."""
+    kept = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    return kept
+
+
+def reply(answer: Callable[[], dict[str, Any]], to: IO[str]) -> None:
+    """One line of JSON: the answer, or what stopped it."""
     try:
-        _look(pipe, contender(way), program(timed))
+        line = answer()
     except Exception as error:
-        pipe.send(StoppedError(f"{type(error).__name__}: {error}".splitlines()[0][:200]))
+        line = {"stopped": f"{type(error).__name__}: {error}".splitlines()[0]}
+    to.write(json.dumps(line) + "\n")
 
 
-def _look(pipe: Connection, way: Contender, timed: Program) -> None:
+def _look(way: Contender, timed: Program, to: IO[str]) -> dict[str, Any]:
+    """Take turns until one of no steps comes."""
     for small in QUICK:  # what torch itself loads at first use is nobody's memory
         small.build()()
     before = resident()
     step = timed.build()
     step()
-    steps, start = 0, time.process_time()
+    steps, began = 0, time.process_time()
     with way.look(step) as look:
-        opened = time.process_time() - start
-        while (asked := pipe.recv()) is not None:
+        opened = time.process_time() - began
+        while asked := int(sys.stdin.readline() or 0):
             way.run(step)
             gc.collect()
-            start = time.process_time()
+            began = time.process_time()
             for _ in range(asked):
                 way.run(step)
-            pipe.send((time.process_time() - start) / asked)
+            to.write(json.dumps({"seconds": (time.process_time() - began) / asked}) + "\n")
             steps += 1 + asked
-        start = time.process_time()
-    closed = time.process_time() - start
+        began = time.process_time()
+    closed = time.process_time() - began
     report = getattr(look, "report", None)
-    pipe.send(
-        Outcome(
-            steps,
-            opened * 1e3,
-            closed * 1e3,
-            peak() - before,
-            _digest(step.model),
-            None if report is None else report.coverage.events,
-            None if report is None else report.verdict,
-        )
+    outcome = Outcome(
+        steps=steps,
+        open_ms=opened * 1e3,
+        close_ms=closed * 1e3,
+        peak_mib=peak(),
+        grown_mib=peak() - before,
+        weights=_digest(step.model),
+        events=None if report is None else report.coverage.events,
+        verdict=None if report is None else report.verdict,
     )
-
-
-def _silence() -> None:
-    """Peers print; the table is the parent's."""
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 1)
-    os.dup2(nothing, 2)
+    return asdict(outcome)
 
 
 def _digest(model: nn.Module) -> str:
@@ -130,3 +154,9 @@ def _digest(model: nn.Module) -> str:
     for parameter in model.parameters():
         digest.update(parameter.detach().numpy().tobytes())
     return digest.hexdigest()
+
+
+if __name__ == "__main__":
+    parent = answers()
+    torch.set_num_threads(1)
+    reply(lambda: _look(contender(sys.argv[1]), program(sys.argv[2]), parent), parent)

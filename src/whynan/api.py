@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from whynan.config import Options
 from whynan.errors import NestedTraceError, UsageError
 from whynan.session.allow import Allowance, Allowances, allowance, numbered
-from whynan.session.reruns import with_rerun
+from whynan.session.reruns import with_rerun, without_rerun
 from whynan.session.runs import report_of
 from whynan.session.watching import watching
 
@@ -35,11 +35,18 @@ class Trace:
     """
 
     def __init__(
-        self, *, memory: int | str | None = None, ranges: bool = False, command: str = "trace", copy_all: bool = False
+        self,
+        *,
+        memory: int | str | None = None,
+        ranges: bool = False,
+        command: str = "trace",
+        copy_all: bool = False,
+        quiet: bool = False,
     ) -> None:
         options = Options.load(memory=memory, ranges=ranges)
         self._allow = options.allow
         self._command = command
+        self._quiet = quiet
         self._report: Report | None = None
         self.allowed: list[Allowance] = []
         self.watching = watching(memory=options.memory, ranges=options.ranges, copy_all=copy_all)
@@ -68,7 +75,7 @@ class Trace:
             allowances=self.allowed,
             exception=None if error is None else f"{type(error).__name__}: {error}",
         )
-        if error is not None and self._report.verdict != "clean":
+        if error is not None and self._report.verdict != "clean" and not self._quiet:
             self._report.show()
 
     @property
@@ -140,9 +147,12 @@ def explain(
         prepared.call(region.watching.tell)
     if not rerun:
         return region.report
-    second = Trace(memory=RERUN_MEMORY, command=region.report.run.command, copy_all=True)
-    with prepared.again(), second:
-        prepared.call(second.watching.tell)
+    second = Trace(memory=RERUN_MEMORY, command=region.report.run.command, copy_all=True, quiet=True)
+    try:
+        with prepared.again(), second:
+            prepared.call(second.watching.tell)
+    except Exception as error:
+        return without_rerun(region.report, error)
     return with_rerun(region.report, second.report, identical=prepared.identical)
 
 

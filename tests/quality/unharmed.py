@@ -1,103 +1,190 @@
-"""A rich little program, and a way to make any call inside whynan's capture fail."""
+"""Any call inside whynan's capture made to fail, and what the user's program then shows of it."""
 
 from __future__ import annotations
 
-import io
+import contextlib
+import inspect
+import pkgutil
 import sys
+import threading
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.checkpoint import checkpoint
+from torch import Tensor
+from torch.optim import optimizer as torch_optimizer
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
-import whynan
 import whynan.capture
+from tests.quality.unharmed_programs import Program, Values, seeded
+from whynan import api
 
 HOME = str(Path(whynan.capture.__file__).parent)
+OWN = "whynan met an error of its own"
+# no functions of their own to speak of: parts of the function that they stand in
+COMPREHENSIONS = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>", "<module>")
+# Through these the user's own call goes, or torch calls them around it. Nothing of ours stands above them to catch what
+# fails at their entry: each call that they make, but for the user's, is made to fail in its place.
+DOORS = frozenset(
+    [
+        "TraceMode.__torch_dispatch__",
+        "Patches._engine.<locals>.make.<locals>.engine_run_backward",
+        "Patches._modules.<locals>.make.<locals>.call",
+        "Patches._optimizers.<locals>.before",
+        "Patches._optimizers.<locals>.after",
+        "Patches._readers.<locals>.make.<locals>.read",
+        "Patches._readers.<locals>.make_save.<locals>.save",
+        "Patches._threads.<locals>.make.<locals>.start",
+        "watch_regions.<locals>.make.<locals>.compile_",
+        "_watch.<locals>.make.<locals>.call",
+    ]
+)
 
 
 class Forced(Exception):  # noqa: N818
-    """The failure that a test forces."""
+    """A failure that nobody expects."""
 
 
-class Scaled(torch.autograd.Function):
-    """A custom function whose backward is Python."""
+class Place(NamedTuple):
+    """A function of the capture, or a call that a door makes."""
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x * 2
+    file: str
+    function: str
+    line: int
+    calls: str | None = None
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        return grad * 2 + x * 0
+    def __str__(self) -> str:
+        return f"{self.file}:{self.function}" + (f" calling {self.calls}" if self.calls else "")
 
 
-class Model(nn.Module):
-    """Normalisation, dropout, a checkpointed block, a buffer, a custom function."""
+def place_of(code: CodeType) -> Place | None:
+    """Where a code object stands in the capture; None for one outside, for a class body, for a part of a function."""
+    own = code.co_filename.startswith(HOME) and code.co_flags & inspect.CO_OPTIMIZED
+    if not own or code.co_name in COMPREHENSIONS:
+        return None
+    return Place(code.co_filename.removeprefix(HOME).lstrip("/"), code.co_qualname, code.co_firstlineno)
 
-    def __init__(self) -> None:
+
+def functions() -> dict[Place, str]:
+    """Every function of every module of the capture, nested ones and lambdas included, and its module."""
+    found: dict[Place, str] = {}
+    for module in pkgutil.walk_packages(whynan.capture.__path__, "whynan.capture."):
+        spec = module.module_finder.find_spec(module.name)  # type: ignore[call-arg]
+        waiting = [spec.loader.get_code(module.name)]  # type: ignore[union-attr]
+        while waiting:
+            code = waiting.pop()
+            waiting += [c for c in code.co_consts if isinstance(c, CodeType)]
+            place = place_of(code)
+            if place is not None:
+                found[place] = module.name
+    return found
+
+
+def _of_the_user(door: FrameType, callee: CodeType | str) -> bool:
+    """Whether what a door calls is the user's own call."""
+    original = door.f_locals.get("original", door.f_locals.get("func"))
+    if isinstance(callee, str):
+        return callee == getattr(original, "__name__", None)
+    return callee in (getattr(original, "__code__", None), getattr(type(original).__call__, "__code__", None))
+
+
+@dataclass
+class Calls:
+    """How often each place is come by in a program; at one of these times it may fail.
+
+    Args:
+        place: what is to fail; None only counts.
+        number: at which of its calls, from 1.
+        error: with what.
+    """
+
+    place: Place | None = None
+    number: int = 0
+    error: type[BaseException] = Forced
+    seen: Counter[Place] = field(default_factory=Counter)
+    fired: bool = False
+    _known: dict[int, tuple[CodeType, Place | None, bool]] = field(default_factory=dict)
+
+    def profile(self, frame: FrameType, event: str, argument: Any) -> None:
+        """A profile function: what it raises is raised by the call at hand."""
+        if event == "call":
+            place, door = self._place(frame.f_code)
+            if place is not None and not door:
+                self._met(place)
+            elif place is None and frame.f_back is not None:
+                self._from(frame.f_back, frame.f_code)
+        elif event == "c_call":
+            self._from(frame, argument.__name__)
+
+    def _place(self, code: CodeType) -> tuple[Place | None, bool]:
+        known = self._known.get(id(code))
+        if known is None:
+            place = place_of(code)
+            # the code object is kept, so that its id is its own
+            known = self._known[id(code)] = code, place, place is not None and place.function in DOORS
+        return known[1], known[2]
+
+    def _from(self, caller: FrameType, callee: CodeType | str) -> None:
+        place, door = self._place(caller.f_code)
+        if door and place is not None and not _of_the_user(caller, callee):
+            self._met(place._replace(calls=callee if isinstance(callee, str) else callee.co_qualname))
+
+    def _met(self, place: Place) -> None:
+        self.seen[place] += 1
+        if place == self.place and self.seen[place] == self.number:
+            self.fired = True
+            raise self.error("forced")
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Count, and fail where it is wanted."""
+        before = sys.getprofile()
+        sys.setprofile(self.profile)
+        try:
+            yield
+        finally:
+            sys.setprofile(before)
+
+
+class Executed(TorchDispatchMode):
+    """Below whynan's mode: every operation that really runs, by name."""
+
+    def __init__(self, program: Program) -> None:
         super().__init__()
-        self.first = nn.Linear(4, 6)
-        self.norm = nn.BatchNorm1d(6)
-        self.drop = nn.Dropout(0.3)
-        self.last = nn.Linear(6, 1)
+        self.calls: Counter[str] = Counter()
+        self.body = program.body
+        # between two runs of a target its state is put back, by operations that are whynan's
+        self.counting = program.runs == (1,)
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.norm(self.first(x))
-        x = checkpoint(lambda y: self.drop(y).relu(), x, use_reentrant=False)
-        return self.last(Scaled.apply(x))
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self.counting:
+            self.calls[str(func)] += 1
+        return func(*args, **(kwargs or {}))
+
+    def counted(self) -> Values:
+        """The program, whose operations count in any case."""
+        before, self.counting = self.counting, True
+        try:
+            return self.body()
+        finally:
+            self.counting = before
 
 
-def program() -> list[Any]:
-    """Two micro-batches and two steps with a loss scaler, values read in every way, and births of every fate."""
-    torch.manual_seed(0)
-    kept: list[Any] = []
-    model = Model()
-    weight = nn.Parameter(torch.tensor([0.0, 1.0]))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
-    other = torch.optim.SGD([weight], lr=0.1)
-    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
-    seen: list[int] = []
-    model.last.weight.register_hook(lambda g: seen.append(1))
-    for _ in range(2):
-        optimizer.zero_grad()
-        for _ in range(2):
-            with torch.autocast("cpu", torch.bfloat16):
-                loss = model(torch.randn(5, 4)).square().mean()
-            scaler.scale(loss).backward()
-            kept.append(loss.item())
-        scaler.step(optimizer)
-        scaler.update()
-    scores = torch.zeros(2, 3).masked_fill_(torch.tensor([[True] * 3, [False] * 3]), float("-inf"))
-    kept.append(scores.softmax(-1).tolist())
-    kept.append((torch.zeros(2) / torch.zeros(2)).nan_to_num(1.0).sum().item())
-    kept.append(int(torch.tensor([1e38, 0.0]).mul(10).argmax()))
-    (weight.sqrt().sum() * 1.0).backward()
-    other.step()
-    torch._foreach_add_([weight.detach()], 1.0)
-    view = torch.arange(6.0).view(2, 3)[1]
-    view += 1
-    file = io.BytesIO()
-    torch.save(view, file)
-    kept += [p.detach().clone() for p in model.parameters()] + [b.clone() for b in model.buffers()]
-    kept += [
-        weight.detach().clone(),
-        view.numpy().copy().tobytes(),
-        len(seen),
-        torch.get_rng_state(),
-        len(file.getvalue()),
-    ]
-    return kept
+@dataclass(frozen=True)
+class Outcome:
+    """What a run left: its values, the operations that ran, whynan's warnings, its report, what it left behind."""
+
+    values: Any
+    executed: Counter[str]
+    warned: int
+    report: Any
+    left: Any
 
 
 def bits(value: Any) -> Any:
@@ -109,77 +196,71 @@ def bits(value: Any) -> Any:
     return [bits(v) for v in value] if isinstance(value, list) else value
 
 
-class Executed(TorchDispatchMode):
-    """Below whynan's mode: every operation that really runs, by name."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: Counter[str] = Counter()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.calls[str(func)] += 1
-        return func(*args, **(kwargs or {}))
-
-
-@dataclass
-class Calls:
-    """How often each function of the capture is called in the program; one call of one of them may fail."""
-
-    target: tuple[CodeType, int] | None = None
-    error: type[BaseException] = Forced
-    seen: Counter[CodeType] = field(default_factory=Counter)
-    fired: bool = False
-
-    # the user's own call goes through these frames: they do nothing of ours outside of a `try`
-    doors: tuple[str, ...] = (
-        "TraceMode.__torch_dispatch__",
-        *(f"<locals>.{door}" for door in "call engine_run_backward read save before after start compile_".split()),
+def standing() -> tuple[Any, ...]:
+    """What whynan puts in place for a trace and must take away after it, as it stands now."""
+    patched = (torch.autograd, "_engine_run_backward"), (torch.autograd.graph, "_engine_run_backward")
+    patched += (torch.nn.Module, "__call__"), (torch, "save"), (torch, "compile"), (threading.Thread, "start")
+    patched += tuple((torch.Tensor, name) for name in ("tolist", "numpy", "__array__", "__dlpack__"))
+    return (
+        *(inspect.getattr_static(owner, name) for owner, name in patched),
+        len(torch_optimizer._global_optimizer_pre_hooks),
+        len(torch_optimizer._global_optimizer_post_hooks),
+        len(_get_current_dispatch_mode_stack()),
+        len(api._running),
+        torch.is_grad_enabled(),
     )
 
-    def trace(self, frame: FrameType, event: str, _argument: Any) -> None:
-        """A trace function: what it raises is raised at the entry of the function that is called."""
-        code = frame.f_code
-        if event != "call" or not code.co_filename.startswith(HOME) or code.co_name.startswith("<"):
-            return
-        if code.co_qualname.endswith(self.doors):
-            return
-        self.seen[code] += 1
-        if self.target is not None and self.target == (code, self.seen[code]):
-            self.fired = True
-            raise self.error("forced")
 
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Count, and fail where it is wanted."""
-        before = sys.gettrace()
-        sys.settrace(self.trace)
-        try:
-            yield
-        finally:
-            sys.settrace(before)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a run of the program left: its results, the operations that ran, the warnings of whynan."""
-
-    results: Any
-    executed: Counter[str]
-    warned: list[str]
-
-
-def bare() -> Outcome:
+def bare(program: Program) -> Outcome:
     """The program without whynan."""
-    with Executed() as executed:
-        results = program()
-    return Outcome(bits(results), executed.calls, [])
+    executed = Executed(program)
+    with nullcontext() if program.alone else executed, program.around() if program.around else nullcontext():
+        values, _ = seeded(executed.counted, lambda body: (body(), None))
+    return Outcome(bits(values), executed.calls, 0, None, standing())
 
 
-def traced(calls: Calls) -> Outcome:
-    """The program under a trace in which a call may fail."""
-    with warnings.catch_warnings(record=True) as caught:
+def traced(program: Program, calls: Calls) -> Outcome:
+    """The program under whynan, in which a call may fail."""
+    executed = Executed(program)
+    with contextlib.ExitStack() as stack:
+        caught = stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("always")
-        with Executed() as executed, calls.watching(), whynan.trace():
-            results = program()
-    own = [str(w.message) for w in caught if "whynan met an error of its own" in str(w.message)]
-    return Outcome(bits(results), executed.calls, own)
+        if program.around is not None:
+            stack.enter_context(program.around())
+        if not program.alone:
+            stack.enter_context(executed)
+        with calls.watching():
+            values, report = seeded(executed.counted, program.region)
+    warned = sum(OWN in str(w.message) for w in caught)
+    return Outcome(bits(values), executed.calls, warned, report, standing())
+
+
+def harm(program: Program, expected: Outcome, calls: Calls) -> str | None:
+    """What a failure did to the user's run beside one warning; None for nothing."""
+    before = standing()
+    try:
+        outcome = traced(program, calls)
+    except BaseException as escaped:  # whatever it is, the user meets it
+        return f"it reached the user: {escaped!r}"
+    if not calls.fired:
+        return "it was never called"
+    if outcome.left != before:
+        return "patches or modes stayed"
+    if outcome.values != expected.values:
+        return "other values"
+    if not any(outcome.executed == _times(expected.executed, n) for n in program.runs):
+        more, fewer = outcome.executed - expected.executed, expected.executed - outcome.executed
+        return f"other operations: {dict(more)} more, {dict(fewer)} fewer"
+    if outcome.warned > 1 or (outcome.warned == 0 and calls.error is not RuntimeError):
+        return f"{outcome.warned} warnings"
+    if outcome.warned and outcome.report is not None and not _says_so(outcome.report):
+        return "the report does not say that whynan failed"
+    return None
+
+
+def _times(executed: Counter[str], number: int) -> Counter[str]:
+    return Counter({name: count * number for name, count in executed.items()})
+
+
+def _says_so(report: Any) -> bool:
+    return any("error of its own" in note for note in report.coverage.notes)

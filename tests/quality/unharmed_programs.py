@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from whynan.capture.torch.tracer import Tracer
 
 INF = float("inf")
 Values = list[Any]
+INPUT, SCALE = torch.tensor([-1.0, INF]), torch.tensor(2.0)
 Region = Callable[[Callable[[], Values]], tuple[Values, Any]]
 
 
@@ -62,12 +62,11 @@ def explained(rerun: bool) -> Region:
     def run(body: Callable[[], Values]) -> tuple[Values, Any]:
         seen: list[Values] = []
 
-        def target(x: Tensor, *, scale: Tensor) -> Tensor:
-            values = body()
-            seen.append(values)
-            return (x * scale).sqrt()
+        def target(x: Tensor, *, scale: Tensor) -> tuple[Tensor, Tensor]:
+            seen.append(body())
+            return x, scale
 
-        report = whynan.explain(target, torch.tensor([-1.0, 4.0]), scale=torch.tensor(2.0), rerun=rerun)
+        report = whynan.explain(target, INPUT, scale=SCALE, rerun=rerun)
         return seen[0], report
 
     return run
@@ -312,13 +311,11 @@ PROGRAMS = (
 BY_NAME = {p.name: p for p in PROGRAMS}
 
 
-def seeded(program: Program, run: Callable[[Callable[[], Values]], tuple[Values, Any]]) -> tuple[Values, Any]:
+def seeded(body: Callable[[], Values], region: Region) -> tuple[Values, Any]:
     """A program's values, or the exception that it ends with, and its report; with the generator's state after it."""
     torch.manual_seed(0)
-    report = None
-    with warnings.catch_warnings():
-        try:
-            values, report = run(program.body)
-        except ArithmeticError as error:
-            values = [repr(error)]
+    try:
+        values, report = region(body)
+    except ArithmeticError as error:
+        values, report = [repr(error)], None
     return [*values, torch.get_rng_state()], report

@@ -47,7 +47,7 @@ def read(text: str | bytes) -> Report:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise _unreadable(f"{place or 'the document'}: {first['msg']}") from error
+        raise _unreadable(f"{place or 'the document'}: {first['msg'].replace('valid tuple', 'valid list')}") from error
 
 
 def schema() -> dict[str, Any]:
@@ -65,13 +65,17 @@ def make_schema() -> dict[str, Any]:
 def _parsed(text: str | bytes) -> Any:
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8")
-        return json.loads(decoded, parse_constant=_refuse, object_pairs_hook=_distinct)
+        document = json.loads(decoded, parse_constant=_refuse, object_pairs_hook=_distinct)
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise _unreadable("it holds half of a surrogate pair, which is no character") from error
     except UnicodeDecodeError as error:
         raise _unreadable(f"it is not UTF-8 at byte {error.start}") from error
     except RecursionError as error:
         raise _unreadable("it is nested too deeply") from error
     except ValueError as error:
         raise _unreadable(str(error)) from error
+    return document
 
 
 def _refuse(constant: str) -> NoReturn:

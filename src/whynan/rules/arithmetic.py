@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal, InvalidOperation
 from typing import TYPE_CHECKING
 
-from whynan.rules.facts import base, value
+from whynan.rules.facts import base, count_of, operand, row, value
 from whynan.rules.numbers import decimal_text, exact, product, text
 
 if TYPE_CHECKING:
@@ -45,6 +45,12 @@ def attempted(finding: Finding) -> Attempt | None:
             return _power(a, value(finding, "exponent"))
         case "addcmul":
             return _scaled(value(finding, "tensor1"), value(finding, "tensor2"), value(finding, "value"))
+        case "mm" | "bmm" | "dot" | "mv":
+            return _products(finding)
+        case "sum" | "mean":
+            return _alike(finding, name)
+        case "_to_copy" | "copy":
+            return _cast(finding)
         case _:
             return None
 
@@ -93,6 +99,38 @@ def _power(a: float | None, p: float | None) -> Attempt | None:
         return _told(f"{text(a)} ** {text(p)}", exact(raise_to), a, p)
     except InvalidOperation:
         return None
+
+
+def _products(finding: Finding) -> Attempt | None:
+    """A sum of products whose factors are all alike."""
+    names = ("self", {"dot": "tensor", "mv": "vec"}.get(base(finding), "mat2"))
+    spans = [row(finding, n) for n in names]
+    shared = operand(finding, names[1])
+    if None in spans or shared is None or shared.shape is None:
+        return None
+    (a, b), (c, d) = (s for s in spans if s is not None)
+    if a != b or c != d:
+        return None
+    count = shared.shape[-1] if base(finding) in ("dot", "mv") else shared.shape[-2]
+    return _told(f"{count} × {text(a)} × {text(c)}", product(float(count), a, c), a, c)
+
+
+def _alike(finding: Finding, name: str) -> Attempt | None:
+    """A sum of equal values, or the one behind their mean."""
+    span, count = row(finding, "self"), count_of(finding, "self")
+    if span is None or count is None or span[0] != span[1]:
+        return None
+    words = f"{count} × {text(span[0])}"
+    return _told(
+        f"the sum behind the mean, {words}" if name == "mean" else words, product(float(count), span[0]), span[0]
+    )
+
+
+def _cast(finding: Finding) -> Attempt | None:
+    found = value(finding, "self", "src")
+    if found is None or not math.isfinite(found):
+        return None
+    return Attempt(f"{text(found)}, cast to {finding.element.dtype},", Decimal(found))
 
 
 def _told(words: str, result: Decimal | None, *operands: float) -> Attempt | None:

@@ -10,9 +10,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import whynan.rules
-from whynan.floats import format_value
 from whynan.rules.base import Rule
-from whynan.rules.facts import given
+from whynan.rules.page import Page, read
+from whynan.rules.unexplained import facts_of
 
 if TYPE_CHECKING:
     from whynan.records import Finding
@@ -38,11 +38,18 @@ def page(code: str) -> str:
     raise KeyError(code)
 
 
+def parsed(code: str) -> Page:
+    """The page of a rule by sections, with its examples; raises ``KeyError`` for an unknown code."""
+    return read(page(code))
+
+
 def explain(finding: Finding) -> Finding:
     """The finding with rule, message and explanation; what no rule explains is WN000, with all its facts."""
     matches = [(made, rule) for rule in rules() if (made := rule.match(finding)) is not None]
     if not matches:
-        return finding.model_copy(update={"message": facts(finding), "explanation": unknown(finding)})
+        message, explanation = facts_of(finding)
+        return finding.model_copy(update={"message": message, "explanation": explanation})
+    # sorting is stable: of equally specific rules the one with the lower code speaks
     matches.sort(key=lambda m: -m[0].specificity)
     best, rule = matches[0]
     return finding.model_copy(
@@ -54,21 +61,3 @@ def explain(finding: Finding) -> Finding:
             "matched": tuple(r.code for _, r in matches[1:]),
         }
     )
-
-
-def facts(finding: Finding) -> str:
-    """The sentence of a birth that no rule explains: operation, operands, result."""
-    operands = given(finding)
-    result = format_value(finding.element.value)
-    of = f" of {operands}" if operands else ""
-    return f"{finding.op or 'a value that entered'}{of} gives {result}"
-
-
-def unknown(finding: Finding) -> str:
-    """What is not known of a birth that no rule explains."""
-    gone = [o.expression or o.name for o in finding.element.operands if o.value is None and o.origin == "gone"]
-    text = "No rule of this version explains this birth; its facts are above."
-    if gone:
-        plural = "values of" if len(gone) > 1 else "value of"
-        text += f" The {plural} {' and '.join(gone)} was overwritten or freed: explain(..., rerun=True) may recover it."
-    return text

@@ -32,6 +32,11 @@ def maximum(dtype: str) -> float | None:
         return None
 
 
+def smallest(dtype: str) -> float:
+    """The smallest positive number of a dtype."""
+    return format_of(dtype).smallest_subnormal
+
+
 def exact(compute: Callable[[Context], Decimal]) -> Decimal | None:
     """The result of a computation in 30 digits; None where even its exponent has no room."""
     try:

@@ -9,11 +9,13 @@ Why it breaks
 Example
     Bad::
 
-        x = torch.from_numpy(column)      # a missing value is NaN
+        column = np.array([1.0, np.nan, 3.0], dtype=np.float32)   # a missing value
+        x = torch.from_numpy(column) * 2
 
     Good::
 
-        x = torch.from_numpy(np.nan_to_num(column, nan=column_mean))
+        column = np.array([1.0, np.nan, 3.0], dtype=np.float32)
+        x = torch.from_numpy(np.nan_to_num(column, nan=float(np.nanmean(column)))) * 2
 
 Fix
     Clean or drop the sample where it is loaded, or restore the weights from a checkpoint that is finite.
@@ -22,7 +24,7 @@ When it is fine
     Missing values that are masked before they are used: they are then absorbed and not reported.
 
 References
-    pandas: working with missing data.
+    numpy.nan_to_num; pandas: working with missing data.
 """
 
 # pyright: strict
@@ -31,8 +33,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import said
+from whynan.rules.base import GENERAL, Explanation, Rule
+from whynan.rules.facts import result
 
 if TYPE_CHECKING:
     from whynan.records import Finding
@@ -44,7 +46,6 @@ def match(finding: Finding) -> Explanation | None:
     element = finding.element
     place = f" at {list(element.index)}" if element.index else ""
     source = finding.message or "data from outside"
-    value = said(element.value)
     if element.total == 1:
         share = ""
     elif element.count == element.total:
@@ -52,8 +53,9 @@ def match(finding: Finding) -> Explanation | None:
     else:
         share = f": {element.count:,} of its {element.total:,} elements"
     return Explanation(
-        f"{source} holds {value}{place}{share}",
+        f"{source} holds {result(finding)}{place}{share}",
         "No operation of this run made it: it was there when it was first read.",
+        GENERAL,
     )
 
 

@@ -9,11 +9,15 @@ Why it breaks
 Example
     Bad::
 
-        buffer = torch.empty(n); buffer[:k] = x; y = buffer.sum()
+        buffer = torch.empty(4)
+        buffer[:2] = 1.0
+        y = buffer.sum()
 
     Good::
 
-        buffer = torch.zeros(n); buffer[:k] = x; y = buffer.sum()
+        buffer = torch.zeros(4)
+        buffer[:2] = 1.0
+        y = buffer.sum()
 
 Fix
     Use torch.zeros, or read only what was written.
@@ -31,7 +35,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whynan.rules.base import Explanation, Rule
+from whynan.rules.base import OPERATION, Explanation, Rule
+from whynan.rules.facts import result
 
 if TYPE_CHECKING:
     from whynan.records import Finding
@@ -40,10 +45,14 @@ if TYPE_CHECKING:
 def match(finding: Finding) -> Explanation | None:
     if finding.birth != "entered" or "uninitialised" not in finding.message:
         return None
+    element = finding.element
+    place = f" at {list(element.index)}" if element.index else ""
     return Explanation(
-        f"uninitialised memory was read: {finding.element.count:,} of {finding.element.total:,} elements were bad",
-        "torch.empty gives memory as it lies; these elements were read before anything was written to them.",
-        2,
+        f"uninitialised memory was read: it holds {result(finding)}{place}, "
+        f"and {element.count:,} of its {element.total:,} elements are bad",
+        "torch.empty gives memory as it lies; these elements were read before anything was written to them. "
+        "Another run may find other values there.",
+        OPERATION,
     )
 
 

@@ -9,11 +9,19 @@ Why it breaks
 Example
     Bad::
 
-        loss = logits.masked_fill(mask, -inf).log_softmax(-1)[range(n), target].neg().mean()
+        logits = torch.zeros(2, 3, requires_grad=True)
+        blocked = torch.tensor([False, False, True])
+        target = torch.tensor([0, 2])                   # a blocked class is a target
+        loss = F.cross_entropy(logits.masked_fill(blocked, -inf), target)
+        loss.backward()
 
     Good::
 
-        loss = F.cross_entropy(logits.masked_fill(mask, -inf), target, ignore_index=-100)
+        logits = torch.zeros(2, 3, requires_grad=True)
+        blocked = torch.tensor([False, False, True])
+        target = torch.tensor([0, 2]).masked_fill(torch.tensor([False, True]), -100)
+        loss = F.cross_entropy(logits.masked_fill(blocked, -inf), target, ignore_index=-100)
+        loss.backward()
 
 Fix
     Keep masked places out of the reduction: select only valid targets, or weight them with where, not by
@@ -23,7 +31,7 @@ When it is fine
     Scores that merely leave (generate returns -inf by design) are not reported.
 
 References
-    -
+    torch.nn.functional.cross_entropy, ignore_index.
 """
 
 # pyright: strict
@@ -32,22 +40,44 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import base, is_nan, said
+from whynan.rules.base import GENERAL, Explanation, Rule
+from whynan.rules.facts import base, result
+from whynan.rules.wording import doing
 
 if TYPE_CHECKING:
     from whynan.records import Finding
 
 
+_SINKS = {
+    "loss": "the loss",
+    "gradient": "the gradient",
+    "parameter": "the parameter",
+    "buffer": "the buffer",
+    "output": "the output",
+    "observed": "a value that is read",
+}
+
+
 def match(finding: Finding) -> Explanation | None:
     if finding.birth != "literal":
         return None
-    word = "NaN" if is_nan(finding) else said(finding.element.value)
     source = finding.message or "a constant that the program writes"
     return Explanation(
-        f"{source} ({word}) arrives in {finding.reaches[0].kind if finding.reaches else 'a sink'} through {base(finding) or 'a copy'}",
-        "The value was written on purpose, and then selected or reduced where it should have been left out.",
+        f"{source}, {result(finding)}, arrives in {_sink(finding)}"
+        + (f" through {doing(finding)}" if base(finding) else ""),
+        "The value was not computed but handed in or written on purpose, and then selected or reduced where it should "
+        "have been left out.",
+        GENERAL,
     )
+
+
+def _sink(finding: Finding) -> str:
+    if not finding.reaches:
+        return "a result"
+    reach = finding.reaches[0]
+    named = reach.name if reach.name and reach.kind in ("gradient", "parameter", "buffer") else ""
+    joint = " of" if reach.kind == "gradient" else ""
+    return f"{_SINKS[reach.kind]}{joint} {named}" if named else _SINKS[reach.kind]
 
 
 RULE = Rule("WN003", "literal-in-sink", match)

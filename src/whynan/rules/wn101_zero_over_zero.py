@@ -9,11 +9,13 @@ Why it breaks
 Example
     Bad::
 
+        x = torch.zeros(2, 3)
         p = x / x.sum(-1, keepdim=True)
 
     Good::
 
-        p = x / x.sum(-1, keepdim=True).clamp_min(tiny)
+        x = torch.zeros(2, 3)
+        p = x / x.sum(-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
 
 Fix
     Guard the denominator where it can be 0, and decide what an empty sum means.
@@ -31,25 +33,43 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import base, is_zero, spelled
+from whynan.rules.base import OPERATION, Explanation, Rule
+from whynan.rules.facts import base, is_nan, is_zero, row
+from whynan.rules.wording import derivative, here, spelled
 
 if TYPE_CHECKING:
     from whynan.records import Finding
 
 
+_OPERANDS = {"div": ("self", "other"), "true_divide": ("self", "other"), "addcdiv": ("tensor1", "tensor2")}
+
+
 def match(finding: Finding) -> Explanation | None:
-    if base(finding) not in ("div", "true_divide") or finding.phase == "optimizer":
+    name = base(finding)
+    if finding.phase == "optimizer" or not is_nan(finding):
         return None
-    if not is_zero(finding, "self") or not is_zero(finding, "other"):
+    if name == "_weight_norm_interface" and row(finding, "v") == (0, 0):
+        return Explanation(
+            "0 / 0 is NaN: the weight v is divided by its norm, and both are 0 here",
+            "A quotient of two zeros has no value, and a vector of zeros has no direction that could be kept.",
+            OPERATION,
+        )
+    if name not in _OPERANDS:
         return None
-    names = [n for n in (spelled(finding, "self"), spelled(finding, "other")) if n not in ("the operand", "other")]
-    both = f": both {' and '.join(names)} are 0 here" if len(names) == 2 and finding.phase != "backward" else ""
+    above, below = _OPERANDS[name]
+    if not is_zero(finding, above) or not is_zero(finding, below):
+        return None
     return Explanation(
-        f"0 / 0 is NaN{both}",
+        f"0 / 0 is NaN{derivative(finding) or _where(spelled(finding, above), spelled(finding, below))}",
         "A quotient of two zeros has no value; the denominator must be kept away from 0 where the numerator can vanish.",
-        2,
+        OPERATION,
     )
+
+
+def _where(above: str | None, below: str | None) -> str:
+    if above and below and above != below:
+        return f": {above} and {below} are both 0 here"
+    return here(below or above, "0")
 
 
 RULE = Rule("WN101", "zero-over-zero", match)

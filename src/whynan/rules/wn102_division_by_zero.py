@@ -4,16 +4,18 @@ What it is
     The denominator (or the operand of reciprocal, rsqrt, a negative power) is exactly 0.
 
 Why it breaks
-    1/x has a pole at 0: the result is Inf.
+    1/x has a pole at 0: the result is Inf. A remainder of a division by 0 has no value at all: NaN.
 
 Example
     Bad::
 
-        y = x / x.norm()
+        degree = torch.tensor([0.0, 2.0])      # an isolated node
+        weight = degree.rsqrt()
 
     Good::
 
-        y = F.normalize(x)
+        degree = torch.tensor([0.0, 2.0])
+        weight = torch.where(degree > 0, degree.clamp(min=1).rsqrt(), 0.0)
 
 Fix
     Keep the denominator away from 0 with a clamp of the right size for the dtype, or select a safe value first
@@ -32,29 +34,73 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import base, is_zero, said, spelled, value
+from whynan.rules.base import DERIVATIVE, OPERATION, Explanation, Rule
+from whynan.rules.facts import (
+    base,
+    forward_base,
+    forward_value,
+    infinite,
+    is_nan,
+    is_zero,
+    operand,
+    result,
+    said,
+    value,
+)
+from whynan.rules.wording import derivative, here, spelled, spelled_forward
 
 if TYPE_CHECKING:
     from whynan.records import Finding
 
 
+_QUOTIENTS = ("div", "true_divide", "floor_divide")
+_WHY = "A quotient has a pole where its denominator is 0, and its gradient has one too."
+
+
 def match(finding: Finding) -> Explanation | None:
-    name = base(finding)
-    if finding.phase == "optimizer" or finding.birth != "pole":
+    if finding.phase == "optimizer":
         return None
-    result = said(finding.element.value)
-    if name in ("div", "true_divide") and is_zero(finding, "other"):
-        where = "" if finding.phase == "backward" else f": {spelled(finding, 'other')} is 0 here"
-        text = f"{said(value(finding, 'self'))} / 0 is {result}{where}"
-    elif name in ("reciprocal", "rsqrt") and is_zero(finding, "self"):
-        where = "" if finding.phase == "backward" else f": {spelled(finding, 'self')} is 0 here"
-        text = f"{'1 / 0' if name == 'reciprocal' else 'rsqrt(0) = 1 / sqrt(0)'} is {result}{where}"
-    elif name == "pow" and is_zero(finding, "self"):
-        text = f"0 to the power {said(value(finding, 'exponent'))} is {result}"
-    else:
+    if infinite(finding):
+        return _again(finding)
+    text, zero = _attempt(finding)
+    if text is None:
         return None
-    return Explanation(text, "A quotient has a pole where its denominator is 0, and the gradient has one too.", 1)
+    where = derivative(finding) or here(spelled(finding, zero), "0")
+    return Explanation(f"{text}{where}", _WHY, OPERATION)
+
+
+def _attempt(finding: Finding) -> tuple[str | None, str]:
+    """What was divided by 0, and the operand that is 0."""
+    name, out = base(finding), result(finding)
+    if name in _QUOTIENTS and is_zero(finding, "other") and not is_zero(finding, "self"):
+        above = operand(finding, "self")
+        if above is not None and isinstance(above.value, str):
+            return f"({above.value}) / 0 has no finite value", "other"
+        return (None if is_nan(finding) else f"{said(value(finding, 'self'))} / 0 is {out}"), "other"
+    if name == "addcdiv" and is_zero(finding, "tensor2") and not is_zero(finding, "tensor1"):
+        return f"{said(value(finding, 'tensor1'))} / 0 is {out}", "tensor2"
+    if name in ("fmod", "remainder") and is_zero(finding, "other") and value(finding, "self") is not None:
+        return f"{said(value(finding, 'self'))} modulo 0 is {out}", "other"
+    if name in ("reciprocal", "rsqrt") and is_zero(finding, "self"):
+        return f"{'1 / 0' if name == 'reciprocal' else '1 / sqrt(0)'} is {out}", "self"
+    exponent = value(finding, "exponent")
+    if name == "pow" and is_zero(finding, "self") and exponent is not None and exponent < 0:
+        return f"0 ** ({said(exponent)}) is {out}", "self"
+    return None, ""
+
+
+def _again(finding: Finding) -> Explanation | None:
+    """The derivative of a quotient that was Inf in the forward, computed from that Inf."""
+    of = forward_base(finding)
+    if of not in ("reciprocal", "rsqrt") or forward_value(finding, "self") != 0:
+        return None
+    word = "1 / x" if of == "reciprocal" else "1 / sqrt(x)"
+    return Explanation(
+        f"the derivative of {word} at 0 is infinite{here(spelled_forward(finding, 'self'), '0')}, and the gradient is {result(finding)}",
+        "The derivative is computed from the forward's own result, which was Inf there. It is computed even where that "
+        "result was selected away afterwards.",
+        DERIVATIVE,
+    )
 
 
 RULE = Rule("WN102", "division-by-zero", match)

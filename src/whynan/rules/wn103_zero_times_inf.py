@@ -10,11 +10,13 @@ Why it breaks
 Example
     Bad::
 
-        y = mask * torch.log(x)
+        keep = torch.tensor([0.0, 1.0])
+        bias = (1 - keep) * -inf
 
     Good::
 
-        y = torch.where(mask, torch.log(torch.where(mask, x, 1)), 0)
+        keep = torch.tensor([0.0, 1.0])
+        bias = torch.zeros(2).masked_fill(keep == 0, torch.finfo(keep.dtype).min)
 
 Fix
     Select with where, and give the hidden branch a harmless operand (double where).
@@ -32,24 +34,51 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import base, said, value
+from whynan.rules.base import OPERATION, Explanation, Rule
+from whynan.rules.facts import INF, base, is_nan, operand, row, said, value
+from whynan.rules.wording import derivative, row_text, spelled
 
 if TYPE_CHECKING:
     from whynan.records import Finding
 
 
 def match(finding: Finding) -> Explanation | None:
-    if base(finding) not in ("mul", "addcmul"):
+    name = base(finding)
+    if not is_nan(finding):
         return None
-    names = ("self", "other") if base(finding) == "mul" else ("tensor1", "tensor2")
-    found = [value(finding, n) for n in names]
-    if None in found or 0 not in found or not any(abs(v) == float("inf") for v in found if v is not None):
+    if name == "prod":
+        return _product(finding)
+    if name not in ("mul", "addcmul"):
+        return None
+    names = ("self", "other") if name == "mul" else ("tensor1", "tensor2")
+    first, second = (value(finding, n) for n in names)
+    if first is None or second is None or {abs(first), abs(second)} != {0.0, INF}:
+        return None
+    texts = [(spelled(finding, n), said(v)) for n, v in zip(names, (first, second), strict=True)]
+    known = " and ".join(f"{text} is {v}" for text, v in texts if text)
+    return Explanation(
+        f"{said(first)} × {said(second)} is NaN{derivative(finding) or (f': {known} here' if known else '')}",
+        _WHY_BACKWARD
+        if finding.phase == "backward"
+        else "Multiplying by 0 does not remove an infinity: the product has no value.",
+        OPERATION,
+    )
+
+
+_WHY_BACKWARD = (
+    "Multiplying by 0 does not remove an infinity: the product has no value. In a backward pass the 0 is often the "
+    "gradient of a place that was selected away."
+)
+
+
+def _product(finding: Finding) -> Explanation | None:
+    found, span = operand(finding, "self"), row(finding, "self")
+    if found is None or span is None or INF not in (abs(span[0]), abs(span[1])):
         return None
     return Explanation(
-        f"{said(found[0])} * {said(found[1])} is NaN",
-        "Multiplying by 0 does not remove an infinity; in a backward pass the 0 is often the gradient of a masked place.",
-        2,
+        f"the product of {row_text(found)} is NaN: 0 × Inf on the way to it has no value",
+        "A product with an infinity in it is NaN as soon as another factor, or the product of some others, is 0.",
+        OPERATION,
     )
 
 

@@ -1,7 +1,7 @@
 """WN104 inf-minus-inf: infinities of opposite sign were added.
 
 What it is
-    An addition or subtraction meets Inf and -Inf, or a mask of -Inf is subtracted from itself.
+    An addition or subtraction meets Inf and -Inf, or an infinity is subtracted from itself.
 
 Why it breaks
     IEEE 754 defines no value for Inf - Inf: the result is NaN.
@@ -9,11 +9,13 @@ Why it breaks
 Example
     Bad::
 
-        z = x - x.max()      # every x is -inf
+        scores = torch.full((3,), -inf)         # all are masked
+        shifted = scores - scores.max()
 
     Good::
 
-        z = x - x.max().clamp_min(finfo.min)
+        scores = torch.full((3,), -inf)
+        shifted = scores - scores.max().clamp_min(torch.finfo(scores.dtype).min)
 
 Fix
     Use the most negative finite value of the dtype for a mask, or skip rows that are masked whole.
@@ -31,8 +33,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import base, operand, row, said, value
+from whynan.rules.base import OPERATION, Explanation, Rule
+from whynan.rules.facts import INF, base, is_nan, operand, row, said, value
+from whynan.rules.wording import derivative, doing, row_text, spelled
 
 if TYPE_CHECKING:
     from whynan.records import Finding
@@ -40,45 +43,60 @@ if TYPE_CHECKING:
 
 _NORMS = ("native_batch_norm", "native_layer_norm", "native_group_norm", "var", "std", "var_mean", "std_mean")
 _SUMS = ("sum", "mean", "cumsum", "trace")
+_SOFTMAX = ("_softmax", "_log_softmax")
 
 
 def match(finding: Finding) -> Explanation | None:
-    name = base(finding)
-    if name in ("sub", "add", "rsub"):
-        found = [value(finding, n) for n in ("self", "other")]
-        if not all(v is not None and abs(v) == float("inf") for v in found):
-            return None
-        first, second = (found[1], found[0]) if name == "rsub" else (found[0], found[1])
-        sign = "+" if name == "add" else "-"
-        return Explanation(
-            f"{said(first)} {sign} {_bracketed(said(second))} is NaN",
-            "Two infinities cancel to no value; one of them is often a mask that covers the whole row.",
-            2,
-        )
-    span = row(finding, "self", "input")
-    if span is None or finding.birth != "invalid":
+    if not is_nan(finding):
+        return None
+    if base(finding) in ("sub", "add", "rsub"):
+        return _pair(finding)
+    found, span = operand(finding, "self", "input"), row(finding, "self", "input")
+    if found is None or span is None or finding.birth != "invalid":
         return None
     low, high = span
-    source = operand(finding, "self", "input")
-    spelled = (source.expression or "the operand") if source is not None else "the operand"
-    if name in _SUMS and low == float("-inf") and high == float("inf"):
-        return Explanation(
-            f"{name} over a row from -Inf to Inf is NaN: {spelled} holds infinities of both signs",
-            "Infinities of opposite signs cancel to no value.",
-            2,
-        )
-    if name in _NORMS and float("inf") in (abs(low), abs(high)):
-        infinite = said(high if abs(high) == float("inf") else low)
-        return Explanation(
-            f"{name} of {spelled}, from {said(low)} to {said(high)}: the mean is {infinite} and {infinite} minus it is NaN",
-            "One infinite value spoils the mean, and with it every element that is normalised with it.",
-            2,
-        )
-    return None
+    text = ""
+    if base(finding) in _SUMS and (low, high) == (-INF, INF):
+        text = f"{row_text(found)} is NaN: it adds infinities of both signs"
+    elif base(finding) in _NORMS and INF in (abs(low), abs(high)):
+        text = f"{row_text(found)} is NaN: {_mean(low, high)}"
+    elif base(finding) in _SOFTMAX and high == INF:
+        text = f"{row_text(found)} is NaN: it subtracts the maximum, and Inf - Inf has no value"
+    if not text:
+        return None
+    return Explanation(
+        f"{doing(finding)} over {text}",
+        "One infinite value spoils the whole row: infinities cancel to no value. Look where that value was made.",
+        OPERATION,
+    )
 
 
-def _bracketed(text: str) -> str:
-    return f"({text})" if text.startswith("-") else text
+def _pair(finding: Finding) -> Explanation | None:
+    names = ("other", "self") if base(finding) == "rsub" else ("self", "other")
+    first, second = (value(finding, n) for n in names)
+    if first is None or second is None or (abs(first), abs(second)) != (INF, INF):
+        return None
+    sign = "+" if base(finding) == "add" else "-"
+    texts = [text for n in names if (text := spelled(finding, n))]
+    known = (
+        f": {' and '.join(dict.fromkeys(texts))} {'are' if len(set(texts)) > 1 else 'is'} infinite here"
+        if texts
+        else ""
+    )
+    right = f"({said(second)})" if second < 0 else said(second)
+    return Explanation(
+        f"{said(first)} {sign} {right} is NaN{derivative(finding) or known}",
+        "Two infinities cancel to no value; one of them is often a mask that covers a whole row.",
+        OPERATION,
+    )
+
+
+def _mean(low: float, high: float) -> str:
+    if (low, high) == (-INF, INF):
+        return "the mean adds infinities of both signs"
+    word = said(high if high == INF else low)
+    right = f"({word})" if word.startswith("-") else word
+    return f"the mean is {word}, and {word} - {right} has no value"
 
 
 RULE = Rule("WN104", "inf-minus-inf", match)

@@ -1,7 +1,7 @@
 """WN201 log-of-zero: the logarithm of zero.
 
 What it is
-    log, log2 or log10 meets exactly 0 (log1p exactly -1).
+    log, log2 or log10 meets exactly 0 (log1p exactly -1, logit exactly 0 or 1).
 
 Why it breaks
     The logarithm has a pole there: -Inf, and the gradient 1/x is Inf.
@@ -9,11 +9,13 @@ Why it breaks
 Example
     Bad::
 
-        loss = -torch.log(torch.softmax(logits, -1))
+        logits = torch.tensor([[200.0, 0.0]])
+        loss = -torch.log(torch.softmax(logits, -1))[:, 1].mean()
 
     Good::
 
-        loss = -torch.log_softmax(logits, -1)
+        logits = torch.tensor([[200.0, 0.0]])
+        loss = -torch.log_softmax(logits, -1)[:, 1].mean()
 
 Fix
     Compute the logarithm of the whole expression (log_softmax, logsigmoid, logsumexp); else clamp the operand
@@ -23,7 +25,7 @@ When it is fine
     Where the -Inf is selected away, in backward too.
 
 References
-    torch docs: log_softmax, logsigmoid.
+    torch.nn.functional.log_softmax, logsigmoid.
 """
 
 # pyright: strict
@@ -32,42 +34,86 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import base, forward_base, forward_value, said, spelled, value
+from whynan.rules.base import DERIVATIVE, OPERATION, Explanation, Rule
+from whynan.rules.facts import (
+    base,
+    forward_base,
+    forward_is_zero,
+    forward_value,
+    is_zero,
+    result,
+    said,
+    value,
+)
+from whynan.rules.wording import derivative, here, readable, spelled, spelled_forward
 
 if TYPE_CHECKING:
     from whynan.records import Finding
 
 
+_LOGS = ("log", "log2", "log10")
+
+
 def match(finding: Finding) -> Explanation | None:
-    name = base(finding)
-    found = value(finding, "self")
-    result = said(finding.element.value)
-    edge = -1.0 if name == "log1p" else 0.0
-    if name in ("log", "log2", "log10", "log1p") and found == edge:
+    if finding.phase == "backward" and (found := _derivative(finding)) is not None:
+        return found
+    name, found = base(finding), value(finding, "self")
+    out = result(finding)
+    if (name in _LOGS and is_zero(finding, "self")) or (name == "log1p" and found == -1):
+        at = "-1" if name == "log1p" else "0"
+        finite = f"is {out}" if found is not None else "has no finite value"
         return Explanation(
-            f"{name}({said(edge)}) is {result}: {spelled(finding, 'self')} is {said(edge)} here",
+            f"{name}({at}) {finite}{derivative(finding) or here(spelled(finding, 'self'), at)}",
             "A probability that underflowed or a count of 0 is the usual operand; the gradient 1/x is Inf there as well.",
+            OPERATION,
+        )
+    if name == "xlogy" and is_zero(finding, "other"):
+        return Explanation(
+            f"{said(value(finding, 'self'))} × log(0) is {out}{here(spelled(finding, 'other'), '0')}",
+            "xlogy is 0 where both operands are 0, and infinite where only the second is.",
+            OPERATION,
         )
     if name == "logit" and found in (0.0, 1.0):
         return Explanation(
-            f"logit({said(found)}) is {result}: {spelled(finding, 'self')} is {said(found)} here",
+            f"logit({said(found)}) is {out}{here(spelled(finding, 'self'), said(found))}",
             "The logit is log(p / (1 - p)), which has a pole at both ends; a probability that rounds to 0 or 1 lies on one.",
-        )
-    behind, of = forward_value(finding, "self"), forward_base(finding)
-    if of in ("log", "log2", "log10") and behind == 0 and name == "div":
-        return Explanation(
-            f"the derivative of {of} at 0 is 1/0: {spelled(finding, 'self')} is 0 here",
-            "The gradient of a logarithm divides by its operand.",
-            3,
-        )
-    if of == "logit" and behind in (0.0, 1.0):
-        return Explanation(
-            f"the derivative of logit at {said(behind)} is 1/(p (1 - p)) = 1/0: {spelled(finding, 'self')} is {said(behind)} here",
-            "The gradient of a logit divides by p (1 - p), which is 0 at both ends.",
-            3,
+            OPERATION,
         )
     return None
+
+
+def _derivative(finding: Finding) -> Explanation | None:
+    of, behind = forward_base(finding), forward_value(finding, "self")
+    name = spelled_forward(finding, "self")
+    if base(finding) == "div" and is_zero(finding, "other") and _at_pole(finding, of) is not None:
+        divisor = f"1 + {name or 'x'}" if of == "log1p" else (name or "its operand")
+        return Explanation(
+            f"the derivative of {of} divides by {divisor}, which is 0 here: {said(value(finding, 'self'))} / 0 is {result(finding)}",
+            "The gradient of a logarithm divides by its operand: Inf at 0, or NaN where the gradient that comes in is 0.",
+            DERIVATIVE,
+        )
+    if of == "logit" and behind in (0.0, 1.0):
+        p = name or "p"
+        return Explanation(
+            f"the derivative of logit divides by {p} × (1 - {p}), which is 0 here, where {p} is {said(behind)}: the gradient is {result(finding)}",
+            "The gradient of a logit divides by p (1 - p), which is 0 at both ends.",
+            DERIVATIVE,
+        )
+    if readable(of) == "xlogy" and base(finding) == "div" and is_zero(finding, "other"):
+        return Explanation(
+            f"the derivative of xlogy divides by {spelled_forward(finding, 'other') or 'its second operand'}, which is 0 here: "
+            f"{said(value(finding, 'self'))} / 0 is {result(finding)}",
+            "x log(y) is 0 where both are 0, but its slope along y is x / y.",
+            DERIVATIVE,
+        )
+    return None
+
+
+def _at_pole(finding: Finding, of: str) -> str | None:
+    """The logarithm whose forward operand lay on its pole."""
+    if of in _LOGS and forward_is_zero(finding, "self"):
+        return of
+    return of if of == "log1p" and forward_value(finding, "self") == -1 else None
 
 
 RULE = Rule("WN201", "log-of-zero", match)

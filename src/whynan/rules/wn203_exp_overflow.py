@@ -9,11 +9,14 @@ Why it breaks
 Example
     Bad::
 
-        w = torch.exp(score) / torch.exp(score).sum()
+        score = torch.tensor([100.0, 1.0])
+        weight = torch.exp(score)
+        share = weight / weight.sum()
 
     Good::
 
-        w = torch.softmax(score, 0)
+        score = torch.tensor([100.0, 1.0])
+        share = torch.softmax(score, 0)
 
 Fix
     Work with the logarithm (softmax, logsumexp, softplus), or bound the exponent.
@@ -22,33 +25,61 @@ When it is fine
     Where the Inf is meant, as in 1/(1+exp(-x)) read forward only.
 
 References
-    HAZARDS: log-sum-exp, PPO ratios.
+    torch.logsumexp; Blanchard, Higham and Higham, IMA J. Numer. Anal. 2021.
 """
 
 # pyright: strict
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
-from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import base, is_nan, limit, said, spelled, value
+from whynan.rules.base import DERIVATIVE, OPERATION, Explanation, Rule
+from whynan.rules.facts import base, forward_base, forward_value, infinite, is_nan, limit, result, said, value
+from whynan.rules.numbers import maximum
+from whynan.rules.wording import derivative, here, spelled, spelled_forward
 
 if TYPE_CHECKING:
     from whynan.records import Finding
 
 
+_EXPONENTIALS = ("exp", "exp2", "expm1", "sinh", "cosh")
+
+
 def match(finding: Finding) -> Explanation | None:
-    name = base(finding)
-    found = value(finding, "self")
-    if name not in ("exp", "exp2", "expm1", "sinh", "cosh") or found is None or is_nan(finding):
-        return None
-    if abs(found) == float("inf"):
-        return None
-    return Explanation(
-        f"{name}({said(found)}) exceeds {limit(finding)} and gives {said(finding.element.value)}",
-        f"{spelled(finding, 'self')} is too large for {finding.element.dtype}; the logarithm of the result would fit.",
-    )
+    name, found = base(finding), value(finding, "self")
+    if name in _EXPONENTIALS and found is not None and math.isfinite(found) and not is_nan(finding):
+        edge = _edge(name, finding.element.dtype)
+        where = derivative(finding) or (f": {text} is too large" if (text := spelled(finding, "self")) else "")
+        return Explanation(
+            f"{name}({said(found)}) exceeds {limit(finding)} and gives {result(finding)}{where}",
+            f"In {finding.element.dtype} the largest operand of {name} is about {edge:.4g}. The logarithm of the result would fit.",
+            OPERATION,
+        )
+    of, behind = forward_base(finding), forward_value(finding, "self")
+    if (
+        of in _EXPONENTIALS
+        and behind is not None
+        and math.isfinite(behind)
+        and infinite(finding)
+        and not is_nan(finding)
+    ):
+        return Explanation(
+            f"{of}({said(behind)}) was Inf in the forward, and its derivative is computed from that{here(spelled_forward(finding, 'self'), said(behind))}",
+            "The derivative of an exponential is made of the forward's own result. It is computed even where that result "
+            "was selected away afterwards.",
+            DERIVATIVE,
+        )
+    return None
+
+
+def _edge(name: str, dtype: str) -> float:
+    """The operand at which an exponential reaches the maximum of a dtype."""
+    greatest = math.log(maximum(dtype) or math.inf)
+    if name == "exp2":
+        return greatest / math.log(2)
+    return greatest + math.log(2) if name in ("sinh", "cosh") else greatest
 
 
 RULE = Rule("WN203", "exp-overflow", match)

@@ -9,11 +9,17 @@ Why it breaks
 Example
     Bad::
 
+        a = torch.ones(3, requires_grad=True)
+        b = torch.ones(3)
         loss = torch.sqrt(((a - b) ** 2).sum())
+        loss.backward()
 
     Good::
 
+        a = torch.ones(3, requires_grad=True)
+        b = torch.ones(3)
         loss = torch.linalg.vector_norm(a - b)
+        loss.backward()
 
 Fix
     Use vector_norm (subgradient 0), or add a small number inside the root.
@@ -31,23 +37,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import base, forward_base, forward_value, is_zero, spelled
+from whynan.rules.base import DERIVATIVE, Explanation, Rule
+from whynan.rules.facts import base, forward_base, forward_is_zero, is_zero, result, said, value
+from whynan.rules.wording import spelled_forward
 
 if TYPE_CHECKING:
     from whynan.records import Finding
 
 
 def match(finding: Finding) -> Explanation | None:
-    if finding.phase != "backward" or forward_base(finding) != "sqrt" or forward_value(finding, "self") != 0:
+    if forward_base(finding) != "sqrt" or not forward_is_zero(finding, "self"):
         return None
     if base(finding) != "div" or not is_zero(finding, "other"):
         return None
+    gradient = value(finding, "self")
+    outcome = (
+        f"{said(gradient)} / 0 is {result(finding)}" if gradient is not None else f"the gradient is {result(finding)}"
+    )
+    name = spelled_forward(finding, "self")
+    root = f"sqrt({name})" if name else "the root"
     return Explanation(
-        f"the derivative of sqrt at 0 is 1/(2*0): {spelled(finding, 'self')} is 0 here",
+        f"the derivative of sqrt divides by 2 × {root}, which is 0 here: {outcome}",
         "The forward value is a healthy 0; its gradient divides by twice the root: Inf, or NaN where the gradient that "
         "comes in is 0.",
-        4,
+        DERIVATIVE,
     )
 
 

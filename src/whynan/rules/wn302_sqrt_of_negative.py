@@ -9,11 +9,13 @@ Why it breaks
 Example
     Bad::
 
-        std = torch.sqrt((x * x).mean() - x.mean() ** 2)
+        x = torch.full((4,), 100.1)
+        deviation = torch.sqrt((x * x).mean() - x.mean() ** 2 - 1e-3)
 
     Good::
 
-        std = x.std(correction=0)
+        x = torch.full((4,), 100.1)
+        deviation = x.std(correction=0)
 
 Fix
     Use var/std, or clamp_min(0) before the root.
@@ -22,7 +24,7 @@ When it is fine
     Where it is selected away, in backward too (double where).
 
 References
-    -
+    IEEE 754-2019, 5.4.1.
 """
 
 # pyright: strict
@@ -31,30 +33,48 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import base, forward_base, forward_value, said, spelled, value
+from whynan.rules.base import DERIVATIVE, OPERATION, Explanation, Rule
+from whynan.rules.facts import all_finite, base, forward_base, forward_value, is_nan, row, said, value
+from whynan.rules.wording import derivative, here, spelled, spelled_forward
 
 if TYPE_CHECKING:
     from whynan.records import Finding
 
 
 def match(finding: Finding) -> Explanation | None:
-    found = value(finding, "self")
-    if base(finding) in ("sqrt", "rsqrt") and finding.phase != "backward" and found is not None and found < 0:
+    if not is_nan(finding):
+        return None
+    name, found = base(finding), value(finding, "self")
+    of, behind = forward_base(finding), forward_value(finding, "self")
+    if of in ("sqrt", "rsqrt") and behind is not None and behind < 0:
         return Explanation(
-            f"{base(finding)}({said(found)}) is NaN: {spelled(finding, 'self')} is negative here",
+            f"{of}({said(behind)}) was NaN in the forward, and its derivative is computed from that"
+            f"{here(spelled_forward(finding, 'self'), 'negative')}",
+            "The derivative is made of the forward's own result. It is NaN even where that result was selected away "
+            "afterwards, so that the gradient that comes in is 0.",
+            DERIVATIVE,
+        )
+    if name in ("sqrt", "rsqrt") and found is not None and found < 0:
+        return Explanation(
+            f"{name}({said(found)}) is NaN{derivative(finding) or here(spelled(finding, 'self'), 'negative')}",
             "A difference of two nearly equal numbers, or an operand that nothing bounds, is the usual source.",
+            OPERATION,
         )
-    behind = forward_value(finding, "self")
-    if finding.phase == "backward" and forward_base(finding) in ("sqrt", "rsqrt") and behind is not None and behind < 0:
-        return Explanation(
-            f"{forward_base(finding)}({said(behind)}) was NaN in the forward, and its derivative is computed from that: "
-            f"{spelled(finding, 'self')} is negative here",
-            "The derivative divides by the forward's own result. Where the bad value was selected away afterwards, the "
-            "gradient that comes in is 0, and 0 / NaN is NaN.",
-            4,
-        )
-    return None
+    return _variance(finding)
+
+
+def _variance(finding: Finding) -> Explanation | None:
+    """The running variance that batch_norm divides by, where it is negative."""
+    span, eps = row(finding, "running_var"), value(finding, "eps")
+    if base(finding) != "native_batch_norm" or span is None or eps is None or not span[0] + eps < 0:
+        return None
+    if not all_finite(finding):
+        return None
+    return Explanation(
+        f"batch_norm takes the root of running_var + eps, and running_var is as low as {said(span[0])}",
+        "A variance cannot be negative: the buffer was overwritten, or loaded from somewhere else.",
+        OPERATION,
+    )
 
 
 RULE = Rule("WN302", "sqrt-of-negative", match)

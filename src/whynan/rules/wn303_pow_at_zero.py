@@ -9,11 +9,15 @@ Why it breaks
 Example
     Bad::
 
-        pooled = x.pow(p).mean(1).pow(1 / p)
+        x = torch.zeros(2, 4, requires_grad=True)
+        pooled = x.pow(3).mean(1).pow(1 / 3)
+        pooled.sum().backward()
 
     Good::
 
-        pooled = x.clamp(min=eps).pow(p).mean(1).pow(1 / p)
+        x = torch.zeros(2, 4, requires_grad=True)
+        pooled = x.clamp(min=1e-6).pow(3).mean(1).pow(1 / 3)
+        pooled.sum().backward()
 
 Fix
     Keep the base of a fractional power away from 0 before the power is taken.
@@ -31,25 +35,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import base, forward_base, said, spelled, value
+from whynan.rules.base import DERIVATIVE, Explanation, Rule
+from whynan.rules.facts import base, forward_base, said, value
+from whynan.rules.wording import here, spelled_forward
 
 if TYPE_CHECKING:
     from whynan.records import Finding
 
 
 def match(finding: Finding) -> Explanation | None:
-    if finding.phase != "backward" or forward_base(finding) not in ("pow", "float_power") or base(finding) != "pow":
+    if forward_base(finding) not in ("pow", "float_power") or base(finding) != "pow":
         return None
     lowered = value(finding, "exponent")
     if value(finding, "self") != 0 or lowered is None or not -1 < lowered < 0:
         return None
     power = said(lowered + 1)
     return Explanation(
-        f"the derivative of x ** {power} at 0 is {power} * 0 ** ({said(lowered)}), which is infinite: "
-        f"{spelled(finding, 'self')} is 0 here",
+        f"the derivative of x ** {power} at 0 is {power} × 0 ** ({said(lowered)}), which is infinite"
+        f"{here(spelled_forward(finding, 'self'), '0')}",
         "The forward value is a healthy 0; a power below 1 has an infinite slope there, and Inf times a gradient of 0 is NaN.",
-        4,
+        DERIVATIVE,
     )
 
 

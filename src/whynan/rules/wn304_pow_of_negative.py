@@ -9,20 +9,22 @@ Why it breaks
 Example
     Bad::
 
-        y = x ** 0.5
+        x = torch.tensor([-2.0, 2.0])
+        y = x ** 0.3
 
     Good::
 
-        y = x.clamp_min(0).sqrt()
+        x = torch.tensor([-2.0, 2.0])
+        y = x.sign() * x.abs() ** 0.3
 
 Fix
     Bound the base, or write sign(x) * |x| ** p where that is meant.
 
 When it is fine
-    Never.
+    Where the NaN is selected away, in backward too.
 
 References
-    -
+    IEEE 754-2019, 9.2.1.
 """
 
 # pyright: strict
@@ -32,8 +34,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.floats import format_value
-from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import base, said, spelled, value
+from whynan.rules.base import OPERATION, Explanation, Rule
+from whynan.rules.facts import base, said, value
+from whynan.rules.wording import derivative, here, spelled
 
 if TYPE_CHECKING:
     from whynan.records import Finding
@@ -43,10 +46,12 @@ def match(finding: Finding) -> Explanation | None:
     found, exponent = value(finding, "self"), value(finding, "exponent")
     if base(finding) != "pow" or found is None or not found < 0 or exponent is None or exponent.is_integer():
         return None
+    power = format_value(exponent, digits=6)
+    power = f"({power})" if exponent < 0 else power
     return Explanation(
-        f"({said(found)}) ** {format_value(exponent, digits=6)} is NaN: {spelled(finding, 'self')} is negative here",
-        "A negative number has no real fractional power.",
-        2,
+        f"({said(found)}) ** {power} is NaN{derivative(finding) or here(spelled(finding, 'self'), 'negative')}",
+        "A negative number has no real power whose exponent is not whole.",
+        OPERATION,
     )
 
 

@@ -10,11 +10,18 @@ Why it breaks
 Example
     Bad::
 
+        imag = torch.tensor([1e-20, 1.0], requires_grad=True)
+        real = torch.tensor([1e-20, 1.0], requires_grad=True)
         phase = torch.atan2(imag, real)
+        phase.sum().backward()
 
     Good::
 
-        phase = torch.atan2(imag, torch.where(imag.abs() + real.abs() < 1e-15, 1.0, real))
+        imag = torch.tensor([1e-20, 1.0], requires_grad=True)
+        real = torch.tensor([1e-20, 1.0], requires_grad=True)
+        near = imag.abs() + real.abs() < 1e-15
+        phase = torch.atan2(imag, torch.where(near, 1.0, real))
+        phase.sum().backward()
 
 Fix
     Give a vector that has no direction a harmless one before atan2; adding an epsilon to one argument moves the
@@ -24,7 +31,7 @@ When it is fine
     An exact origin: torch 2.13 masks it and gives gradient 0.
 
 References
-    torch 2.13 atan2_backward.
+    torch 2.13, atan2_backward.
 """
 
 # pyright: strict
@@ -33,27 +40,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import base, forward_base, forward_value, largest, limit, said
+from whynan.rules.base import DERIVATIVE, Explanation, Rule
+from whynan.rules.facts import base, forward_base, forward_value, limit, said
+from whynan.rules.numbers import maximum
+from whynan.rules.wording import spelled_forward
 
 if TYPE_CHECKING:
     from whynan.records import Finding
 
 
 def match(finding: Finding) -> Explanation | None:
-    if finding.phase != "backward" or forward_base(finding) != "atan2" or finding.birth == "invalid":
+    if forward_base(finding) != "atan2" or finding.birth == "invalid":
         return None
     y, x = forward_value(finding, "self"), forward_value(finding, "other")
-    if y is None or x is None or base(finding) not in ("reciprocal", "div"):
+    greatest = maximum(finding.element.dtype)
+    if y is None or x is None or greatest is None or base(finding) not in ("reciprocal", "div"):
         return None
     square = y * y + x * x
-    if square > 1 / largest(finding.element.dtype):
+    if square > 1 / greatest:
         return None
+    names = spelled_forward(finding, "self") or "y", spelled_forward(finding, "other") or "x"
     return Explanation(
-        f"the derivative divides by y*y + x*x: at y = {said(y)}, x = {said(x)} that is {said(square)}, "
-        f"and its reciprocal exceeds {limit(finding)}",
+        f"the derivative of atan2 divides by y² + x²: at {names[0]} = {said(y)} and {names[1]} = {said(x)} that is "
+        f"{said(square)}, whose reciprocal exceeds {limit(finding)}",
         "Beside the origin the direction of a vector turns infinitely fast; its derivative does not fit the dtype.",
-        4,
+        DERIVATIVE,
     )
 
 

@@ -1,24 +1,29 @@
 """WN403 equal-eigenvalues: the derivative of eigenvectors where two eigenvalues are equal.
 
 What it is
-    The backward of an eigen- or singular value decomposition divides by the differences of the eigenvalues.
+    The backward of an eigen- or singular value decomposition divides by the differences of the eigenvalues, and
+    that of a singular value decomposition by the singular values too.
 
 Why it breaks
-    Two equal eigenvalues have no eigenvectors of their own: any rotation of them will do, and the derivative has a pole.
+    Two equal eigenvalues have no eigenvectors of their own: any rotation of them will do, and the derivative
+    has a pole. So has the derivative of the vectors of a singular value of 0.
 
 Example
     Bad::
 
+        covariance = torch.eye(3, requires_grad=True)
         values, vectors = torch.linalg.eigh(covariance)
-        loss = vectors[:, 0].sum()
+        vectors[:, 0].sum().backward()
 
     Good::
 
+        covariance = torch.eye(3, requires_grad=True)
         values = torch.linalg.eigvalsh(covariance)
-        loss = values.sum()
+        values.sum().backward()
 
 Fix
-    Let the loss depend on eigenvalues alone, or on what does not change when equal ones are rotated; or break the tie.
+    Let the loss depend on eigenvalues alone, or on what does not change when equal ones are rotated; or break
+    the tie.
 
 When it is fine
     Where no gradient flows through the vectors.
@@ -33,28 +38,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import base, forward_base, is_zero
+from whynan.rules.base import DERIVATIVE, Explanation, Rule
+from whynan.rules.facts import base, forward_base, is_zero, operand, result
+from whynan.rules.wording import spelled_forward
 
 if TYPE_CHECKING:
     from whynan.records import Finding
 
 
-_DECOMPOSITIONS = ("_linalg_eigh", "_linalg_svd", "linalg_eigh", "linalg_svd", "linalg_eig", "_linalg_eig")
+_DECOMPOSITIONS = ("_linalg_eigh", "_linalg_svd", "linalg_eig")
 
 
 def match(finding: Finding) -> Explanation | None:
-    if finding.phase != "backward" or forward_base(finding) not in _DECOMPOSITIONS:
+    of = forward_base(finding)
+    if of not in _DECOMPOSITIONS or base(finding) != "div" or not is_zero(finding, "other"):
         return None
-    if base(finding) not in ("div", "reciprocal") or not is_zero(
-        finding, "other" if base(finding) == "div" else "self"
-    ):
-        return None
-    what = "singular values" if "svd" in forward_base(finding) else "eigenvalues"
+    what = "singular values" if of == "_linalg_svd" else "eigenvalues"
+    name = spelled_forward(finding, "A") or spelled_forward(finding, "self")
+    whose = f" of {name}" if name else ""
+    divisor = operand(finding, "other")
+    if divisor is not None and divisor.shape is not None and len(set(divisor.shape[-2:])) > 1:
+        return Explanation(
+            f"the derivative of the singular vectors{whose} divides by a singular value that is 0: the gradient is {result(finding)}",
+            "The vectors of a singular value of 0 are not determined: any rotation of them will do, and the derivative has a pole.",
+            DERIVATIVE,
+        )
     return Explanation(
-        f"the derivative of the vectors divides by the difference of two {what}, which is 0 here",
+        f"the derivative of the vectors{whose} divides by the difference of two {what}, which is 0: the gradient is {result(finding)}",
         f"Equal {what} have no vectors of their own: any rotation of them will do, and the derivative has a pole.",
-        4,
+        DERIVATIVE,
     )
 
 

@@ -9,10 +9,14 @@ Why it breaks
 Example
     Bad::
 
-        p = scores.masked_fill(mask, -inf).softmax(-1)      # a row of padding only
+        scores = torch.zeros(2, 3)
+        mask = torch.tensor([[True, True, True], [False, True, True]])     # a row of padding only
+        p = scores.masked_fill(mask, -inf).softmax(-1)
 
     Good::
 
+        scores = torch.zeros(2, 3)
+        mask = torch.tensor([[True, True, True], [False, True, True]])
         p = scores.masked_fill(mask, torch.finfo(scores.dtype).min).softmax(-1)
 
 Fix
@@ -31,32 +35,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import base, operand
+from whynan.rules.base import OPERATION, Explanation, Rule
+from whynan.rules.facts import INF, base, is_nan, row
+from whynan.rules.wording import doing, spelled
 
 if TYPE_CHECKING:
     from whynan.records import Finding
 
 
 def match(finding: Finding) -> Explanation | None:
-    if base(finding) not in ("_softmax", "_log_softmax", "_safe_softmax", "softmax", "log_softmax"):
+    span = row(finding, "self")
+    if base(finding) not in ("_softmax", "_log_softmax") or not is_nan(finding) or span != (-INF, -INF):
         return None
-    row = operand(finding, "self")
-    if row is None or row.max is None or row.min is None:
-        return None
-    if float(row.max) == float("-inf"):
-        return Explanation(
-            "the whole row is -Inf: softmax subtracts its maximum, and -Inf - (-Inf) is NaN",
-            "Every place of this row is masked, often a sequence of padding only or a causal and a padding mask together.",
-            3,
-        )
-    if float(row.max) == float("inf"):
-        return Explanation(
-            "the row holds Inf: softmax subtracts its maximum, and Inf - Inf is NaN",
-            "An infinite score came in; look where it was made.",
-            2,
-        )
-    return None
+    name = spelled(finding, "self")
+    return Explanation(
+        f"{doing(finding)} over a row{f' of {name}' if name else ''} that is all -Inf subtracts its maximum, and -Inf - (-Inf) is NaN",
+        "Every place of this row is masked, often a sequence of padding only or a causal and a padding mask together.",
+        OPERATION,
+    )
 
 
 RULE = Rule("WN501", "softmax-all-masked", match)

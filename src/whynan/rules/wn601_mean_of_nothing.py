@@ -1,7 +1,7 @@
-"""WN601 mean-of-nothing: a mean or variance of no element, or a variance of one.
+"""WN601 mean-of-nothing: a mean, a variance or a mean loss of no element, or a variance of one.
 
 What it is
-    mean of an empty tensor, or std and var with one element and correction 1.
+    mean of an empty tensor, a mean loss of an empty batch, or std and var with one element and correction 1.
 
 Why it breaks
     The sum is divided by a count of 0: 0/0 is NaN.
@@ -9,11 +9,13 @@ Why it breaks
 Example
     Bad::
 
-        adv = (r - r.mean()) / r.std()      # a batch of one
+        reward = torch.ones(1)                                   # a batch of one
+        advantage = (reward - reward.mean()) / reward.std()
 
     Good::
 
-        adv = (r - r.mean()) / (r.std(correction=0) + eps)
+        reward = torch.ones(1)
+        advantage = (reward - reward.mean()) / (reward.std(correction=0) + 1e-8)
 
 Fix
     Skip the batch, or use correction=0.
@@ -31,35 +33,69 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import base, count_of, operand, spelled, value
+from whynan.rules.base import OPERATION, Explanation, Rule
+from whynan.rules.facts import base, count_of, empty, is_nan, operand, row, value
+from whynan.rules.wording import doing, spelled
 
 if TYPE_CHECKING:
     from whynan.records import Finding
 
 
+_MEANS = frozenset("mean var std var_mean std_mean median nanmedian".split())
+_LOSSES = frozenset(
+    "mse_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits soft_margin_loss "
+    "multi_margin_loss multilabel_margin_loss_forward".split()
+)
+
+
 def match(finding: Finding) -> Explanation | None:
     name = base(finding)
-    if name not in ("mean", "var", "std", "var_mean", "std_mean", "nanmean") or finding.birth != "invalid":
+    if finding.birth != "invalid" or not is_nan(finding):
         return None
-    source = operand(finding, "self", "input")
-    count = count_of(finding, "self", "input")
+    if name in _MEANS:
+        return _mean(finding, name)
+    if name in _LOSSES and empty(finding):
+        return _nothing(finding, f"the mean of {doing(finding)} over no element is 0 / 0")
+    lengths = row(finding, "lengths")
+    if name == "segment_reduce" and lengths is not None and lengths[0] == 0:
+        return Explanation(
+            "segment_reduce over a segment of length 0 is 0 / 0", "A segment holds no element.", OPERATION
+        )
+    return None
+
+
+def _mean(finding: Finding, name: str) -> Explanation | None:
+    source, count = operand(finding, "self"), count_of(finding, "self")
     if source is None or source.shape is None or count is None:
         return None
-    shape = list(source.shape)
     if count == 0:
-        return Explanation(
-            f"{name} over no element divides by a count of 0: {spelled(finding, 'self')} has shape {shape}",
-            "The batch, the mask or the group is empty.",
+        return _nothing(
+            finding,
+            f"{name} over no element has no value"
+            if name in ("median", "nanmedian")
+            else f"{name} over no element divides by a count of 0",
         )
     correction = value(finding, "correction")
     correction = 1.0 if correction is None else correction
-    if name in ("mean", "nanmean") or count > correction:
+    if name not in ("var", "std", "var_mean", "std_mean") or count > correction:
         return None
+    elements = "1 element" if count == 1 else f"{count} elements"
     return Explanation(
-        f"{name} over {count} element with correction {correction:g} divides by 0: {spelled(finding, 'self')} has shape {shape}",
-        "The variance of a single value has no unbiased estimate; unbiased=False (correction=0) gives 0.",
+        f"{name} over {elements} with correction {correction:g} divides by {max(count - correction, 0):g}{_shape(finding)}",
+        "The variance divides by the count less the correction. That of a single value has no unbiased estimate; correction=0 gives 0.",
+        OPERATION,
     )
+
+
+def _nothing(finding: Finding, text: str) -> Explanation:
+    return Explanation(f"{text}{_shape(finding)}", "The batch, the mask or the group is empty.", OPERATION)
+
+
+def _shape(finding: Finding) -> str:
+    found = operand(finding, "self")
+    if found is None or found.shape is None:
+        return ""
+    return f": {spelled(finding, 'self') or 'the input'} has shape {list(found.shape)}"
 
 
 RULE = Rule("WN601", "mean-of-nothing", match)

@@ -9,10 +9,14 @@ Why it breaks
 Example
     Bad::
 
-        loss = F.cross_entropy(logits, labels)      # every label is -100
+        logits = torch.zeros(2, 3)
+        labels = torch.tensor([-100, -100])
+        loss = F.cross_entropy(logits, labels)
 
     Good::
 
+        logits = torch.zeros(2, 3)
+        labels = torch.tensor([-100, -100])
         loss = F.cross_entropy(logits, labels, reduction="sum") / (labels != -100).sum().clamp_min(1)
 
 Fix
@@ -31,30 +35,40 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import all_finite, base, is_nan, value
+from whynan.rules.base import OPERATION, Explanation, Rule
+from whynan.rules.facts import all_finite, base, empty, is_nan, operand, row, said, value
+from whynan.rules.wording import spelled
 
 if TYPE_CHECKING:
     from whynan.records import Finding
 
 
+_WHY = "The mean divides by the sum of the weights of all targets: 0 for a target that is ignored or whose class has weight 0."
+
+
 def match(finding: Finding) -> Explanation | None:
     name = base(finding)
-    if not is_nan(finding) or not all_finite(finding):
+    if not is_nan(finding) or value(finding, "reduction") != 1 or not all_finite(finding):
         return None
-    if name in ("nll_loss_forward", "nll_loss2d_forward") and value(finding, "reduction") == 1:
-        return Explanation(
-            "the mean of the loss is 0/0: no target of this batch counts",
-            "Every target is ignore_index, or has weight 0, so that the mean divides by 0.",
-            2,
-        )
+    if name in ("nll_loss_forward", "nll_loss2d_forward"):
+        return Explanation(f"the mean of the loss is 0 / 0: {_targets(finding)}", _WHY, OPERATION)
     if name in ("nll_loss_backward", "nll_loss2d_backward") and value(finding, "total_weight") == 0:
         return Explanation(
-            "the gradient of the mean divides by the weight of all targets, which is 0: no target of this batch counts",
-            "Every target is ignore_index, or has weight 0, so that the mean divides by 0.",
-            2,
+            f"the gradient of the mean of the loss divides by the total weight 0: {_targets(finding)}", _WHY, OPERATION
         )
     return None
+
+
+def _targets(finding: Finding) -> str:
+    name = spelled(finding, "target") or "the target"
+    if empty(finding):
+        return f"{name} is empty"
+    span, ignored = row(finding, "target"), value(finding, "ignore_index")
+    if span is not None and span[0] == span[1] == ignored:
+        return f"{name} holds nothing but {said(ignored)}, the ignore_index"
+    if operand(finding, "weight") is None:
+        return f"every target in {name} is ignored"
+    return f"the class of every target in {name} has weight 0 or is ignored"
 
 
 RULE = Rule("WN602", "loss-without-targets", match)

@@ -1,7 +1,8 @@
 """WN701 out-of-range: a finite result that does not fit its dtype.
 
 What it is
-    The operands are finite and the exact result is finite, but larger than the dtype's maximum.
+    The operands are finite and the exact result is finite, but it, or a value on the way to it, is larger than
+    the dtype's maximum.
 
 Why it breaks
     Values beyond the maximum become Inf: 65504 for float16, 3.4e38 for float32 and bfloat16.
@@ -9,11 +10,13 @@ Why it breaks
 Example
     Bad::
 
-        y = (x * x).mean(-1)      # x is float16 and 300
+        x = torch.full((4,), 300.0, dtype=torch.float16)
+        energy = (x * x).mean()
 
     Good::
 
-        y = (x.float() * x.float()).mean(-1)
+        x = torch.full((4,), 300.0, dtype=torch.float16)
+        energy = (x.float() * x.float()).mean()
 
 Fix
     Scale before the product, compute in float32, or use bfloat16, which has float32's range.
@@ -22,7 +25,7 @@ When it is fine
     Where a loss scaler finds it and skips the step.
 
 References
-    HAZARDS: fp16 overflow; HF #5651.
+    IEEE 754-2019, 7.4.
 """
 
 # pyright: strict
@@ -31,31 +34,66 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whynan.rules.arithmetic import attempted
-from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import all_finite, base, given, limit, said, value
+from whynan.rules.arithmetic import Attempt, attempted
+from whynan.rules.base import GENERAL, Explanation, Rule
+from whynan.rules.facts import all_finite, base, is_nan, limit, result
 from whynan.rules.numbers import beyond, overflows, wider
+from whynan.rules.wording import derivative, doing, given
 
 if TYPE_CHECKING:
     from whynan.records import Finding
 
 
+# The result itself is out of range, or a partial sum or product of the same kind.
+_PARTIAL = frozenset("mm bmm addmm baddbmm mv addmv dot vdot sum cumsum prod cumprod lerp addcmul addcdiv".split())
+# The exact result may fit: a square, a sum or a product behind it is what does not.
+_INSIDE = frozenset(
+    """
+    mean var std var_mean std_mean norm linalg_vector_norm mse_loss smooth_l1_loss huber_loss avg_pool2d avg_pool3d
+    _adaptive_avg_pool2d _adaptive_avg_pool3d convolution index_add scatter_add scatter_reduce linalg_cross lgamma i0
+    special_i0 _cdist_forward _pdist_forward upsample_bilinear2d upsample_bicubic2d upsample_linear1d kl_div
+    binary_cross_entropy_with_logits softplus convolution_backward mse_loss_backward native_layer_norm_backward
+    native_batch_norm_backward native_layer_norm native_batch_norm native_group_norm tan polar hypot logaddexp
+    linalg_lu_solve index_put embedding_dense_backward segment_reduce sum_to_size
+    """.split()
+)
+
+
 def match(finding: Finding) -> Explanation | None:
-    name = base(finding)
-    if finding.birth != "overflow" or name in ("exp", "exp2", "expm1", "sinh", "cosh", "_ctc_loss"):
+    if not all_finite(finding) or finding.birth not in ("overflow", "invalid"):
         return None
-    if not all_finite(finding):
-        return None
-    dtype, result = finding.element.dtype, said(finding.element.value)
-    attempt = attempted(finding)
+    if is_nan(finding):
+        return _both_signs(finding)
+    attempt, dtype = attempted(finding), finding.element.dtype
     if attempt is not None and overflows(attempt.result, dtype):
-        fits = wider(attempt.result, dtype)
-        text = f"{attempt.words} {beyond(attempt.result, dtype, shown=False)}" + (f"; {fits}" if fits else "")
-    elif name in ("_to_copy", "copy_", "copy"):
-        text = f"{said(value(finding, 'self', 'src'))}, cast to {dtype}, exceeds {limit(finding)} and gives {result}"
+        text = _exact(attempt, dtype)
+    elif base(finding) in _PARTIAL:
+        text = f"{doing(finding)} of {given(finding)} exceeds {limit(finding)} and gives {result(finding)}"
+    elif base(finding) in _INSIDE:
+        text = f"{doing(finding)} of {given(finding)}, or a value on the way to it, exceeds {limit(finding)} and gives {result(finding)}"
     else:
-        text = f"{name} of {given(finding)} gives {result}: the result exceeds {limit(finding)}"
-    return Explanation(text, f"All operands are finite; the result is too large for {dtype}.", 0)
+        return None
+    return Explanation(
+        f"{text}{derivative(finding)}",
+        f"All operands are finite; what is made of them is too large for {dtype}.",
+        GENERAL,
+    )
+
+
+def _exact(attempt: Attempt, dtype: str) -> str:
+    fits = wider(attempt.result, dtype)
+    return f"{attempt.words} {beyond(attempt.result, dtype, shown=False)}" + (f" ({fits})" if fits else "")
+
+
+def _both_signs(finding: Finding) -> Explanation | None:
+    """A sum of finite products that overflows towards both sides."""
+    if base(finding) not in ("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "vdot", "convolution"):
+        return None
+    return Explanation(
+        f"{doing(finding)} of {given(finding)} is NaN{derivative(finding)}: products of both signs exceed {limit(finding)}, and Inf - Inf has no value",
+        f"All operands are finite; products of them are too large for {finding.element.dtype} and cancel to no value.",
+        GENERAL,
+    )
 
 
 RULE = Rule("WN701", "out-of-range", match)

@@ -1,8 +1,8 @@
 """WN801 optimizer-eps-zero: an optimizer divided by zero.
 
 What it is
-    The denominator of an update (Adam, RMSprop, Adagrad) is 0: the gradient was 0 and eps is 0, or vanishes in
-    the dtype.
+    The denominator of an update (Adam, RMSprop, Adagrad) is 0: the gradient was 0 or its square underflowed,
+    and eps is 0 or vanishes in the dtype.
 
 Why it breaks
     Adam divides m by sqrt(v) + eps; with a gradient of 0 and eps 0 that is 0/0. 1e-8 is 0 in float16.
@@ -10,11 +10,17 @@ Why it breaks
 Example
     Bad::
 
-        torch.optim.Adam(params, eps=0)
+        weight = torch.ones(2, requires_grad=True)
+        optimizer = torch.optim.Adam([weight], eps=0)
+        (weight * torch.tensor([0.0, 1.0])).sum().backward()
+        optimizer.step()
 
     Good::
 
-        torch.optim.Adam(params, eps=1e-8)
+        weight = torch.ones(2, requires_grad=True)
+        optimizer = torch.optim.Adam([weight], eps=1e-8)
+        (weight * torch.tensor([0.0, 1.0])).sum().backward()
+        optimizer.step()
 
 Fix
     Give eps a value that the dtype of the state can hold, or keep float32 master weights.
@@ -32,31 +38,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import base, said, value
+from whynan.rules.base import SETTING, Explanation, Rule
+from whynan.rules.facts import base, result, said, value
+from whynan.rules.numbers import smallest
+from whynan.rules.wording import doing
 
 if TYPE_CHECKING:
     from whynan.records import Finding
 
 
+_QUOTIENTS = {"addcdiv": ("tensor1", "tensor2"), "div": ("self", "other")}
+_WHY = (
+    "The gradient of this element is 0, or its square is too small for the dtype; and eps is 0, or too small for the "
+    "dtype, so that it does not keep the denominator away from 0."
+)
+
+
 def match(finding: Finding) -> Explanation | None:
+    name = base(finding)
     if finding.phase != "optimizer":
         return None
-    for names in (("tensor2", "tensor1"), ("other", "self")):
-        denominator = value(finding, names[0])
-        if denominator == 0:
-            numerator = said(value(finding, names[1]))
-            return Explanation(
-                f"the update divides {numerator} by 0 and makes the parameter {said(finding.element.value)}",
-                "The gradient of this element is 0, and eps is 0 or too small for the dtype to keep the denominator away from 0.",
-                3,
-            )
-    if base(finding).startswith("_fused"):
+    owner = f"the parameter {finding.element.tensor}" if finding.element.tensor else "the result"
+    if name.startswith("_fused_ada"):
+        eps = value(finding, "eps")
+        if eps is None or eps >= smallest(finding.element.dtype) / 2:
+            return None
         return Explanation(
-            f"the fused update {base(finding)} makes the parameter {said(finding.element.value)} from finite state",
-            "A denominator of 0 (a zero gradient with eps 0, or an eps that vanishes in the dtype) is the usual reason.",
-            1,
+            f"the update {doing(finding)} with eps = {said(eps)} divides by 0 and makes {owner} {result(finding)}",
+            _WHY,
+            SETTING,
         )
+    if name in _QUOTIENTS and value(finding, _QUOTIENTS[name][1]) == 0:
+        above = value(finding, _QUOTIENTS[name][0])
+        return Explanation(f"the update divides {said(above)} by 0 and makes {owner} {result(finding)}", _WHY, SETTING)
+    if name == "reciprocal" and value(finding, "self") == 0:
+        return Explanation(f"the update divides by 0 and makes {owner} {result(finding)}", _WHY, SETTING)
     return None
 
 

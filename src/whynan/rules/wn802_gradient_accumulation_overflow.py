@@ -9,11 +9,15 @@ Why it breaks
 Example
     Bad::
 
-        for micro in batches: (loss(micro) * 2.0**16).backward()
+        weight = torch.ones(1, dtype=torch.float16, requires_grad=True)
+        for micro in (40000.0, 50000.0):
+            (weight * micro).backward()
 
     Good::
 
-        for micro in batches: (loss(micro) / len(batches)).backward()
+        weight = torch.ones(1, dtype=torch.float16, requires_grad=True)
+        for micro in (40000.0, 50000.0):
+            (weight * micro / 2).backward()
 
 Fix
     Divide each micro-batch's loss by their number, lower the loss scale, or accumulate in float32.
@@ -22,7 +26,7 @@ When it is fine
     Where a loss scaler finds it and skips the step.
 
 References
-    -
+    torch.amp, gradient accumulation.
 """
 
 # pyright: strict
@@ -31,8 +35,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whynan.rules.base import Explanation, Rule
-from whynan.rules.facts import all_finite, is_nan, limit, said, value
+from whynan.rules.arithmetic import attempted
+from whynan.rules.base import SETTING, Explanation, Rule
+from whynan.rules.facts import all_finite, is_nan, result
+from whynan.rules.numbers import beyond, overflows
 
 if TYPE_CHECKING:
     from whynan.records import Finding
@@ -41,14 +47,13 @@ if TYPE_CHECKING:
 def match(finding: Finding) -> Explanation | None:
     if finding.phase != "accumulation" or is_nan(finding) or not all_finite(finding):
         return None
-    first, second = value(finding, "self"), value(finding, "other")
-    if first is None or second is None:
+    attempt, dtype = attempted(finding), finding.element.dtype
+    if attempt is None or not overflows(attempt.result, dtype):
         return None
     return Explanation(
-        f"{said(first)} + {said(second)} exceeds {limit(finding)}: the gradients are finite, their sum is "
-        f"{said(finding.element.value)}",
+        f"two gradients are added: {attempt.words} {beyond(attempt.result, dtype, shown=False)}, so that the sum is {result(finding)}",
         "Each addend is finite; what accumulates is too large for the dtype.",
-        3,
+        SETTING,
     )
 
 

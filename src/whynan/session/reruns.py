@@ -26,6 +26,12 @@ def with_rerun(first: Report, second: Report, *, identical: bool) -> Report:
     return first.model_copy(update={"run": run, **filled})
 
 
+def without_rerun(first: Report, error: Exception) -> Report:
+    """The first run's report where the second run raised."""
+    replay = Replay(kind="rerun", faithful=False, why=f"the second run raised {type(error).__name__}: {error}")
+    return first.model_copy(update={"run": first.run.model_copy(update={"replay": replay})})
+
+
 def _difference(first: Report, second: Report, *, identical: bool) -> str | None:
     if not identical:
         return "the second run returned other values: the target is not deterministic, or keeps state elsewhere"

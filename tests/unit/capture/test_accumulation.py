@@ -10,7 +10,7 @@ from tests.unit.capture.seen import code, only, sinks, traced
 
 
 def leaf(value: float = 0.0) -> Tensor:
-    return torch.full((2,), value, requires_grad=True)
+    return torch.full((1,), value, requires_grad=True)
 
 
 def meeting(report_chain: object) -> list[tuple[str, str | None]]:

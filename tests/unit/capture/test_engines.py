@@ -121,9 +121,13 @@ def test_backward_inside_a_module_hook_of_another_backward() -> None:
     outer = torch.ones(1, requires_grad=True)
     inner = torch.zeros(1, requires_grad=True)
 
+    def hook(grad: Tensor) -> None:
+        with torch.enable_grad():
+            inner.sqrt().sum().backward()
+
     def work() -> None:
         scaled = outer * 2
-        scaled.register_hook(lambda g: inner.sqrt().sum().backward())
+        scaled.register_hook(hook)
         scaled.sum().backward()
 
     finding = only(traced(work))

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from syrupy.assertion import SnapshotAssertion
 
-from tests.unit.report.programs import ABSORBED, FORWARD, REPORTS, finding, line_of, reach, report
+import whynan
+from tests.unit.report.programs import (
+    ABSORBED,
+    FORWARD,
+    REPORTS,
+    cause,
+    finding,
+    line_of,
+    reach,
+    report,
+    site,
+    value,
+)
 from tests.unit.report.strategies import reports
-from whynan.records import Report
+from whynan.records import Fix, FixVerdict, Replay, Report, Site
 from whynan.report.terminal import render
 
 COLOR_CODE = re.compile(r"\x1b\[[0-9;]*m")
@@ -70,7 +85,10 @@ def test_the_width_is_the_terminals_and_never_more_than_a_sentence_can_bear(monk
 
 
 def test_a_finding_is_about_twenty_lines() -> None:
-    assert all(len(render(r, width=100, source=line_of).splitlines()) <= 22 for n, r in REPORTS.items() if _single(n))
+    lengths = {name: len(render(made, width=100, source=line_of).splitlines()) for name, made in REPORTS.items()}
+    # two hold several findings or fixes, one an expression over seven lines
+    assert {name for name, length in lengths.items() if length > 20} == {"several", "backward", "masked"}
+    assert lengths["masked"] <= 24
 
 
 @pytest.mark.parametrize(
@@ -109,10 +127,80 @@ def test_what_did_no_harm_is_counted_where_it_is_not_told() -> None:
     assert "did no harm;" not in render(made, show_all=True)
 
 
-def _single(name: str) -> bool:
-    return name not in ("several", "backward")
-
-
 def _told(text: str) -> str:
     """What is said, without the spaces, carets, dots and line breaks of its layout."""
     return "".join(text.translate({ord("^"): None, ord("·"): None}).split())
+
+
+HOSTILE = "[bold red]x[/] :smile: \x1b[31m\x07\r\n\t\u202e\u2066\u2028\udc80\x9b2J \u200d\ufe0f 入力 e\u0301"
+
+
+def test_text_from_strangers_is_shown_as_text(snapshot: SnapshotAssertion) -> None:
+    assert render(hostile(), width=100, source=lambda file, line: HOSTILE) == snapshot
+
+
+@pytest.mark.parametrize("color", [False, True])
+@pytest.mark.parametrize("width", [32, 57, 100])
+def test_nothing_from_a_stranger_commands_the_terminal(width: int, color: bool) -> None:
+    text = COLOR_CODE.sub("", render(hostile(), width=width, source=lambda file, line: HOSTILE, color=color))
+    assert text.replace("\n", "").isprintable()
+    assert all(cell_len(line) <= width for line in text.split("\n"))
+    assert "[bold red]x[/]" in render(hostile(), width=1000, color=color)
+
+
+def hostile() -> Report:
+    """A report whose every text comes from a stranger."""
+    there = Site(file=HOSTILE, line=1, column=3, end_line=1, end_column=9, code=HOSTILE, function=HOSTILE)
+    element = FORWARD.element.model_copy(
+        update={"tensor": HOSTILE, "dtype": HOSTILE, "operands": (value(HOSTILE, HOSTILE, expression=HOSTILE),)}
+    )
+    found = finding(
+        rule=HOSTILE, name=HOSTILE, op=HOSTILE, message=HOSTILE, explanation=HOSTILE, element=element, phase="backward",
+        grad_fn=HOSTILE, site=there.model_copy(update={"module": HOSTILE}), library_site=there,
+        chain=(cause(HOSTILE + "!", 1, HOSTILE),), reaches=(reach("gradient", HOSTILE),), occurrences=2,
+        modules=(HOSTILE, HOSTILE),
+        fixes=(Fix(title=HOSTILE, kind="source", patch="+" + HOSTILE, verdict=FixVerdict(status="verified")),),
+    )  # fmt: skip
+    run = {"versions": {"whynan": HOSTILE, "torch": HOSTILE}, "device": HOSTILE, "exception": HOSTILE}
+    replay = Replay(kind="rerun", faithful=True, why=HOSTILE)
+    return report(found, run=run | {"replay": replay}, coverage={"notes": (HOSTILE,)}, unused_allows=(HOSTILE,))
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "koi8-r", "shift_jis", "utf-16"])
+def test_signs_that_an_encoding_lacks_give_way_to_plain_ones(encoding: str, snapshot: SnapshotAssertion) -> None:
+    text = render(REPORTS["backward"], width=100, source=line_of, encoding=encoding)
+    assert text.encode(encoding).decode(encoding) == text
+    assert text.splitlines()[:12] == snapshot
+
+
+def test_carets_stay_under_the_expression_in_every_encoding() -> None:
+    found = report(finding(site=site(21, "損失(probability, 0)"), op=None))
+    for encoding, width in (("utf-8", 20), ("ascii", 28)):
+        _, marks = _source_and_carets(render(found, width=100, source=line_of, encoding=encoding))
+        assert marks.strip() == "^" * width
+
+
+def _source_and_carets(text: str) -> tuple[str, str]:
+    lines = text.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.strip(" ^") == "" and "^" in line)
+    return lines[at - 1], lines[at]
+
+
+def test_a_report_of_a_real_run(tmp_path: Path) -> None:
+    script = tmp_path / "entropy.py"
+    script.write_text("import torch\n\ndef entropy(p):\n\treturn -(p * torch.log(p)).sum(dim=-1)\n", "utf-8")
+    namespace: dict[str, Any] = {}
+    exec(compile(script.read_text("utf-8"), str(script), "exec"), namespace)
+    made = whynan.explain(namespace["entropy"], torch.tensor([[0.5, 0.5, 0.0]]))
+    text = render(made, width=100)
+    source, marks = _source_and_carets(text)
+    assert text.startswith("Inf or NaN in the output ")
+    assert source[marks.index("^") :].startswith("torch.log(p)")
+    assert marks.split() == ["^" * len("torch.log(p)"), "aten.log.default"]
+    assert "  element  [0, 2] of f32[1, 3] is -Inf, 1 of 3\n           p = 0\n" in text
+    assert text.index("\n  born ") < text.index("\n  element ") < text.index("\n  why ") < text.index("\n  reaches ")
+    # the file changes after the run: only what the report itself holds is shown
+    script.write_text("import torch\n\n\n\treturn -(q * torch.log(p)).sum(dim=-1)\n", "utf-8")
+    changed = render(made, width=100)
+    assert "return" not in changed
+    assert "               torch.log(p)\n" in changed

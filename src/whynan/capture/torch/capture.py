@@ -135,6 +135,11 @@ class Capture:
         notes = list(tracer.notes)
         if tracer.failed:
             notes.append(FAILED)
+        if tracer.rows.evicted and any(b is not None and b.label_kind == "birth" for b in tracer.labels.births):
+            notes.append(
+                f"operands of {tracer.rows.evicted:,} earlier events were let go to keep within the memory budget: what "
+                "came before may be missing, and a larger memory= keeps it"
+            )
         if tracer.ranges.omitted:
             notes.append(f"ranges of {tracer.ranges.omitted} more tensors were left out")
         return Coverage(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from whynan.capture.torch.operands import at, broadcast_index, dtype_name, finite_range, locate, number
@@ -110,6 +111,10 @@ class Causes:
             return self._outside(held, None), None, None
         value = self.tracer.rows.value_of(held)
         if value is None or value.numel() == 0:
+            return None, None, None
+        kept = self.tracer.rows.of(row.ordinal)
+        if kept is None or kept.out is None or math.prod(kept.out[0]) < value.numel():
+            # it wrote a part only, and which part is not asked here
             return None, None, None
         low, high = finite_range(value)
         base = row.operator.base

@@ -86,6 +86,13 @@ class Entries:
             tensor, parameter, mask, torch.zeros(tensor.shape, dtype=torch.int32, device=tensor.device), site, event
         )
 
+    def enter_unread(self, tensor: Tensor, bad: Tensor, site: int) -> Tensor:
+        """What leaves as it came in, read by no event."""
+        user, library = self.tracer.sites.resolve(site, None)
+        event = Event(self.tracer.events, None, "forward", user, library)
+        empty = torch.zeros(tensor.shape, dtype=torch.int32, device=tensor.device)
+        return self.enter(tensor.detach(), tensor, bad, empty, site, event)
+
     def _writes_it(self, row: Row, reader: int) -> bool:
         """Whether the expression that made a constant spells a NaN or an Inf; data given to `tensor` does not."""
         site, _ = self.tracer.sites.resolve(row.site, None)

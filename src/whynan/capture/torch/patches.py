@@ -80,6 +80,13 @@ class Patches:
                     tracer.fail()
                 try:
                     return original(t_outputs, *args, **kwargs)
+                except BaseException:
+                    if kept is not None:
+                        try:
+                            quietly(tracer, _engine_raises, tracer, kept)
+                        except Exception:
+                            tracer.fail()
+                    raise
                 finally:
                     if kept is not None:
                         try:
@@ -211,6 +218,11 @@ def _engine_starts(tracer: Tracer, outputs: Any, args: Any) -> Any:
         roots = [t for t in outputs if isinstance(t, torch.Tensor)]
         tracer.bad.sinks.backward_starts(lane, roots, into_leaves=not (len(args) > 3 and args[3]))
     return kept
+
+
+def _engine_raises(tracer: Tracer, kept: Any) -> None:
+    tracer.deferred.settle()
+    tracer.bad.sinks.interrupted(kept[0].backward)
 
 
 def _engine_ends(tracer: Tracer, kept: Any) -> None:

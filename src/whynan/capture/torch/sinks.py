@@ -33,6 +33,7 @@ class Backward:
 
     number: int
     loss: list[Sink]
+    start: int = 0
     used: bool = False
     leaves: dict[int, None] = field(default_factory=lambda: {})
 
@@ -88,8 +89,18 @@ class Sinks:
                 if state is not None and state.plane is not None:
                     plane = torch.where(bad, strided(state.plane, state.itemsize, tensor), 0)
                     found = labels.labels_in(plane)
+                elif (entered := self._unread(tensor, bad)) is not None:
+                    found = labels.labels_in(entered)
                 made.append(Sink(kind, name, count, tensor.numel(), found, fatal, step=self.attempts + 1))
         return made + self._integers(tensor, state, kind, name, fatal)
+
+    def _unread(self, tensor: Tensor, bad: Tensor) -> Tensor | None:
+        """Labels of bad elements that no event has read and none of this trace has computed."""
+        tracer = self.tracer
+        made = tracer.rows.get(tracer.rows.writer_of(tensor))
+        if made is not None and made.operator.base != "lift_fresh":
+            return None
+        return tracer.bad.entries.enter_unread(tensor, bad, 0 if made is None else made.site)
 
     def _integers(
         self, tensor: Tensor, state: State | None, kind: SinkKind, name: str | None, fatal: bool
@@ -117,7 +128,7 @@ class Sinks:
         self.micro += 1
         self.fatal_seen = self.fatal_seen or into_leaves
         loss = [s for r in roots for s in self.sink(r, "loss", None, True)] if into_leaves and not lane.closure else []
-        record = Backward(len(self.backwards), loss)
+        record = Backward(len(self.backwards), loss, self.tracer.ordinal - self.tracer.first)
         if loss:
             self.backwards.append(record)
         lane.backward = record
@@ -161,6 +172,19 @@ class Sinks:
             known = self.unused.pop(address(tensor), None)
             if known is not None and known.reference() is not None:
                 self._use(known)
+
+    def interrupted(self, record: Backward | None) -> None:
+        """An exception has left the engine: what its backward had born was on its way to a gradient."""
+        if record is None:
+            return
+        born = [
+            b
+            for b in self.tracer.labels.births
+            if b is not None and b.label_kind == "birth" and b.event.ordinal >= record.start
+        ]
+        self.found += [
+            Sink("gradient", None, b.element.count, b.element.total, frozenset((b.label,)), True) for b in born
+        ]
 
     def _departed(self, leaf: Leaf) -> None:
         """A leaf was let go of with the gradient that a backward had left: nobody discarded it."""

@@ -1,0 +1,65 @@
+"""WN502 logsumexp-all-masked: the derivative of a logsumexp whose operands are all -Inf.
+
+What it is
+    logsumexp, logaddexp or logcumsumexp of nothing but -Inf is -Inf; a gradient flows through it.
+
+Why it breaks
+    The derivative is exp(x - logsumexp(x)), and -Inf - (-Inf) is NaN.
+
+Example
+    Bad::
+
+        scores = torch.zeros(2, 3, requires_grad=True)
+        mask = torch.tensor([[True, True, True], [False, True, True]])
+        total = scores.masked_fill(mask, -inf).logsumexp(-1)
+        total.clamp_min(-100).sum().backward()
+
+    Good::
+
+        scores = torch.zeros(2, 3, requires_grad=True)
+        mask = torch.tensor([[True, True, True], [False, True, True]])
+        total = scores.masked_fill(mask, torch.finfo(scores.dtype).min / 2).logsumexp(-1)
+        total.clamp_min(-100).sum().backward()
+
+Fix
+    Use a finite value for the mask, such as half of the dtype's most negative number, or skip the row.
+
+When it is fine
+    Where no gradient flows through it.
+
+References
+    torch.logsumexp.
+"""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whynan.rules.base import DERIVATIVE, Explanation, Rule
+from whynan.rules.facts import INF, base, forward_base, is_nan, value
+from whynan.rules.wording import spelled_forward
+
+if TYPE_CHECKING:
+    from whynan.records import Finding
+
+
+_SUMS = {"logsumexp": "every value of its row is -Inf", "logaddexp": "both operands are -Inf"}
+
+
+def match(finding: Finding) -> Explanation | None:
+    of = forward_base(finding)
+    if of not in _SUMS or base(finding) != "sub" or not is_nan(finding):
+        return None
+    if value(finding, "self") != -INF or value(finding, "other") != -INF:
+        return None
+    name = spelled_forward(finding, "self")
+    return Explanation(
+        f"the derivative of {of}{f' of {name}' if name else ''} is exp(x - {of}), and -Inf - (-Inf) is NaN: {_SUMS[of]}",
+        "The sum of no probability at all has the logarithm -Inf, and a share of nothing has no value.",
+        DERIVATIVE,
+    )
+
+
+RULE = Rule("WN502", "logsumexp-all-masked", match)

@@ -1,0 +1,52 @@
+"""The README's blocks of output, and how each is made; run as a script to write them anew."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FILE = ROOT / "README.md"
+_BLOCK = re.compile(r"(<!-- (?P<name>\w+) -->\n)(?P<body>.*?)(<!-- /(?P=name) -->)", re.DOTALL)
+
+
+def blocks(text: str) -> dict[str, str]:
+    """The fenced output between each pair of markers."""
+    return {m["name"]: m["body"].removeprefix("```text\n").removesuffix("```\n") for m in _BLOCK.finditer(text)}
+
+
+def demo() -> str:
+    """What ``make demo`` prints."""
+    return _printed(sys.executable, "examples/gem_pooling/train.py")
+
+
+def explain() -> str:
+    """What the README's program with ``explain`` prints, saved as ``phase.py``."""
+    programs = re.findall(r"```python\n(.*?)```", FILE.read_text(encoding="utf-8"), re.DOTALL)
+    (program,) = [p for p in programs if "whynan.explain(train" in p]
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory, "phase.py").write_text(program, encoding="utf-8")
+        return _printed(sys.executable, "phase.py", cwd=Path(directory))
+
+
+def _printed(*command: str, cwd: Path = ROOT) -> str:
+    environment = {**os.environ, "COLUMNS": "100", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+PRODUCERS: dict[str, Callable[[], str]] = {"demo": demo, "explain": explain}
+
+
+def renewed(text: str) -> str:
+    """The README with every block made anew."""
+    made = {name: make() for name, make in PRODUCERS.items()}
+    return _BLOCK.sub(lambda m: f"{m[1]}```text\n{made[m['name']]}```\n{m[4]}", text)
+
+
+if __name__ == "__main__":
+    FILE.write_text(renewed(FILE.read_text(encoding="utf-8")), encoding="utf-8")
