@@ -6,17 +6,22 @@ import pkgutil
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from syrupy.assertion import SnapshotAssertion
 
 import whynan
 import whynan.rules
-from whynan.records import Element, Finding, Operand
-from whynan.rules.base import SECTIONS
-from whynan.rules.catalogue import explain, page, rules
+from whynan.records import Element, Finding, Operand, Report
+from whynan.rules.catalogue import explain, page, parsed, rules
+from whynan.rules.page import SECTIONS, read
 
 ALL = {rule.code: rule for rule in rules()}
+PAGE = "WN999 x: y.\n\n" + "\n".join(
+    f"{name}\n    Bad::\n\n        a\n\n    Good::\n\n        b" if name == "Example" else f"{name}\n    z"
+    for name in SECTIONS
+)
 
 
 def _unexplained(**operand: object) -> Finding:
@@ -44,13 +49,45 @@ def test_every_module_of_a_rule_is_found() -> None:
 
 @pytest.mark.parametrize("code", ALL)
 def test_a_rule_has_a_whole_page(code: str) -> None:
-    text = page(code)
-    assert text.startswith(f"{code} {ALL[code].name}: ")
-    headings = [line for line in text.splitlines() if line in SECTIONS]
-    assert tuple(headings) == SECTIONS
-    example = text.partition("\nExample\n")[2].partition("\nFix\n")[0]
-    assert "Bad::" in example
-    assert "Good::" in example
+    found = parsed(code)
+    assert found.summary.startswith(f"{code} {ALL[code].name}: ")
+    assert tuple(found.sections) == SECTIONS
+    assert all(found.sections.values())
+
+
+@pytest.mark.parametrize(
+    "doc",
+    ["WN999 x: y.\n\nWhat it is\n    z", PAGE.replace("Good::", "Better::"), PAGE.replace("Bad::", "")],
+    ids=["a section is missing", "no good example", "no bad example"],
+)
+def test_half_a_page_is_refused(doc: str, snapshot: SnapshotAssertion) -> None:
+    with pytest.raises(ValueError, match="a page has|an example is") as caught:
+        read(doc)
+    assert str(caught.value) == snapshot
+
+
+def _run(source: str) -> Report:
+    names = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "np": np, "inf": float("inf")}
+    torch.manual_seed(0)
+    # uninitialised memory is filled with NaN, for the one example that reads it
+    torch.use_deterministic_algorithms(mode=True, warn_only=True)
+    try:
+        with whynan.trace() as t:
+            exec(compile(source, "example.py", "exec"), names)
+    finally:
+        torch.use_deterministic_algorithms(mode=False)
+    return t.report
+
+
+@pytest.mark.filterwarnings("ignore:std")
+@pytest.mark.parametrize("code", ALL)
+def test_the_bad_example_of_a_page_runs_into_it(code: str) -> None:
+    assert code in {f.rule for f in _run(parsed(code).bad).findings}
+
+
+@pytest.mark.parametrize("code", ALL)
+def test_the_good_example_of_a_page_is_clean(code: str) -> None:
+    assert _run(parsed(code).good).verdict == "clean"
 
 
 @pytest.mark.parametrize("code", ALL)

@@ -24,12 +24,18 @@ def a_norm_of_a_row_with_inf() -> object:
     return torch.nn.functional.layer_norm(x, (2,))
 
 
+def a_softmax_of_a_row_with_inf() -> object:
+    return torch.tensor([[float("inf"), 0.0]]).softmax(-1)
+
+
 def one_mask() -> object:
     mask = torch.full((2,), float("-inf"))
     return (mask - torch.zeros(2)).softmax(0)[:0]
 
 
-@pytest.mark.parametrize("program", [two_masks, a_sum_of_both_signs, a_norm_of_a_row_with_inf])
+@pytest.mark.parametrize(
+    "program", [two_masks, a_sum_of_both_signs, a_norm_of_a_row_with_inf, a_softmax_of_a_row_with_inf]
+)
 def test_it_says_what_happened(program: Any, first: Callable[..., dict[str, str]], snapshot: SnapshotAssertion) -> None:
     said = first(program)
     assert said["rule"] == "WN104"

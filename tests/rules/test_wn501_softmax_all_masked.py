@@ -15,16 +15,12 @@ def a_row_of_padding() -> object:
     return scores.softmax(-1)
 
 
-def a_row_with_inf() -> object:
-    return torch.tensor([[float("inf"), 0.0]]).softmax(-1)
-
-
 def one_place_left() -> object:
     scores = torch.zeros(2, 3).masked_fill(torch.tensor([[True, True, False]] * 2), float("-inf"))
     return scores.softmax(-1)
 
 
-@pytest.mark.parametrize("program", [a_row_of_padding, a_row_with_inf])
+@pytest.mark.parametrize("program", [a_row_of_padding])
 def test_it_says_what_happened(program: Any, first: Callable[..., dict[str, str]], snapshot: SnapshotAssertion) -> None:
     said = first(program)
     assert said["rule"] == "WN501"

@@ -11,14 +11,14 @@ Example
 
         scores = torch.zeros(2, 3, requires_grad=True)
         mask = torch.tensor([[True, True, True], [False, True, True]])
-        total = scores.masked_fill(mask, -inf).logsumexp(-1)
+        total = (scores + torch.where(mask, -inf, 0.0)).logsumexp(-1)
         total.clamp_min(-100).sum().backward()
 
     Good::
 
         scores = torch.zeros(2, 3, requires_grad=True)
         mask = torch.tensor([[True, True, True], [False, True, True]])
-        total = scores.masked_fill(mask, torch.finfo(scores.dtype).min / 2).logsumexp(-1)
+        total = (scores + torch.where(mask, torch.finfo(scores.dtype).min / 2, 0.0)).logsumexp(-1)
         total.clamp_min(-100).sum().backward()
 
 Fix

@@ -89,7 +89,7 @@ def test_a_cell_of_a_notebook() -> None:
 
 
 def test_a_lambda() -> None:
-    work = lambda x: (x + 0, torch.log(x))[1]  # noqa: E731
+    work = lambda x: (x + 0, torch.log(x))[1]
     finding = only(traced(lambda: work(torch.zeros(1)).tolist()))
     assert code(finding) == "torch.log(x)"
     assert finding.site is not None
@@ -122,7 +122,7 @@ def test_an_expression_over_several_lines() -> None:
 
 def test_columns_count_characters_not_bytes() -> None:
     def work(größe: torch.Tensor) -> None:
-        ä = "öäü", torch.log(größe)  # noqa: PLC2401
+        ä = "öäü", torch.log(größe)
         ä[1].tolist()
 
     site = only(traced(lambda: work(torch.zeros(1)))).site
