@@ -29,7 +29,7 @@ def graph(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[_Graph]]:
     import torch._inductor.output_code as home
 
     monkeypatch.setattr(home, "CompiledFxGraph", _Graph)
-    yield _Graph
+    return _Graph
 
 
 def test_a_region_that_makes_nan_is_the_birth(graph: type[_Graph]) -> None:

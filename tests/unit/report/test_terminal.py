@@ -177,12 +177,12 @@ def test_carets_stay_under_the_expression_in_every_encoding() -> None:
     found = report(finding(site=site(21, "損失(probability, 0)"), op=None))
     for encoding, width in (("utf-8", 20), ("ascii", 28)):
         _, marks = _source_and_carets(render(found, width=100, source=line_of, encoding=encoding))
-        assert marks.strip() == "^" * width
+        assert marks.split()[0] == "^" * width
 
 
 def _source_and_carets(text: str) -> tuple[str, str]:
     lines = text.splitlines()
-    at = next(number for number, line in enumerate(lines) if line.strip(" ^") == "" and "^" in line)
+    at = next(number for number, line in enumerate(lines) if line.lstrip().startswith("^"))
     return lines[at - 1], lines[at]
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from whynan.capture.torch import attribution
-from whynan.capture.torch.operands import element_of
+from whynan.capture.torch import attribution, planes
+from whynan.capture.torch.operands import at, element_of
 from whynan.capture.torch.planes import bad_mask, nan_mask, store
 from whynan.records import ChainLink
 from whynan.traces import Birth, Event
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from whynan.capture.torch.rows import Row
     from whynan.capture.torch.sinks import Sinks
     from whynan.capture.torch.tracer import Tracer
+    from whynan.records import Element
 
 
 class Entries:
@@ -40,7 +41,7 @@ class Entries:
         `holder` is the tensor whose storage keeps the labels; `tensor` its content when it was read.
         """
         tracer = self.tracer
-        name, kind = tracer.names.describe(holder)
+        name, kind, whole = tracer.names.named(holder)
         state = tracer.state_of(holder)
         uninitialised = state is not None and state.uninitialised
         nan = nan_mask(tensor) & unknown
@@ -66,6 +67,8 @@ class Entries:
                     else f"{kind or ('a constant' if written else 'data')} {described}"
                 )
                 element = element_of(tensor, mask, 0, None, (), name)
+                if whole is not None and whole is not holder:
+                    element = _element_in(whole, holder, mask, element)
                 birth = self._birth(note, element, event, constant if literal else None, is_nan=is_nan, literal=literal)
                 set_id = self.known[key] = tracer.labels.add(birth)
             else:
@@ -204,6 +207,17 @@ class Entries:
             if named != set_id:
                 carried = torch.where(carried == set_id, named, carried).to(torch.int32)
         return carried
+
+
+def _element_in(whole: Tensor, view: Tensor, mask: Tensor, element: Element) -> Element:
+    """The element as one of the named tensor that it was read through a view of."""
+    index = planes.first_index_in(whole, view, mask)
+    if index is None:
+        return element
+    shape = tuple(int(s) for s in whole.shape)
+    return element.model_copy(
+        update={"index": index, "shape": shape, "total": whole.numel(), "value": at(whole.detach(), index)}
+    )
 
 
 EXTREMES = tuple(torch.finfo(d).max for d in (torch.float16, torch.bfloat16, torch.float32, torch.float64))

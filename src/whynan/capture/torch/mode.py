@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from whynan.capture.torch.tracer import Tracer
 
 _others = torch._C._len_torch_dispatch_stack
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_no_dispatch = torch._C._disabled_torch_dispatch_impl
+
+
+def _is_plain(kind: Any) -> bool:
+    """Whether a subclass has no dispatch of its own, and so is a tensor like any other below autograd."""
+    return kind is torch.Tensor or kind.__torch_dispatch__ is _no_dispatch
 
 
 def _passes_through(kind: type) -> bool:
@@ -53,7 +58,7 @@ class TraceMode(TorchDispatchMode):
             kwargs = {}
         if types:
             for kind in types:
-                if kind not in _PLAIN:
+                if not _is_plain(kind):
                     if _passes_through(kind):
                         return func(*args, **kwargs)
                     return NotImplemented

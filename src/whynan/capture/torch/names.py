@@ -81,23 +81,28 @@ class Names:
 
     def describe(self, tensor: Tensor) -> tuple[str | None, str | None]:
         """The name and kind (parameter, buffer, argument) of a tensor, by identity or by its storage."""
+        name, kind, _ = self.named(tensor)
+        return name, kind
+
+    def named(self, tensor: Tensor) -> tuple[str | None, str | None, Tensor | None]:
+        """The name and kind of a tensor, and the tensor of that name: itself, or one that it is a view of."""
         found = self.given.get(id(tensor))
         if found is not None and found[0]() is tensor:
-            return found[1], "argument"
+            return found[1], "argument", tensor
         try:
             storage = tensor.untyped_storage()._cdata
-        except (RuntimeError, NotImplementedError):
-            return None, None
+        except (RuntimeError, NotImplementedError, ValueError):
+            return None, None, None
         for root in list(self.roots):
             for kind, tensors in (("parameter", root.named_parameters()), ("buffer", root.named_buffers())):
                 for name, inner in tensors:
                     if inner is tensor or _storage(inner) == storage:
-                        return name, kind
+                        return name, kind, inner
         for reference, name in list(self.given.values()):
             inner = reference()
             if inner is not None and _storage(inner) == storage:
-                return name, "argument"
-        return None, None
+                return name, "argument", inner
+        return None, None, None
 
     def parameter_name(self, tensor: Tensor) -> str | None:
         """The name of a parameter or buffer; None for anything else."""
@@ -118,7 +123,8 @@ class Names:
 def _storage(tensor: Any) -> int:
     try:
         return tensor.untyped_storage()._cdata
-    except (RuntimeError, NotImplementedError):
+    except (RuntimeError, NotImplementedError, ValueError):
+        # ValueError: a lazy module's parameter before its first call
         return 0
 
 

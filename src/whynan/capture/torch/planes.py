@@ -183,3 +183,27 @@ def store(state: State, tensor: Tensor, labels: Tensor) -> None:
     rescale(state, tensor)
     state.plane.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()).copy_(labels)
     state.shape = tuple(tensor.shape)
+
+
+def first_index_in(whole: Tensor, view: Tensor, mask: Tensor) -> tuple[int, ...] | None:
+    """Where the elements of a view that a mask marks lie in the tensor viewed: the first of them, row by row.
+
+    None where their memory does not lie within `whole`, or two of its elements share a place.
+    """
+    if whole.element_size() != view.element_size() or not mask.any():
+        return None
+    steps = torch.tensor(view.stride(), dtype=torch.int64)
+    rest = mask.nonzero().cpu() @ steps + (view.storage_offset() - whole.storage_offset())
+    index = [torch.zeros_like(rest)] * whole.dim()
+    for dim in sorted(range(whole.dim()), key=lambda d: -whole.stride(d)):
+        size, step = whole.shape[dim], whole.stride(dim)
+        if size > 1 and step > 0:
+            index[dim] = (rest // step).clamp(max=size - 1)
+            rest = rest - index[dim] * step
+    if bool((rest != 0).any()):
+        return None
+    row = torch.zeros_like(rest)
+    for dim in range(whole.dim()):
+        row = row * whole.shape[dim] + index[dim]
+    first = int(row.argmin())
+    return tuple(int(i[first]) for i in index)
