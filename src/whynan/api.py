@@ -6,9 +6,11 @@ import inspect
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from whynan.capture.failure import FAILED
 from whynan.config import Options
 from whynan.errors import NestedTraceError, UsageError
 from whynan.session.allow import Allowance, Allowances, allowance, numbered
+from whynan.session.calling import Call
 from whynan.session.reruns import with_rerun, without_rerun
 from whynan.session.runs import report_of
 from whynan.session.watching import watching
@@ -100,9 +102,7 @@ def allow(pattern: str, *, reason: str) -> AbstractContextManager[Allowance]:
 def _allowed(meant: Allowance) -> Generator[Allowance]:
     with ExitStack() as stack:
         for running in _running:
-            stretch = running.watching.scope(numbered(meant, running.allowed))
-            if stretch is not None:
-                stack.enter_context(stretch)
+            stack.enter_context(running.watching.scope(numbered(meant, running.allowed)))
         yield stack.enter_context(_allowances.region(meant))
 
 
@@ -137,23 +137,25 @@ def explain(
             "give the function or module itself and its inputs: explain(model, batch)",
         )
     _check_signature(target, inputs, kwargs)
-    from whynan.capture.torch.targets import Target
-
-    prepared = Target(target, inputs, kwargs)
-    if rerun:
-        prepared.remember()
+    call = Call(target, inputs, kwargs)
     region = Trace(memory=memory, ranges=ranges, command=f"explain({_name(target)})")
+    call.prepare(region.watching, twice=rerun)
     with region:
-        prepared.call(region.watching.tell)
+        call.run(region.watching)
     if not rerun:
         return region.report
     second = Trace(memory=RERUN_MEMORY, command=region.report.run.command, copy_all=True, quiet=True)
+    if not call.rewind(second.watching):
+        return without_rerun(region.report, FAILED)
     try:
-        with prepared.again(), second:
-            prepared.call(second.watching.tell)
+        with second:
+            call.run(second.watching)
     except Exception as error:
-        return without_rerun(region.report, error)
-    return with_rerun(region.report, second.report, identical=prepared.identical)
+        return without_rerun(region.report, f"the second run raised {type(error).__name__}: {error}")
+    finally:
+        call.restore(second.watching)
+    identical = call.identical(second.watching)
+    return with_rerun(region.report, second.report, identical=identical, failed=second.watching.failed)
 
 
 def _name(target: Any) -> str:

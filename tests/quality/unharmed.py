@@ -47,6 +47,10 @@ DOORS = frozenset(
 )
 
 
+# Stands for an operator: what it raises is a refusal.
+REFUSALS = frozenset(["_again"])
+
+
 class Forced(Exception):  # noqa: N818
     """A failure that nobody expects."""
 
@@ -66,7 +70,7 @@ class Place(NamedTuple):
 def place_of(code: CodeType) -> Place | None:
     """Where a code object stands in the capture; None for one outside, for a class body, for a part of a function."""
     own = code.co_filename.startswith(HOME) and code.co_flags & inspect.CO_OPTIMIZED
-    if not own or code.co_name in COMPREHENSIONS:
+    if not own or code.co_name in COMPREHENSIONS or code.co_name in REFUSALS:
         return None
     return Place(code.co_filename.removeprefix(HOME).lstrip("/"), code.co_qualname, code.co_firstlineno)
 
@@ -109,6 +113,8 @@ class Calls:
     error: type[BaseException] = Forced
     seen: Counter[Place] = field(default_factory=Counter)
     fired: bool = False
+    # doors in which the user's own call runs just now: what C code calls there has no other frame above it
+    _inside: dict[int, FrameType] = field(default_factory=dict)
     _known: dict[int, tuple[CodeType, Place | None, bool]] = field(default_factory=dict)
 
     def profile(self, frame: FrameType, event: str, argument: Any) -> None:
@@ -120,7 +126,11 @@ class Calls:
             elif place is None and frame.f_back is not None:
                 self._from(frame.f_back, frame.f_code)
         elif event == "c_call":
+            if self._place(frame.f_code)[1] and _of_the_user(frame, argument.__name__):
+                self._inside[id(frame)] = frame
             self._from(frame, argument.__name__)
+        elif event in ("c_return", "c_exception"):
+            self._inside.pop(id(frame), None)
 
     def _place(self, code: CodeType) -> tuple[Place | None, bool]:
         known = self._known.get(id(code))
@@ -132,7 +142,7 @@ class Calls:
 
     def _from(self, caller: FrameType, callee: CodeType | str) -> None:
         place, door = self._place(caller.f_code)
-        if door and place is not None and not _of_the_user(caller, callee):
+        if door and place is not None and id(caller) not in self._inside and not _of_the_user(caller, callee):
             self._met(place._replace(calls=callee if isinstance(callee, str) else callee.co_qualname))
 
     def _met(self, place: Place) -> None:
@@ -242,7 +252,8 @@ def harm(program: Program, expected: Outcome, calls: Calls) -> str | None:
         outcome = traced(program, calls)
     except BaseException as escaped:  # whatever it is, the user meets it
         return f"it reached the user: {escaped!r}"
-    if not calls.fired:
+    if not calls.fired and calls.seen[calls.place] < calls.number * 0.9:  # type: ignore[index]
+        # how often some are called depends on when Python collects its garbage
         return "it was never called"
     if outcome.left != before:
         return "patches or modes stayed"
@@ -251,7 +262,7 @@ def harm(program: Program, expected: Outcome, calls: Calls) -> str | None:
     if not any(outcome.executed == _times(expected.executed, n) for n in program.runs):
         more, fewer = outcome.executed - expected.executed, expected.executed - outcome.executed
         return f"other operations: {dict(more)} more, {dict(fewer)} fewer"
-    if outcome.warned > 1 or (outcome.warned == 0 and calls.error is not RuntimeError):
+    if outcome.warned > 1 or (calls.fired and outcome.warned == 0 and calls.error is not RuntimeError):
         return f"{outcome.warned} warnings"
     if outcome.warned and outcome.report is not None and not _says_so(outcome.report):
         return "the report does not say that whynan failed"

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import whynan
+from whynan.capture.torch import sites
+from whynan.capture.torch.operators import KNOWN
 from whynan.capture.torch.tracer import Tracer
 
 INF = float("inf")
@@ -52,6 +54,13 @@ def in_trace(body: Callable[[], Values]) -> tuple[Values, Any]:
 def in_trace_with_ranges(body: Callable[[], Values]) -> tuple[Values, Any]:
     """Run under a trace that records every tensor's range, part of it meant."""
     with whynan.trace(ranges=True) as trace, whynan.allow("WN5", reason="padding"):
+        values = body()
+    return values, trace.report
+
+
+def in_little_memory(body: Callable[[], Values]) -> tuple[Values, Any]:
+    """Run under a trace that can hold the operands of a few events only."""
+    with whynan.trace(memory=16_384) as trace:
         values = body()
     return values, trace.report
 
@@ -233,6 +242,94 @@ def transforms() -> Values:
     return kept
 
 
+class Entropy(nn.Module):
+    """Of a table with a zero, behind a layer with a bad weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.tensor([0.0, 0.5]))
+        self.mix = nn.Linear(2, 2)
+        with torch.no_grad():
+            self.mix.weight[0, 1] = INF - INF
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mix(x) + self.table.log()
+
+
+HELD: Values = []
+# made before any trace
+ENTROPY = Entropy()
+
+
+def chains() -> Values:
+    """Births whose operands were clipped, moved, multiplied, subtracted, summed, or came in."""
+    kept: Values = []
+    x = torch.tensor([[1.0, 0.0, 2.0], [-1.0, 1e-30, 0.5]])
+    kept.append((x - x.clone()).log()[:1].flip(0))
+    kept.append((x * 1e-20 * x).roll(1, 0).reciprocal())
+    kept.append((x.relu() + 0).sum(0).sub(1.0).log())
+    kept.append(x.mul(0).sum().log())
+    again = checkpoint(lambda y: y.log().sin(), x[0].clone().requires_grad_(), use_reentrant=False)
+    again.sum().backward()
+    kept.append(again.detach())
+    kept.append((x - 0.5 + x * 0.25).log())
+    kept.append(ENTROPY(torch.ones(1, 2)).detach())
+    stale = nn.Parameter(torch.tensor([INF - INF, 1.0]))
+    torch.optim.SGD([stale], lr=0.1).step()
+    kept.append(stale.detach().clone())
+    return kept
+
+
+def mixtures() -> Values:
+    """Events that carry some bad elements and bear others, from operands of several kinds."""
+    kept: Values = []
+    x = torch.tensor([-1.0, 1e30, 1e30, 2.0], requires_grad=True)
+    roots = x.detach().sqrt()
+    kept.append(torch.stack([roots[0], x[1].detach(), x[2].detach()]).cumprod(0))
+    kept.append(torch.ones(2) * INF)
+    mask = torch.full((2,), -INF)
+    kept.append(torch.stack([mask[0], mask.sum()]).logsumexp(0))
+    wide = (x * 1e30).view(2, 2)
+    normal = nn.functional.layer_norm(wide, (2,))
+    torch.where(torch.isfinite(normal), normal, torch.zeros(())).sum().backward()
+    kept.append(x.grad)
+    return kept
+
+
+def backwards() -> Values:
+    """A gradient that is set to zero between two backwards, and an engine that an exception stops."""
+    kept: Values = []
+    weight = torch.tensor([0.0, 4.0], requires_grad=True)
+    for _ in range(2):
+        weight.sqrt().sum().backward()
+        weight.grad.zero_()
+
+    class Refusing(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x * 1
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            raise ArithmeticError("no gradient")
+
+    # alive until the trace has ended
+    HELD[:] = [weight]
+    try:
+        Refusing.apply(weight).sqrt().sum().backward()
+    except ArithmeticError as error:
+        kept.append(str(error))
+    return [*kept, weight.detach(), weight.grad]
+
+
+@contextmanager
+def _cold() -> Iterator[None]:
+    """What earlier traces have learned of operators and code is forgotten."""
+    KNOWN.clear()
+    sites._owners.clear()
+    yield
+
+
 def threads() -> Values:
     """A thread of the program's own, and an exception that it catches."""
     kept: Values = []
@@ -304,6 +401,11 @@ PROGRAMS = (
     Program("births, explained twice", births, explained(rerun=True), runs=(1, 2)),
     Program("optimizers", optimizers, in_trace),
     Program("transforms", transforms, in_trace),
+    Program("chains", chains, in_trace),
+    Program("mixtures", mixtures, in_trace),
+    Program("backwards", backwards, in_trace),
+    Program("little memory", births, in_little_memory),
+    Program("nothing known", births, in_trace, around=_cold),
     Program("threads", threads, in_trace),
     Program("regions", regions, in_trace, around=_graphs),
     Program("raises", raises, in_trace),

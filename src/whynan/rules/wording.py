@@ -20,7 +20,7 @@ _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 
 
 def readable(name: str) -> str:
-    """``linalg_vector_norm`` -> ``vector_norm``, ``nll_loss_forward`` -> ``nll_loss``, ``mm`` -> ``a matrix product``."""
+    """``linalg_vector_norm`` is ``vector_norm``, ``nll_loss_forward`` ``nll_loss``, ``mm`` ``a matrix product``."""
     if name in _PRODUCTS:
         return "a matrix product"
     if name in ("_to_copy", "copy", "copy_"):

@@ -6,14 +6,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from whynan.capture.failure import FAILED
 from whynan.records import Replay
 
 if TYPE_CHECKING:
     from whynan.records import Finding, Operand, Report
 
 
-def with_rerun(first: Report, second: Report, *, identical: bool) -> Report:
-    """The first run's report with what the second run knows of the same events; nothing from an unfaithful one."""
+def with_rerun(first: Report, second: Report, *, identical: bool, failed: bool = False) -> Report:
+    """The first run's report with what the second run knows of the same events; nothing from an unfaithful one.
+
+    `failed`: an error of our own cut the second run short.
+    """
+    if failed:
+        return without_rerun(first, FAILED)
     why = _difference(first, second, identical=identical)
     replay = Replay(kind="rerun", faithful=why is None, why=why or "results, events and findings identical")
     run = first.run.model_copy(update={"replay": replay})
@@ -26,10 +32,13 @@ def with_rerun(first: Report, second: Report, *, identical: bool) -> Report:
     return first.model_copy(update={"run": run, **filled})
 
 
-def without_rerun(first: Report, error: Exception) -> Report:
-    """The first run's report where the second run raised."""
-    replay = Replay(kind="rerun", faithful=False, why=f"the second run raised {type(error).__name__}: {error}")
-    return first.model_copy(update={"run": first.run.model_copy(update={"replay": replay})})
+def without_rerun(first: Report, why: str) -> Report:
+    """The first run's report where there is no second one to learn from, and why."""
+    run = first.run.model_copy(update={"replay": Replay(kind="rerun", faithful=False, why=why)})
+    if why != FAILED:
+        return first.model_copy(update={"run": run})
+    coverage = first.coverage.model_copy(update={"notes": tuple(dict.fromkeys((*first.coverage.notes, FAILED)))})
+    return first.model_copy(update={"run": run, "coverage": coverage})
 
 
 def _difference(first: Report, second: Report, *, identical: bool) -> str | None:

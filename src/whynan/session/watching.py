@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from whynan.capture.failure import FAILED, report_internal_error
@@ -12,8 +14,7 @@ from whynan.records import Coverage
 from whynan.traces import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Generator
     from types import TracebackType
 
     from whynan.capture.torch import Capture
@@ -27,6 +28,7 @@ class Watching:
         self.capture: Capture | None = None
         self.flags: dict[str, Any] = {}
         self.device = "cpu"
+        self.failed = False
 
     def start(self, scope: tuple[int, ...]) -> None:
         """Enter the capture; raises ``WhynanError`` where the user can do something about it."""
@@ -51,7 +53,8 @@ class Watching:
             self.flags, self.device = capture.flags(), capture.device()
         except Exception:
             self._abandon()
-        return capture.trace or unseen()
+        trace = capture.trace or unseen()
+        return _cut_short(trace) if self.failed and not trace.failed else trace
 
     def tell(self, what: Callable[[Capture], None]) -> None:
         """Let the capture know something."""
@@ -61,15 +64,25 @@ class Watching:
             except Exception:
                 self._abandon()
 
-    def scope(self, number: int) -> AbstractContextManager[None] | None:
-        """A numbered stretch of the region; None where nothing is watched."""
-        return None if self.capture is None else self.capture.scope(number)
+    @contextmanager
+    def scope(self, number: int) -> Generator[None]:
+        """A numbered stretch of the region."""
+        self.tell(lambda capture: capture.enter_scope(number))
+        try:
+            yield
+        finally:
+            self.tell(lambda capture: capture.leave_scope(number))
+
+    def fail(self) -> None:
+        """Something of whynan's beside the capture has failed; called while its exception is handled."""
+        self.failed = True
+        report_internal_error()
 
     def _abandon(self) -> None:
         capture, self.capture = self.capture, None
         if capture is not None:
             capture.abandon()
-        report_internal_error()
+        self.fail()
 
 
 def watching(*, memory: int | None, ranges: bool, copy_all: bool) -> Watching:
@@ -85,6 +98,11 @@ def watching(*, memory: int | None, ranges: bool, copy_all: bool) -> Watching:
         return Capture(memory=memory, ranges=ranges, copy_all=copy_all)
 
     return Watching(make)
+
+
+def _cut_short(trace: Trace) -> Trace:
+    coverage = trace.coverage.model_copy(update={"notes": (*trace.coverage.notes, FAILED)})
+    return replace(trace, coverage=coverage, failed=True)
 
 
 def unseen() -> Trace:

@@ -298,7 +298,7 @@ def _by_experiment(question: Question, index: int, output: Tensor, bad: Tensor) 
         if sets and bool(still.any()):
             # bad without the bad operands too: theirs all the same where they alone suffice
             still &= ~_by_them_alone(question, index)
-    except Exception:  # an operator may refuse replaced operands (a singular matrix): all labels to all bad elements
+    except experiments.ANSWERLESS:  # replaced operands may make a singular matrix: all labels to all bad elements
         if whole:
             return Verdict(torch.where(bad, whole, 0).to(PLANE_DTYPE), torch.zeros_like(bad))
         return Verdict(carried, bad, labels.of(literal_sets) | saved_labels)

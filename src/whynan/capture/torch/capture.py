@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,7 +18,6 @@ from whynan.source.ownership import Owner, owner_of
 from whynan.traces import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
     from types import TracebackType
 
 
@@ -52,7 +51,7 @@ class Capture:
         tracer = self.tracer
         try:
             if tracer.active:
-                with torch.no_grad():
+                with torch._C._DisableTorchDispatch(), torch.no_grad():
                     tracer.deferred.settle()
                     if error is not None:
                         tracer.bad.sinks.raised(_held_by(error))
@@ -81,24 +80,15 @@ class Capture:
             self._leave()
         self._patches.remove()
 
-    @contextmanager
-    def scope(self, number: int) -> Generator[None]:
-        """Number a stretch of the run: what is born in it carries the number."""
-        tracer = self.tracer
-        self._settle()
-        before = tracer.scope
-        tracer.scope = (*before, number)
-        try:
-            yield
-        finally:
-            self._settle()
-            tracer.scope = before
+    def enter_scope(self, number: int) -> None:
+        """Number what follows: what is born in it carries the number."""
+        quietly(self.tracer, self.tracer.deferred.settle)
+        self.tracer.scope = (*self.tracer.scope, number)
 
-    def _settle(self) -> None:
-        try:
-            quietly(self.tracer, self.tracer.deferred.settle)
-        except Exception:
-            self.tracer.fail()
+    def leave_scope(self, number: int) -> None:
+        """End the numbered stretch."""
+        quietly(self.tracer, self.tracer.deferred.settle)
+        self.tracer.scope = tuple(n for n in self.tracer.scope if n != number)
 
     def target_returned(self, value: Any) -> None:
         """The target of `explain` has returned; to be called while the capture is still entered."""
@@ -137,8 +127,8 @@ class Capture:
             notes.append(FAILED)
         if tracer.rows.evicted and any(b is not None and b.label_kind == "birth" for b in tracer.labels.births):
             notes.append(
-                f"operands of {tracer.rows.evicted:,} earlier events were let go to keep within the memory budget: what "
-                "came before may be missing, and a larger memory= keeps it"
+                f"operands of {tracer.rows.evicted:,} earlier events were let go to keep within the memory budget: "
+                "what came before may be missing, and a larger memory= keeps it"
             )
         if tracer.ranges.omitted:
             notes.append(f"ranges of {tracer.ranges.omitted} more tensors were left out")

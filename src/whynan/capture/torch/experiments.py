@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
+class Refused(Exception):  # noqa: N818
+    """The operator raised on other operands than the user's."""
+
+
+ANSWERLESS = (Refused, RuntimeError, IndexError)
+"""What an experiment may end in: the operator refused, or gave a result of another shape."""
+
+
 def map_tensors(value: Any, function: Callable[[Tensor], Any]) -> Any:
     """Apply a function to every tensor of an argument, through lists and tuples."""
     if isinstance(value, torch.Tensor):
@@ -69,7 +77,10 @@ def run(operator: Operator, arguments: Arguments, replace: Callable[[Tensor], Te
         if not isinstance(key, str) and key >= len(new_args):
             continue
         holder[key] = map_tensors(holder[key], torch.clone)
-    result = operator.func(*new_args, **new_kwargs)
+    try:
+        result = operator.func(*new_args, **new_kwargs)
+    except Exception as error:
+        raise Refused from error
     return outputs_of(operator, new_args, new_kwargs, result)
 
 

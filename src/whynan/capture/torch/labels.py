@@ -33,10 +33,6 @@ class Labels:
             self.literals.add(label)
         return self.intern(frozenset((label,)))
 
-    def next_label(self) -> int:
-        """The label that the next birth will have."""
-        return len(self.births)
-
     def intern(self, labels: frozenset[int]) -> int:
         """The id of a label set; literals beside a birth explain nothing and are dropped."""
         if len(labels) > 1:

@@ -16,14 +16,8 @@ _others = torch._C._len_torch_dispatch_stack
 _no_dispatch = torch._C._disabled_torch_dispatch_impl
 
 
-def _is_plain(kind: Any) -> bool:
-    """Whether a subclass has no dispatch of its own, and so is a tensor like any other below autograd."""
-    return kind is torch.Tensor or kind.__torch_dispatch__ is _no_dispatch
-
-
-def _passes_through(kind: type) -> bool:
-    """Fake and functional tensors cannot be unwrapped by refusing: their operation is run as it is."""
-    return kind.__name__ in ("FakeTensor", "FunctionalTensor", "ProxyTensor")
+# these cannot be unwrapped by refusing: their operation is run as it is
+_PASSING = frozenset(("FakeTensor", "FunctionalTensor", "ProxyTensor"))
 
 
 def _below(function: Any, *args: Any) -> Any:
@@ -58,8 +52,9 @@ class TraceMode(TorchDispatchMode):
             kwargs = {}
         if types:
             for kind in types:
-                if not _is_plain(kind):
-                    if _passes_through(kind):
+                # a subclass without a dispatch of its own is a tensor like any other below autograd
+                if kind is not torch.Tensor and kind.__torch_dispatch__ is not _no_dispatch:
+                    if kind.__name__ in _PASSING:
                         return func(*args, **kwargs)
                     return NotImplemented
         tracer = self.tracer

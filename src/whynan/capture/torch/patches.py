@@ -49,6 +49,7 @@ class Patches:
             try:
                 undo()
             except Exception:
+                self.tracer.fail()
                 # once more: a patch that stays on would outlive its trace
                 undo()
 
@@ -71,8 +72,6 @@ class Patches:
         def make(original: Any) -> Any:
             @functools.wraps(original)
             def engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
-                if not tracer.active or torch.compiler.is_compiling():
-                    return original(t_outputs, *args, **kwargs)
                 kept = None
                 try:
                     kept = quietly(tracer, _engine_starts, tracer, t_outputs, args)
@@ -104,8 +103,6 @@ class Patches:
 
         def make(original: Any) -> Any:
             def call(module: Any, *args: Any, **kwargs: Any) -> Any:
-                if torch.compiler.is_compiling() or not tracer.active:
-                    return original(module, *args, **kwargs)
                 lane = None
                 try:
                     lane = quietly(tracer, _module_starts, tracer, module)
@@ -157,11 +154,10 @@ class Patches:
 
         def make(original: Any) -> Any:
             def read(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-                if not torch.compiler.is_compiling() and (tracer.marked or tracer.deferred.events):
-                    try:
-                        quietly(tracer, _leaves, tracer, tensor)
-                    except Exception:
-                        tracer.fail()
+                try:
+                    quietly(tracer, _leaves, tracer, tensor)
+                except Exception:
+                    tracer.fail()
                 return original(tensor, *args, **kwargs)
 
             return functools.wraps(original)(read)
@@ -172,11 +168,10 @@ class Patches:
         def make_save(original: Any) -> Any:
             @functools.wraps(original)
             def save(obj: Any, *args: Any, **kwargs: Any) -> Any:
-                if tracer.marked or tracer.deferred.events:
-                    try:
-                        quietly(tracer, _saved, tracer, obj)
-                    except Exception:
-                        tracer.fail()
+                try:
+                    quietly(tracer, _saved, tracer, obj)
+                except Exception:
+                    tracer.fail()
                 return original(obj, *args, **kwargs)
 
             return save
@@ -189,8 +184,10 @@ class Patches:
         def make(original: Any) -> Any:
             @functools.wraps(original)
             def start(thread: threading.Thread) -> Any:
-                if tracer.active and not thread.daemon:
-                    tracer.notes[f"thread {thread.name!r} was not entered: what it computed was not traced"] = None
+                try:
+                    quietly(tracer, _thread_starts, tracer, thread)
+                except Exception:
+                    tracer.fail()
                 return original(thread)
 
             return start
@@ -199,8 +196,11 @@ class Patches:
 
 
 def quietly(tracer: Tracer, function: Callable[..., Any], *args: Any) -> Any:
-    """Call what is ours below every dispatch mode and without recording a graph; None once the tracer is off."""
-    if not tracer.active:
+    """Call what is ours below every dispatch mode and without recording a graph; None once the tracer is off.
+
+    None too while dynamo looks at the door that it stands in: what is ours is no part of the user's graph.
+    """
+    if torch.compiler.is_compiling() or not tracer.active:
         return None
     with torch._C._DisableTorchDispatch(), torch.no_grad():
         return function(*args)
@@ -280,11 +280,19 @@ def _step_ends(tracer: Tracer, optimizer: Any) -> None:
 
 
 def _leaves(tracer: Tracer, tensor: Any) -> None:
-    tracer.deferred.settle()
-    tracer.bad.sinks.leaves_for_python(tensor)
+    if tracer.marked or tracer.deferred.events:
+        tracer.deferred.settle()
+        tracer.bad.sinks.leaves_for_python(tensor)
+
+
+def _thread_starts(tracer: Tracer, thread: threading.Thread) -> None:
+    if not thread.daemon:
+        tracer.notes[f"thread {thread.name!r} was not entered: what it computed was not traced"] = None
 
 
 def _saved(tracer: Tracer, obj: Any) -> None:
+    if not tracer.marked and not tracer.deferred.events:
+        return
     tracer.deferred.settle()
     for _, tensor in tensors_of(obj, "saved"):
         tracer.bad.sinks.leaves_for_python(tensor)

@@ -193,7 +193,8 @@ def first_index_in(whole: Tensor, view: Tensor, mask: Tensor) -> tuple[int, ...]
     if whole.element_size() != view.element_size() or not mask.any():
         return None
     steps = torch.tensor(view.stride(), dtype=torch.int64)
-    rest = mask.nonzero().cpu() @ steps + (view.storage_offset() - whole.storage_offset())
+    rest: Tensor = mask.nonzero().cpu() @ steps
+    rest = rest + (int(view.storage_offset()) - int(whole.storage_offset()))
     index = [torch.zeros_like(rest)] * whole.dim()
     for dim in sorted(range(whole.dim()), key=lambda d: -whole.stride(d)):
         size, step = whole.shape[dim], whole.stride(dim)

@@ -69,9 +69,15 @@ def _watch(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], Any]], N
         def call(graph: Any, inputs: Any) -> Any:
             if not tracer.active:
                 return original(graph, inputs)
-            # the graph frees its inputs as it goes: only labels that may be needed are worth holding on to them
-            held = _references(inputs, weak=not tracer.any_marked)
+            held: list[Callable[[], Any]] = []
+            try:
+                # the graph frees its inputs as it goes: only labels that may be needed are worth holding on to them
+                held = _references(inputs, weak=not tracer.any_marked)
+            except Exception:
+                tracer.fail()
             out = original(graph, inputs)
+            if not tracer.active:
+                return out
             try:
                 with torch._C._DisableTorchDispatch():
                     _ran(tracer, tuple(v for r in held if (v := r()) is not None), out)

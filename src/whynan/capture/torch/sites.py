@@ -65,11 +65,6 @@ class Sites:
         """What makes a site one: code and instruction."""
         return self._keys[number]
 
-    def code_of(self, number: int) -> tuple[CodeType, int] | None:
-        """The user's code object and instruction of a site."""
-        key = self._keys[number]
-        return None if key is None else (_owners[key[0]][0], key[1])
-
     def expressions(self, number: int, operator: str, names: Sequence[str], numbers: Collection[str]) -> dict[str, str]:
         """The source text of an operator's arguments; empty where the operator stands in a library."""
         key = self._keys[number]

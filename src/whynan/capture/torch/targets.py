@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,8 +12,6 @@ from whynan.capture.torch.snapshots import Snapshot, reachable, same_bits
 from whynan.errors import MetaTensorError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
     from torch import Tensor
 
     from whynan.capture.torch.capture import Capture
@@ -30,6 +27,7 @@ class Target:
         self.named = self._named()
         self._refuse_meta()
         self._start: Snapshot | None = None
+        self._end: Snapshot | None = None
         self._results: list[list[Tensor]] = []
 
     def _named(self) -> list[tuple[str, Tensor]]:
@@ -63,24 +61,21 @@ class Target:
         """Take the state that the call can see, for a second run."""
         self._start = Snapshot(reachable(self.target, (*self.inputs, *self.kwargs.values())))
 
-    def call(self, tell: Callable[[Callable[[Capture], None]], None]) -> None:
-        """The one call of the target; `tell` lets the capture know its inputs, and its value as a sink."""
-        tell(self.introduce)
-        result = self.target(*self.inputs, **self.kwargs)
-        tell(lambda capture: capture.target_returned(result))
+    def keep(self, result: Any) -> None:
+        """Keep what a call returned, where there is to be a second one."""
         if self._start is not None:
             self._results.append([t.detach().clone() for _, t in tensors_of(result, "output")])
 
-    @contextmanager
-    def again(self) -> Generator[None]:
-        """The state of the first run for the block, and that after it afterwards."""
+    def rewind(self) -> None:
+        """Put the state before the first call back, and take the one after it."""
         assert self._start is not None
-        end = Snapshot(reachable(self.target, (*self.inputs, *self.kwargs.values())))
+        self._end = Snapshot(reachable(self.target, (*self.inputs, *self.kwargs.values())))
         self._start.restore()
-        try:
-            yield
-        finally:
-            end.restore()
+
+    def restore(self) -> None:
+        """Put the state after the first call back, if it was ever left."""
+        if self._end is not None:
+            self._end.restore()
 
     @property
     def identical(self) -> bool:
