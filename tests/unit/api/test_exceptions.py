@@ -9,7 +9,7 @@ from torch import Tensor
 import whynan
 
 
-class Mine(Exception):
+class Mine(Exception):  # noqa: N818
     """An exception that only this file knows."""
 
 
