@@ -252,8 +252,8 @@ def harm(program: Program, expected: Outcome, calls: Calls) -> str | None:
         outcome = traced(program, calls)
     except BaseException as escaped:  # whatever it is, the user meets it
         return f"it reached the user: {escaped!r}"
-    if not calls.fired and calls.seen[calls.place] < calls.number * 0.9:  # type: ignore[index]
-        # how often some are called depends on when Python collects its garbage
+    if not calls.fired and calls.number == 1:
+        # how often some are called depends on when Python collects its garbage: a later call may not come
         return "it was never called"
     if outcome.left != before:
         return "patches or modes stayed"
