@@ -1,8 +1,8 @@
 """Train a small encoder on scikit-learn's digits, with GeM pooling and in-batch negatives.
 
-An image that is moved down gets a blank row. The loss of the first step is finite, and its gradients are not. ``python train.py --plain``
-shows what a person sees without whynan, ``python train.py`` what whynan says of it, ``python train.py --fixed`` the
-training with the mend.
+An image that is moved down gets a blank row. The loss of the first step is finite, and its gradients are not.
+``python train.py --plain`` shows what a person sees without whynan, ``python train.py`` what whynan says of it,
+``python train.py --fixed`` the training with the mend.
 """
 
 from __future__ import annotations
