@@ -15,7 +15,7 @@ POINTWISE = frozenset(
     threshold_backward gelu_backward silu_backward mish_backward softplus softplus_backward elu_backward
     hardtanh_backward hardswish hardswish_ hardswish_backward hardsigmoid_backward leaky_relu_backward
     log_sigmoid_forward log_sigmoid_backward mse_loss_backward smooth_l1_loss_backward huber_loss_backward
-    binary_cross_entropy_backward soft_margin_loss_backward l1_loss_backward _prelu_kernel _prelu_kernel_backward
+    binary_cross_entropy_backward soft_margin_loss_backward _prelu_kernel _prelu_kernel_backward
     sub sub_ rsub mul mul_ div div_ add add_ neg pow pow_ real imag complex polar view_as_complex_copy
     bernoulli dropout feature_dropout rrelu_with_noise rrelu_with_noise_backward
     logaddexp logaddexp2 xlogy special_xlog1py nan_to_num special_entr to type_as _autocast_to_reduced_precision
@@ -58,7 +58,7 @@ VALUE_FREE = frozenset(
 OVERWRITES = frozenset(
     """
     zero_ fill_ copy_ normal_ uniform_ random_ exponential_ geometric_ log_normal_ cauchy_ set_ eye
-    _foreach_zero_ _foreach_copy_ bernoulli_ trunc_normal_
+    _foreach_zero_ _foreach_copy_ bernoulli_
     """.split()
 )
 
@@ -89,7 +89,7 @@ HIDDEN_MUTATION: dict[str, tuple[int, ...]] = {
 LEAVES = frozenset("_local_scalar_dense item is_nonzero equal".split())
 
 # Views that their schema does not declare.
-UNDECLARED_VIEWS = frozenset("_unsafe_view _reshape_alias lift_fresh lift _unsafe_split _conj _neg_view".split())
+UNDECLARED_VIEWS = frozenset("_unsafe_view _reshape_alias lift_fresh lift _conj _neg_view".split())
 
 # Operators that read a condition to choose between operands.
 SELECTS = frozenset(["where"])

@@ -141,3 +141,9 @@ def test_a_budget_of_nothing_shortens_the_chain_and_says_so() -> None:
     assert told == [["0.5 minus 0.5 is 0", "0 times 3 is 0"], ["mul made it 0"]]
     assert "memory=" in str(poor)
     assert "memory=" not in str(rich)
+
+
+def test_what_an_operation_overwrites_in_place_was_copied_before() -> None:
+    report = whynan.explain(lambda x: (x - 2).log_(), torch.ones(3))
+    assert (operand(report).value, operand(report).origin) == (-1.0, "window")
+    assert operand(whynan.explain(lambda x: (x - 2).log(), torch.ones(3))).origin == "live"

@@ -52,7 +52,10 @@ class Verdict:
 
 @dataclass(slots=True)
 class Question:
-    """One event to be explained."""
+    """One event to be explained.
+
+    `gone`: ids of operands that it has overwritten; `copied`: those of the copies that were taken before.
+    """
 
     operator: Operator
     arguments: experiments.Arguments
@@ -61,6 +64,7 @@ class Question:
     labels: Labels
     outputs: list[Tensor]
     gone: frozenset[int] = frozenset()
+    copied: frozenset[int] = frozenset()
 
 
 def attribute(question: Question, index: int) -> Verdict:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from whynan.capture.torch.operators import Operator
     from whynan.capture.torch.rows import Row
     from whynan.capture.torch.tracer import Lane, Tracer
-    from whynan.records import Origin
 
 SEPARATE = 256
 STEPS_KEPT = 6
@@ -105,7 +104,9 @@ class BadEvents:
         scalar = 0
         if attribution.has_bad_scalar(arguments):
             scalar = entries.returned(arguments) or entries.literal(row, event, operator, written[bad[0]])
-        question = Question(operator, arguments, carriers, scalar, tracer.labels, written, gone)
+        question = Question(
+            operator, arguments, carriers, scalar, tracer.labels, written, gone, frozenset(changed) - gone
+        )
         for i in bad:
             output = written[i]
             if not readable(output):
@@ -295,8 +296,7 @@ class BadEvents:
         place = first_index(born)
         entry = entry_of(operator, question, index)
         args, kwargs = question.arguments
-        origins: dict[int, Origin] = {}
-        operands = element_operands(operator, args, kwargs, place, entry, question.gone, origins)
+        operands = element_operands(operator, args, kwargs, place, entry, question.gone, question.copied)
         if row.phase == 0:
             operands = self._spelled(row, operator, operands, args)
         name = tracer.names.parameter_name(output)

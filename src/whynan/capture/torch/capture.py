@@ -88,7 +88,10 @@ class Capture:
     def leave_scope(self, number: int) -> None:
         """End the numbered stretch."""
         quietly(self.tracer, self.tracer.deferred.settle)
-        self.tracer.scope = tuple(n for n in self.tracer.scope if n != number)
+        numbers = list(self.tracer.scope)
+        # the innermost of equal ones
+        del numbers[len(numbers) - 1 - numbers[::-1].index(number)]
+        self.tracer.scope = tuple(numbers)
 
     def target_returned(self, value: Any) -> None:
         """The target of `explain` has returned; to be called while the capture is still entered."""

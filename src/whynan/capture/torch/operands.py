@@ -108,11 +108,12 @@ def element_operands(
     index: tuple[int, ...] | None,
     entry: int | None,
     gone: frozenset[int],
-    origin_of: dict[int, Origin],
+    copied: frozenset[int],
 ) -> tuple[Operand, ...]:
     """Each operand of an output element; for a reduction the decisive element with its row's range.
 
-    `entry` picks the entry of a foreach operator; `gone` holds the ids of tensors that the event overwrote.
+    `entry` picks the entry of a foreach operator; `gone` holds the ids of tensors that the event overwrote,
+    `copied` those of the copies that were taken before it did.
     """
     names = operator.arg_names
     found: list[Operand] = []
@@ -123,11 +124,11 @@ def element_operands(
             value = value[entry] if entry < len(value) else None
             name = name.removesuffix("s") if operator.name.startswith("aten._fused") else name
         if isinstance(value, torch.Tensor):
-            found.append(_tensor_operand(operator, name, value, args, index, gone, origin_of))
+            found.append(_tensor_operand(operator, name, value, args, index, gone, copied))
         elif isinstance(value, (list, tuple)):
             for i, part in enumerate(value):
                 if isinstance(part, torch.Tensor):
-                    found.append(_tensor_operand(operator, f"{name}[{i}]", part, args, index, gone, origin_of))
+                    found.append(_tensor_operand(operator, f"{name}[{i}]", part, args, index, gone, copied))
         elif (isinstance(value, (float, int)) and not isinstance(value, bool) and name not in ("dim", "alpha")) or (
             name == "alpha" and value != 1
         ):
@@ -142,13 +143,13 @@ def _tensor_operand(
     args: Any,
     index: tuple[int, ...] | None,
     gone: frozenset[int],
-    origin_of: dict[int, Origin],
+    copied: frozenset[int],
 ) -> Operand:
     shape = tuple(int(s) for s in tensor.shape)
     dtype = dtype_name(tensor.dtype)
     if id(tensor) in gone or tensor.layout is not torch.strided or tensor.is_nested:
         return Operand(name=name, shape=shape, dtype=dtype)
-    origin = origin_of.get(id(tensor), "live")
+    origin: Origin = "window" if id(tensor) in copied else "live"
     if index is None:
         return Operand(name=name, shape=shape, dtype=dtype, origin=origin)
     position, region = locate(operator, name, tensor, args, index)

@@ -1,0 +1,167 @@
+"""From births and sinks to findings: fates, roots, severity, folding, order and verdict."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.analysis.facts import INF, birth, sink, trace
+from whynan.analysis import findings_of
+from whynan.records import ChainLink
+from whynan.traces.facts import STILL_HELD
+
+
+def test_a_run_without_births_is_clean() -> None:
+    found = findings_of(trace([], []))
+    assert (found.verdict, found.escaped, found.damaging, found.absorbed) == ("clean", (), (), ())
+
+
+def test_a_birth_that_reaches_a_fatal_sink_is_an_error() -> None:
+    found = findings_of(trace([birth(1)], [sink(1)]))
+    (finding,) = found.escaped
+    assert (finding.fate, finding.severity, found.verdict) == ("escaped", "error", "nonfinite")
+
+
+def test_a_birth_that_reaches_nothing_is_absorbed() -> None:
+    found = findings_of(trace([birth(1)], []))
+    assert [f.fate for f in found.absorbed] == ["absorbed"]
+    assert (found.absorbed[0].severity, found.verdict) == ("info", "clean")
+
+
+def test_what_is_only_observed_is_a_warning_where_the_run_has_a_fatal_sink() -> None:
+    observed = sink(1, kind="observed", name="item", fatal=False)
+    found = findings_of(trace([birth(1)], [observed], fatal_seen=True))
+    assert ([f.severity for f in found.escaped], found.verdict) == (["warning"], "damaged")
+
+
+def test_what_is_only_observed_is_an_error_where_it_has_none() -> None:
+    observed = sink(1, kind="observed", name="item", fatal=False)
+    found = findings_of(trace([birth(1)], [observed]))
+    assert ([f.severity for f in found.escaped], found.verdict) == (["error"], "nonfinite")
+
+
+def test_a_finite_value_made_wrong_is_damage() -> None:
+    found = findings_of(trace([birth(1)], [sink(1, damage=True)]))
+    assert ([f.severity for f in found.damaging], found.verdict) == (["warning"], "damaged")
+
+
+def test_a_birth_that_escapes_and_damages_has_escaped() -> None:
+    found = findings_of(trace([birth(1)], [sink(1, damage=True), sink(1)]))
+    assert (len(found.escaped), found.damaging) == (1, ())
+
+
+def test_a_value_that_is_merely_held_is_not_told_beside_a_fatal_sink() -> None:
+    held = sink(1, kind="observed", name=STILL_HELD, fatal=False)
+    (finding,) = findings_of(trace([birth(1)], [held, sink(1)])).escaped
+    assert [r.kind for r in finding.reaches] == ["loss"]
+
+
+@pytest.mark.parametrize("kind", ["loss", "gradient", "parameter"])
+def test_a_literal_is_an_error_in_a_loss_a_gradient_or_a_parameter(kind: str) -> None:
+    found = findings_of(trace([birth(1, value=-INF, literal=True)], [sink(1, kind=kind)]))  # type: ignore[arg-type]
+    assert [(f.birth, f.severity) for f in found.escaped] == [("literal", "error")]
+
+
+@pytest.mark.parametrize("kind", ["output", "observed", "buffer"])
+def test_a_literal_that_merely_leaves_is_none(kind: str) -> None:
+    found = findings_of(trace([birth(1, value=-INF, literal=True)], [sink(1, kind=kind)]))  # type: ignore[arg-type]
+    assert (found.escaped, found.absorbed, found.verdict) == ((), (), "clean")
+
+
+def test_a_nan_computed_from_a_literal_is_an_error_wherever_it_leaves() -> None:
+    found = findings_of(trace([birth(1, literal=True, computed=True)], [sink(1, kind="output")]))
+    assert found.verdict == "nonfinite"
+
+
+def test_a_backward_birth_is_a_step_of_the_forward_birth_that_it_was_made_from() -> None:
+    forward, backward = birth(1), birth(2, phase="backward", causes=frozenset({1}))
+    found = findings_of(trace([forward, backward], [sink(1), sink(2, kind="gradient", name="w")]))
+    (finding,) = found.escaped
+    assert finding.phase == "forward"
+    assert [(r.kind, r.name) for r in finding.reaches] == [("loss", None), ("gradient", "w")]
+
+
+def test_a_backward_birth_is_a_root_where_its_forward_cause_was_absorbed() -> None:
+    forward, backward = birth(1), birth(2, phase="backward", causes=frozenset({1}))
+    found = findings_of(trace([forward, backward], [sink(2, kind="gradient", name="w")]))
+    (finding,) = found.escaped
+    assert finding.phase == "backward"
+    assert [link.role for link in finding.chain] == ["cause", "birth", "sink"]
+
+
+def test_a_literal_cause_takes_no_blame() -> None:
+    mask, made = birth(1, value=-INF, literal=True), birth(2, causes=frozenset({1}))
+    (finding,) = findings_of(trace([mask, made], [sink(2)])).escaped
+    assert (finding.birth, finding.chain[0].role) == ("invalid", "cause")
+
+
+def test_opposite_infinities_are_two_roots() -> None:
+    up, down = birth(1, value=INF, line=1), birth(2, value=-INF, line=2)
+    found = findings_of(trace([up, down], [sink(1, 2)]))
+    assert [f.site.line for f in found.escaped if f.site] == [1, 2]
+
+
+def test_the_same_place_again_is_an_occurrence() -> None:
+    first = birth(1, ordinal=3, modules={"layers.0": None})
+    again = birth(2, ordinal=7, modules={"layers.1": None})
+    sinks = [sink(1), sink(2, kind="gradient", name="w")]
+    (finding,) = findings_of(trace([first, again], sinks)).escaped
+    assert (finding.occurrences, finding.modules) == (2, ("layers.0", "layers.1"))
+    assert [(r.kind, r.name) for r in finding.reaches] == [("loss", None), ("gradient", "w")]
+
+
+def test_two_outputs_of_one_event_are_one_occurrence() -> None:
+    (finding,) = findings_of(trace([birth(1, ordinal=3), birth(2, ordinal=3)], [sink(1, 2)])).escaped
+    assert finding.occurrences == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"line": 2}, {"op": "aten.sqrt.default"}, {"phase": "backward"}, {"kind": "overflow"}, {"scope": (1,)}],
+    ids=str,
+)
+def test_another_place_operation_phase_kind_or_scope_is_another_finding(other: dict[str, object]) -> None:
+    found = findings_of(trace([birth(1), birth(2, **other)], [sink(1, 2)]))  # type: ignore[arg-type]
+    assert len(found.escaped) == 2
+
+
+def test_errors_come_before_warnings_and_then_the_earliest() -> None:
+    births = [birth(1, line=1, ordinal=1), birth(2, line=2, ordinal=5), birth(3, line=3, ordinal=2)]
+    sinks = [sink(1, kind="observed", fatal=False), sink(2), sink(3)]
+    found = findings_of(trace(births, sinks))
+    assert [f.site.line for f in found.escaped if f.site] == [3, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("fatal", "failed", "verdict"),
+    [(True, False, "inconclusive"), (False, False, "clean"), (False, True, "inconclusive")],
+)
+def test_a_bad_sink_without_a_birth_is_inconclusive(fatal: bool, failed: bool, verdict: str) -> None:
+    found = findings_of(trace([], [], unexplained=[sink(fatal=fatal)], failed=failed))
+    assert found.verdict == verdict
+
+
+def test_a_sink_whose_birth_is_not_known_changes_nothing() -> None:
+    assert findings_of(trace([birth(1)], [sink(9)])).escaped == ()
+
+
+def test_the_chain_goes_from_the_cause_to_the_sinks_each_once() -> None:
+    cause = ChainLink(role="cause", op="aten.relu.default", site=None, summary="relu made -1 into 0")
+    step = ChainLink(role="step", op="aten.sum.default", site=None, summary="sum carries it on")
+    made = birth(1, cause_links=(cause,), steps=[step], steps_omitted=3, note="log of 0")
+    (finding,) = findings_of(trace([made], [sink(1), sink(1, bad=2), sink(1, kind="gradient", name="w")])).escaped
+    assert [(link.role, link.summary) for link in finding.chain] == [
+        ("cause", "relu made -1 into 0"),
+        ("birth", "log of 0"),
+        ("step", "sum carries it on"),
+        ("step", "3 more events"),
+        ("sink", "the loss: 1 of 4 bad"),
+        ("sink", "the gradient of w: 1 of 4 bad"),
+    ]
+    # of several visits to one sink the worst counts
+    assert [(r.kind, r.bad) for r in finding.reaches] == [("loss", 2), ("gradient", 1)]
+
+
+@pytest.mark.parametrize(("value", "word"), [(float("nan"), "NaN"), (INF, "Inf"), (-INF, "-Inf")])
+def test_a_birth_says_what_it_gives(value: float, word: str) -> None:
+    (finding,) = findings_of(trace([birth(1, value=value)], [sink(1)])).escaped
+    assert finding.chain[0].summary == f"aten.log.default gives {word}"
