@@ -85,6 +85,9 @@ HIDDEN_MUTATION: dict[str, tuple[int, ...]] = {
     "miopen_batch_norm": (3, 4),
 }
 
+# Foreach operators that reduce each entry of their list.
+OF_WHOLE_ENTRIES = frozenset("norm max powsum".split())
+
 # Where a value leaves the tensors for Python.
 LEAVES = frozenset("_local_scalar_dense item is_nonzero equal".split())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 
@@ -32,17 +32,53 @@ def entry_of(operator: Operator, question: Question, index: int) -> int | None:
     return None
 
 
+def single(
+    operator: Operator, arguments: experiments.Arguments, index: int
+) -> tuple[experiments.Arguments, int] | None:
+    """Of a foreach event the arguments with one entry in each list, and the number of its output among those.
+
+    None for an event that is not entry by entry: the scaler's check of all gradients together.
+    """
+    if not operator.foreach:
+        return arguments, index
+    args, kwargs = arguments
+    lists = [v for v in (*args, *kwargs.values()) if isinstance(v, (list, tuple)) and len(experiments.tensors_in(v))]
+    if not lists or operator.name.startswith("aten._amp_"):
+        return None
+    length = len(lists[0])
+    entry = index % length
+
+    def one(value: Any) -> Any:
+        return [value[entry]] if isinstance(value, (list, tuple)) and len(value) == length else value
+
+    return (tuple(one(a) for a in args), {k: one(v) for k, v in kwargs.items()}), index // length
+
+
+class Before(NamedTuple):
+    """An event's arguments as they were.
+
+    `gone`: ids of operands whose content the event, or a later one, has overwritten; `changed`: for each of these, and
+    for each copy that was taken before, the tensor that was changed, whose storage carries the planes.
+    """
+
+    arguments: experiments.Arguments
+    gone: frozenset[int]
+    changed: dict[int, Tensor]
+
+    @property
+    def copied(self) -> frozenset[int]:
+        """Ids of the copies."""
+        return frozenset(self.changed) - self.gone
+
+
 def as_before(
     operator: Operator,
     args: Any,
     kwargs: dict[str, Any],
     before: dict[int, Tensor] | None,
     changed_since: frozenset[int] = frozenset(),
-) -> tuple[experiments.Arguments, frozenset[int], dict[int, Tensor]]:
-    """The arguments as they were: copies in place of what the event overwrote, and the ids of what is gone.
-
-    The mapping gives, for every overwritten argument (or its copy), the tensor that carries the planes.
-    """
+) -> Before:
+    """The arguments as they were: copies in place of what the event overwrote."""
     gone: set[int] = set(changed_since)
     changed: dict[int, Tensor] = {
         id(t): t for a in (args, kwargs.values()) for t in experiments.tensors_in(list(a)) if id(t) in changed_since
@@ -63,7 +99,7 @@ def as_before(
             return copy
 
         holder[key] = experiments.map_tensors(holder[key], old)
-    return (tuple(new_args), new_kwargs), frozenset(gone), changed
+    return Before((tuple(new_args), new_kwargs), frozenset(gone), changed)
 
 
 def apart(born: Tensor, output: Tensor) -> Iterator[tuple[Tensor, int]]:

@@ -52,10 +52,7 @@ class Verdict:
 
 @dataclass(slots=True)
 class Question:
-    """One event to be explained.
-
-    `gone`: ids of operands that it has overwritten; `copied`: those of the copies that were taken before.
-    """
+    """One event to be explained; `gone` holds the ids of operands that it has overwritten."""
 
     operator: Operator
     arguments: experiments.Arguments
@@ -64,7 +61,6 @@ class Question:
     labels: Labels
     outputs: list[Tensor]
     gone: frozenset[int] = frozenset()
-    copied: frozenset[int] = frozenset()
 
 
 def attribute(question: Question, index: int) -> Verdict:

@@ -77,8 +77,7 @@ class BadEvents:
             if bad:
                 self._explain(row, operator, args, kwargs, written, bad, before, node, lane, changed_since)
             if marked and len(bad) < max(1, len(written)):
-                arguments, _, _ = as_before(operator, args, kwargs, before, changed_since)
-                self.damage.absorbed(operator, arguments, written, bad)
+                self.damage.absorbed(operator, as_before(operator, args, kwargs, before, changed_since), written, bad)
             if "non_finite_check" in operator.name:
                 # after the gradients were written: what is bad in them will be skipped
                 self.sinks.unscaled(args)
@@ -98,15 +97,14 @@ class BadEvents:
     ) -> None:
         tracer = self.tracer
         event = self.event(row, node, lane, operator, args)
-        arguments, gone, changed = as_before(operator, args, kwargs, before, changed_since)
+        old = as_before(operator, args, kwargs, before, changed_since)
+        arguments = old.arguments
         entries = self.entries
-        carriers = self._carriers(row, operator, arguments, changed, event, lane)
+        carriers = self._carriers(row, operator, arguments, old.changed, event, lane)
         scalar = 0
         if attribution.has_bad_scalar(arguments):
             scalar = entries.returned(arguments) or entries.literal(row, event, operator, written[bad[0]])
-        question = Question(
-            operator, arguments, carriers, scalar, tracer.labels, written, gone, frozenset(changed) - gone
-        )
+        question = Question(operator, arguments, carriers, scalar, tracer.labels, written, old.gone)
         for i in bad:
             output = written[i]
             if not readable(output):
@@ -119,13 +117,15 @@ class BadEvents:
                     carried = torch.where(verdict.born, literal, carried)
                 else:
                     for part, count in apart(verdict.born, output):
-                        birth = self._born(row, event, operator, question, i, part, count, verdict.causes, lane, node)
+                        birth = self._born(
+                            row, event, operator, question, i, part, count, verdict.causes, lane, node, old.copied
+                        )
                         carried = torch.where(part, birth, carried)
                 carried = carried.to(torch.int32)
             if operator.reduces or (not operator.copying and bool(nan_mask(output).any())):
                 carried = entries.name_literals(carried, row, event, output, copies=operator.copying)
             self._write(output, carried, row)
-            self.damage.carry(question, i, carried)
+            self.damage.carry(operator, old, output, i, carried)
             self._steps(verdict, event, operator)
 
     def event(self, row: Row, node: Any, lane: Lane, operator: Operator, args: Any) -> Event:
@@ -290,13 +290,14 @@ class BadEvents:
         made_from: frozenset[int],
         lane: Lane,
         node: Any,
+        copied: frozenset[int],
     ) -> int:
         tracer = self.tracer
         output = question.outputs[index]
         place = first_index(born)
         entry = entry_of(operator, question, index)
         args, kwargs = question.arguments
-        operands = element_operands(operator, args, kwargs, place, entry, question.gone, question.copied)
+        operands = element_operands(operator, args, kwargs, place, entry, question.gone, copied)
         if row.phase == 0:
             operands = self._spelled(row, operator, operands, args)
         name = tracer.names.parameter_name(output)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from whynan.capture.torch.operands import at, broadcast_index, dtype_name, finite_range, locate, number
 from whynan.capture.torch.rows import Held, Operands, Row, held_of
+from whynan.capture.torch.terms import PRODUCTS, Factor, decisive_term, from_list
 from whynan.records import ChainLink, ForwardOperand
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ RANDOM = frozenset(
     "multinomial".split()
 )
 PHASES: tuple[Phase, ...] = ("forward", "backward", "accumulation", "optimizer")
+
+# name, value or range, operand, and where in it
+Part = tuple[str, Any, "Held | None", "tuple[int, ...] | None"]
 
 
 class Causes:
@@ -132,7 +136,10 @@ class Causes:
         position = _in_output(held, index, kept.out)
         if position is None:
             return self._link(row, _made(row, value)), None, None
-        parts: list[tuple[str, Any, Held | None, tuple[int, ...] | None]] = []
+        if row.operator.movement and (joined := from_list(row, kept.held, position)) is not None:
+            return None, *joined
+        parts: list[Part] = []
+        factors: list[Factor] = []
         for name, operand in zip(row.operator.arg_names, kept.held, strict=False):
             if isinstance(operand, Held):
                 tensor = self._tensor(operand, kept)
@@ -144,14 +151,44 @@ class Causes:
                         seen = at(tensor, where)
                     elif region is not None:
                         seen = finite_range(region)
+                        factors.append(Factor(operand, tensor, region))
                         where = _unravel(int(region.storage_offset()), tensor) if region.numel() else None
                 parts.append((name, seen, operand, where))
             elif row.operator.pointwise and isinstance(operand, (int, float)) and not isinstance(operand, bool):
                 parts.append((name, operand, None, None))
+        if row.operator.base in PRODUCTS and len(factors) == 2 and isinstance(value, (int, float)):
+            return self._product(row, float(value), factors, parts)
         return self._sentence(row, value, parts)
 
+    def _product(
+        self, row: Row, value: float, factors: list[Factor], parts: list[Part]
+    ) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
+        """A sum of products: its greatest term, or what is added to it where that is greater."""
+        added = next(
+            (p for p in parts if isinstance(p[1], (int, float)) and p[2] is not None and p[3] is not None), None
+        )
+        computed = (self._computed(factors[0].held), self._computed(factors[1].held))
+        term = decisive_term(factors[0], factors[1], value, computed)
+        if term is None or (added is not None and abs(added[1]) > abs(term.values[0] * term.values[1])):
+            return self._sentence(row, value, parts)
+        x, y = term.values
+        what = f"{text(x)} times {text(y)}"
+        said = (
+            f"{what} is {text(value)}"
+            if x * y == value
+            else f"{what}, the greatest term of the product, makes it {text(value)}"
+        )
+        if value == 0:
+            said = f"each term of the product is 0, such as {what}"
+        return self._link(row, said), term.follow, _unravel(term.address, term.tensor)
+
+    def _computed(self, held: Held) -> bool:
+        """Whether an operand was computed in this trace, by more than a constant."""
+        row = self.tracer.rows.get(held.writer) if held.writer >= 0 else None
+        return row is not None and row.operator.base.removesuffix("_") not in CONSTANTS
+
     def _sentence(
-        self, row: Row, value: Any, parts: list[tuple[str, Any, Held | None, tuple[int, ...] | None]]
+        self, row: Row, value: Any, parts: list[Part]
     ) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
         base = row.operator.base
         plain = base.removesuffix("_")
@@ -305,9 +342,7 @@ def _phrase(operator: str, seen: list[str]) -> str:
     return f"{operator} of {', '.join(seen)}"
 
 
-def _to_follow(
-    operator: str, value: Any, parts: list[tuple[str, Any, Held | None, tuple[int, ...] | None]]
-) -> tuple[Held | None, tuple[int, ...] | None]:
+def _to_follow(operator: str, value: Any, parts: list[Part]) -> tuple[Held | None, tuple[int, ...] | None]:
     """The operand that made the value what it is; none where the event itself is the explanation."""
     if operator in ("sub", "rsub", "exp", "rand", "randn") or not isinstance(value, (int, float)):
         return None, None

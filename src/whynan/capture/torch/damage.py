@@ -12,19 +12,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.capture.torch import experiments
+from whynan.capture.torch.arguments import single
 from whynan.capture.torch.labels import PLANE_DTYPE
 from whynan.capture.torch.planes import bad_mask, nan_mask, new_plane, readable, rescale, strided
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from whynan.capture.torch.attribution import Question
+    from whynan.capture.torch.arguments import Before
     from whynan.capture.torch.operators import Operator
     from whynan.capture.torch.tracer import Tracer
 
 RELATIVE = 1e-3
 LARGEST = 1 << 22
 EXPERIMENTS = 4000
+ADDING = frozenset("add_ sub_ addcmul_ addcdiv_".split())
 SINGLE = frozenset("isnan isinf isfinite isposinf isneginf".split())
 
 
@@ -48,13 +50,13 @@ class Damage:
         self.tracer = tracer
         self.left = EXPERIMENTS
 
-    def carry(self, question: Question, index: int, carried: Tensor) -> None:
+    def carry(self, operator: Operator, old: Before, output: Tensor, index: int, carried: Tensor) -> None:
         """An event carried a birth on: evaluate it in float64 as well."""
         labels = self.tracer.labels
-        output = question.outputs[index]
-        if not labels.labels_in(carried) - labels.literals or not self._affordable(question.operator, output):
+        if not labels.labels_in(carried) - labels.literals or not self._affordable(operator, output):
             return
-        exact = self._shadow(question.operator, question.arguments, index)
+        one = single(operator, old.arguments, index)
+        exact = None if one is None else self._shadow(operator, *one, old)
         state = self.tracer.state_of(output)
         if exact is None or state is None or exact.shape != output.shape or exact.dtype is not torch.float64:
             return
@@ -64,7 +66,7 @@ class Damage:
         state.shadow.as_strided(output.shape, output.stride(), output.storage_offset()).copy_(exact)
 
     def _affordable(self, operator: Operator, output: Tensor) -> bool:
-        if operator.random or operator.foreach or output.numel() > LARGEST or output.dtype.is_complex:
+        if operator.random or output.numel() > LARGEST or output.dtype.is_complex:
             return False
         if self.left <= 0:
             self.tracer.notes["damage of absorbed births was not followed any further: too many events"] = None
@@ -72,17 +74,23 @@ class Damage:
         self.left -= 1
         return True
 
-    def _shadow(self, operator: Operator, arguments: experiments.Arguments, index: int) -> Tensor | None:
-        """One output of the event in float64, its operands taken from their shadows where they have one."""
+    def _shadow(self, operator: Operator, arguments: experiments.Arguments, index: int, old: Before) -> Tensor | None:
+        """One output of the event in float64, its operands taken from their shadows where they have one.
+
+        What the event has added to is gone: where it holds a bad sum now, the sum is taken for what was added.
+        """
 
         def widened(tensor: Tensor) -> Tensor:
             if not tensor.is_floating_point():
                 return tensor
             wide = tensor.to(torch.float64)
-            state = self.tracer.state_of(tensor)
+            holder = old.changed.get(id(tensor), tensor)
+            state = self.tracer.state_of(holder)
             if state is not None and state.shadow is not None and state.itemsize == tensor.element_size():
-                kept = strided(state.shadow, state.itemsize, tensor)
+                kept = strided(state.shadow, state.itemsize, holder)
                 wide = torch.where(bad_mask(tensor) & ~torch.isnan(kept), kept, wide)
+            if id(tensor) in old.gone and operator.base in ADDING:
+                wide = torch.where(bad_mask(wide), 0, wide)
             return wide
 
         args, kwargs = arguments
@@ -102,34 +110,37 @@ class Damage:
     def absorbed(
         self,
         operator: Operator,
-        arguments: experiments.Arguments,
+        old: Before,
         written: list[Tensor],
         bad: list[int],
     ) -> None:
         """An event read a birth or a tainted value, and wrote something finite."""
-        if (
-            operator.value_free
-            or operator.base in SINGLE
-            or operator.view
-            or _asks(operator, arguments)
-            or (operator.foreach and not operator.mutable)
-        ):
+        arguments = old.arguments
+        if operator.value_free or operator.base in SINGLE or operator.view or _asks(operator, arguments):
             return
-        sources = self._sources(arguments)
-        if not sources:
+        everything = self._sources(arguments)
+        if not everything:
             return
         for i, output in enumerate(written):
             if i in bad or output.layout is not torch.strided or output.is_nested or output.device.type == "meta":
                 continue
             if not self._affordable(operator, output):
                 return
-            plane = self._depends(operator, arguments, sources, written, i)
+            one = single(operator, arguments, i)
+            if one is None:
+                continue
+            of_one, number = one
+            read = {id(t) for t in experiments.tensors_in([*of_one[0], *of_one[1].values()])}
+            sources = {key: source for key, source in everything.items() if key in read}
+            if not sources:
+                continue
+            plane = self._depends(operator, of_one, sources, output, number)
             if plane is None:
                 continue
             if output.is_floating_point() and not any(tainted for _, _, tainted in sources.values()):
-                plane = torch.where(self._wrong(operator, arguments, i, output), plane, 0)
+                plane = torch.where(self._wrong(operator, of_one, number, output, old), plane, 0)
             elif not output.is_floating_point():
-                plane = self._decided(operator, arguments, i, output, plane)
+                plane = self._decided(operator, of_one, number, output, plane, old)
             self._store(output, plane.to(PLANE_DTYPE))
 
     def _sources(self, arguments: experiments.Arguments) -> dict[int, tuple[Tensor, Tensor, bool]]:
@@ -160,14 +171,13 @@ class Damage:
         operator: Operator,
         arguments: experiments.Arguments,
         sources: dict[int, tuple[Tensor, Tensor, bool]],
-        written: list[Tensor],
+        output: Tensor,
         index: int,
     ) -> Tensor | None:
         """Which output elements depend on the sources: by position, or by changing the sources."""
-        output = written[index]
         labels = self.tracer.labels
         everything = labels.intern(labels.of(s for _, plane, _ in sources.values() for s in labels.present(plane)))
-        if operator.pointwise and not operator.foreach:
+        if operator.pointwise:
             return self._pointwise(operator, arguments, sources, output)
         if operator.mutable or operator.random:
             return None
@@ -204,7 +214,7 @@ class Damage:
     ) -> Tensor | None:
         labels = self.tracer.labels
         plane = torch.zeros(output.shape, dtype=PLANE_DTYPE, device=output.device)
-        args = arguments[0]
+        args: list[Any] = [a[0] if operator.foreach and isinstance(a, list) and a else a for a in arguments[0]]
         for position, tensor in enumerate(args):
             source = sources.get(id(tensor)) if isinstance(tensor, torch.Tensor) else None
             if source is None:
@@ -221,9 +231,16 @@ class Damage:
             plane = labels.union(plane, own.to(PLANE_DTYPE))
         return plane
 
-    def _wrong(self, operator: Operator, arguments: experiments.Arguments, index: int, output: Tensor) -> Tensor:
+    def _wrong(
+        self,
+        operator: Operator,
+        arguments: experiments.Arguments,
+        index: int,
+        output: Tensor,
+        old: Before,
+    ) -> Tensor:
         """Where a finite value differs from its shadow by more than rounding."""
-        exact = self._shadow(operator, arguments, index)
+        exact = self._shadow(operator, arguments, index, old)
         if exact is None or exact.shape != output.shape or exact.dtype is not torch.float64:
             return torch.zeros(output.shape, dtype=torch.bool, device=output.device)
         difference = (exact - output.to(torch.float64)).abs()
@@ -231,7 +248,13 @@ class Damage:
         return (difference > RELATIVE * exact.abs()) & (difference > least) & torch.isfinite(exact)
 
     def _decided(
-        self, operator: Operator, arguments: experiments.Arguments, index: int, output: Tensor, plane: Tensor
+        self,
+        operator: Operator,
+        arguments: experiments.Arguments,
+        index: int,
+        output: Tensor,
+        plane: Tensor,
+        old: Before,
     ) -> Tensor:
         """An index, boolean or integer: made of a NaN it is tainted, made of an Inf where float64 decides otherwise."""
         args = arguments[0]
@@ -239,7 +262,7 @@ class Damage:
             return torch.zeros_like(plane)
         if output.dtype is not torch.bool:
             return plane
-        exact = self._shadow(operator, arguments, index)
+        exact = self._shadow(operator, arguments, index, old)
         differs = torch.zeros(output.shape, dtype=torch.bool, device=output.device)
         if exact is not None and exact.shape == output.shape and exact.dtype is torch.bool:
             differs = exact != output

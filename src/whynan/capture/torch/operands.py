@@ -185,6 +185,8 @@ def locate(
         return (), None
     if operator.pointwise:
         return broadcast_index(tensor.shape, index), None
+    if operator.foreach:
+        return None, tensor
     if base in ("mm", "bmm", "addmm", "baddbmm", "mv", "dot", "linear", "matmul", "addmv"):
         return _product(base, name, tensor, index)
     if base in ROW_OPERATORS and name in ("self", "grad_output", "output") and len(args) > 1:

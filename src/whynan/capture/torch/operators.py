@@ -18,10 +18,12 @@ class Operator:
         "base",
         "collective",
         "compares",
+        "composite",
         "copies",
         "copying",
         "foreach",
         "func",
+        "gives_list",
         "leaves",
         "movement",
         "mutable",
@@ -70,7 +72,10 @@ class Operator:
             self.alias_returns = bool(returns) and all(aliased)
         overloaded_reduction = base in ("max", "min") and not self.name.endswith(".other")
         self.pointwise = not overloaded_reduction and (
-            self.foreach or torch.Tag.pointwise in tags or base in aten.POINTWISE or plain in aten.POINTWISE
+            (self.foreach and base not in aten.OF_WHOLE_ENTRIES)
+            or torch.Tag.pointwise in tags
+            or base in aten.POINTWISE
+            or plain in aten.POINTWISE
         )
         # one written tensor, the first argument: what most in-place operators are
         self.writes_first = self.mutable == (0,) and self.alias_returns and not self.foreach and not self.view
@@ -88,7 +93,15 @@ class Operator:
         self.copying = self.movement or self.view or self.value_free or plain in aten.COPYING
         self.leaves = base in aten.LEAVES
         self.random = torch.Tag.nondeterministic_seeded in tags
+        self.composite = schema is not None and _is_composite(schema)
+        self.gives_list = schema is not None and [str(r.type) for r in schema.returns] != ["Tensor"]
         self.collective = self.name.startswith(("c10d.", "_c10d_functional.", "c10d_functional."))
+
+
+def _is_composite(schema: Any) -> bool:
+    """Whether an operator is made of others; such a one reaches a mode in inference mode only."""
+    name = f"{schema.name}.{schema.overload_name}".removesuffix(".")
+    return torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
 
 
 KNOWN: dict[int, Operator] = {}

@@ -23,6 +23,9 @@ RING = 1 << 16
 OVERHEAD = 1 << 12
 MASK = RING - 1
 WRITER = "_whynan_writer"
+COUNTED = "_whynan_counted"
+ALIVE = -2
+"""``COUNTED`` of a parameter: the program itself keeps it alive."""
 
 
 class Held(NamedTuple):
@@ -106,8 +109,25 @@ class Rows:
         kept = self.operands.get(ordinal)
         if kept is None:
             return None
-        held = [Held._make(h) if type(h) is tuple and h and isinstance(h[0], torch.Tensor) else h for h in kept[0]]
-        return Operands(held, *kept[1:])
+        return Operands([_named(h) for h in kept[0]], *kept[1:])
+
+    def let_go(self) -> None:
+        """Hold no operands any more."""
+        self.operands.clear()
+        self.order.clear()
+        self.bytes = 0
+
+    def uncounted(self, tensor: Tensor, ordinal: int) -> int:
+        """Bytes of a tensor that event `ordinal` holds, unless an event of the window has counted them."""
+        storage = tensor.untyped_storage()
+        counted = getattr(storage, COUNTED, -1)
+        if counted == ALIVE or counted in self.operands:
+            return 0
+        if type(tensor) is torch.nn.Parameter:
+            setattr(storage, COUNTED, ALIVE)
+            return 0
+        setattr(storage, COUNTED, ordinal)
+        return storage.nbytes()
 
     def note(self, tensor: Tensor, ordinal: int) -> None:
         """Remember which event wrote a tensor, on its storage: an address is soon used again."""
@@ -158,3 +178,11 @@ def held_of(args: tuple[Any, ...], writer_of: Callable[[Tensor], int]) -> list[A
         else:
             found.append(value if isinstance(value, (float, int, list, tuple)) else None)
     return found
+
+
+def _named(value: Any) -> Any:
+    if type(value) is tuple and value and isinstance(value[0], torch.Tensor):
+        return Held._make(value)
+    if type(value) is list:
+        return [_named(v) for v in value]  # pyright: ignore[reportUnknownVariableType]
+    return value

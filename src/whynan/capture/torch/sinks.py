@@ -393,6 +393,8 @@ class Sinks:
                 named.update(
                     (id(tracer.state_of(tensor)), id(tracer.state_of(tensor.grad)) if tensor.grad is not None else 0)
                 )
+        # what only the window holds, the program does not
+        tracer.rows.let_go()
         for state in list(tracer.marked):
             if state.reads == 0 and id(state) not in named and state.plane is not None and not state.skipped:
                 self._held(state)

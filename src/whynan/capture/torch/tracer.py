@@ -48,6 +48,9 @@ _sequence_nr = torch.autograd._get_sequence_nr
 _grad_enabled = torch.is_grad_enabled
 _next_ordinal = [1]
 PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
+_LISTS = frozenset((list, tuple))
+# lists of so many tensors are held with their event; a longer one is a foreach operation's
+FEW_ENTRIES = 64
 _PLAIN_VALUES = frozenset((float, int, bool, list, tuple))
 
 
@@ -187,11 +190,14 @@ class Tracer:
         rows.nodes[place] = kind
         rows.modules[place] = lane.module
         held: list[Any] | None = None
+        size = 0
         if phase == FORWARD:
             if not operator.view:
-                held = self._hold(args, site)
+                held, size = self._hold(args, site, ordinal)
             elif args and type(args[0]) in PLAIN and args[0].requires_grad and args[0].is_leaf:
                 self.bad.leaf_sites.setdefault(id(args[0]), site)
+                # a view of a parameter is held at no cost: the program keeps it
+                rows.uncounted(args[0], ordinal)
         written: Any
         if operator.writes_first:
             written = args[:1]
@@ -214,9 +220,9 @@ class Tracer:
             copy = before.get(id(args[0])) if before and args else None
             if first is not None and first.layout is torch.strided and not first.is_nested:
                 layout = (first.shape, first.stride(), first.storage_offset())
-                rows.hold(ordinal, held, layout, copy, first.numel() * first.element_size())
+                rows.hold(ordinal, held, layout, copy, size + first.numel() * first.element_size())
             else:
-                rows.hold(ordinal, held, None, copy, 0)
+                rows.hold(ordinal, held, None, copy, size)
         if not ordinal & 1023:
             self.any_marked = bool(self.marked) or bool(self.uninitialised)
         if waits:
@@ -256,9 +262,14 @@ class Tracer:
             site = self.sites.here(4)
         return BACKWARD, site
 
-    def _hold(self, args: Any, site: int) -> list[Any]:
-        """The operands of a forward event, by alias; a leaf's first use is where it accumulates later."""
+    def _hold(self, args: Any, site: int, ordinal: int) -> tuple[list[Any], int]:
+        """The operands of a forward event, by alias, and the bytes of those that nothing in the window has counted.
+
+        A leaf's first use is where it accumulates later.
+        """
         held: list[Any] = []
+        size = 0
+        window = self.rows.operands
         for value in args:
             if type(value) in PLAIN:
                 try:
@@ -267,11 +278,17 @@ class Tracer:
                 except (RuntimeError, NotImplementedError):
                     held.append(None)
                     continue
+                if writer not in window:
+                    size += self.rows.uncounted(value, ordinal)
                 if value.requires_grad and value.is_leaf:
                     self.bad.leaf_sites.setdefault(id(value), site)
+            elif type(value) in _LISTS and value and isinstance(value[0], torch.Tensor):
+                entries, more = self._hold(value, site, ordinal) if len(value) <= FEW_ENTRIES else (None, 0)
+                held.append(entries)
+                size += more
             else:
                 held.append(value if type(value) in _PLAIN_VALUES else None)
-        return held
+        return held, size
 
     def reads_marked(self, args: Any, kwargs: Any) -> bool:
         found = False
