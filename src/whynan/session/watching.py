@@ -53,6 +53,8 @@ class Watching:
             self.flags, self.device = capture.flags(), capture.device()
         except Exception:
             self._abandon()
+        # nothing of the capture outlives its region
+        self.capture = None
         trace = capture.trace or unseen()
         return _cut_short(trace) if self.failed and not trace.failed else trace
 

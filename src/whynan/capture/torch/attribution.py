@@ -95,8 +95,11 @@ def _repeats(question: Question, output: Tensor) -> Tensor:
     """Where the operator gives the same value again: what a constant does not explain is no copy of it."""
     if question.operator.random or question.operator.mutable or len(question.outputs) != 1:
         return torch.ones(output.shape, dtype=torch.bool, device=output.device)
-    with experiments.unseen():
-        again = experiments.run(question.operator, question.arguments, lambda t: t)[0]
+    try:
+        with experiments.unseen():
+            again = experiments.run(question.operator, question.arguments, lambda t: t)[0]
+    except experiments.ANSWERLESS:
+        return torch.ones(output.shape, dtype=torch.bool, device=output.device)
     return (again == output) | (nan_mask(again) & nan_mask(output))
 
 
@@ -144,6 +147,7 @@ def _pointwise(question: Question, index: int, output: Tensor, bad: Tensor) -> V
     labels = question.labels
     merged: dict[str, Tensor | None] = {"explains": None, "literal": None, "saved": None}
     literal_nan = torch.zeros_like(bad)
+    decided = _nan_already(question, tensors, output)
     for tensor in tensors:
         carrier = question.carriers.get(id(tensor))
         if carrier is None:
@@ -159,11 +163,25 @@ def _pointwise(question: Question, index: int, output: Tensor, bad: Tensor) -> V
                 return None
             if chosen is not None:
                 plane = torch.where(chosen, plane, 0)
+            elif decided is not None and name != "saved":
+                plane = torch.where(decided & ~nan_mask(tensor), 0, plane)
             previous = merged[name]
             merged[name] = plane if previous is None else labels.union(previous, plane)
             if name == "literal" and carrier.literal_nan:
                 literal_nan |= (nan_mask(tensor) & (carrier.literal != 0)).expand(output.shape)
     return _decide(question, output, bad, merged["explains"], merged["literal"], merged["saved"], literal_nan)
+
+
+def _nan_already(question: Question, tensors: list[Tensor], output: Tensor) -> Tensor | None:
+    """Where one of several bad operands is NaN, and so is the result: what the others are makes no difference."""
+    if sum(id(t) in question.carriers for t in tensors) < 2:
+        return None
+    found = torch.zeros(output.shape, dtype=torch.bool, device=output.device)
+    for tensor in tensors:
+        carrier = question.carriers.get(id(tensor))
+        if carrier is not None and carrier.explains is not None and id(tensor) not in question.gone:
+            found |= nan_mask(tensor) & (carrier.explains != 0)
+    return found & nan_mask(output)
 
 
 def _selection(question: Question, operands: list[Any]) -> dict[int, Tensor]:

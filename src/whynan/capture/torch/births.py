@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.autograd.function import BackwardCFunction
 
 from whynan.capture.torch import attribution, experiments
 from whynan.capture.torch.arguments import apart, as_before, entry_of
@@ -14,7 +16,7 @@ from whynan.capture.torch.damage import Damage
 from whynan.capture.torch.entries import Entries, only_extremes
 from whynan.capture.torch.operands import element_of, element_operands, first_index, kind_of
 from whynan.capture.torch.planes import bad_mask, is_bad, nan_mask, readable, store, strided
-from whynan.capture.torch.rows import Held, held_of
+from whynan.capture.torch.rows import Held, forward_number, held_of
 from whynan.capture.torch.sinks import Sinks
 from whynan.records import ChainLink, ForwardOperand
 from whynan.traces import Birth, Event
@@ -41,7 +43,7 @@ class BadEvents:
         self.damage = Damage(tracer)
         self.groups: dict[Any, list[int]] = {}
         self.entries = Entries(tracer, self.sinks)
-        self.leaf_sites: dict[int, int] = {}
+        self.leaf_sites: dict[int, tuple[weakref.ref[Tensor], int]] = {}
 
     # -- what is noted while all is well ------------------------------------------------------------------------
 
@@ -138,9 +140,11 @@ class BadEvents:
         recomputed = False
         if row.phase == 1:
             grad_fn = type(node).__name__
-            known = lane.nodes.get(node._sequence_nr() & ((1 << 17) - 1))
-            if known is not None and known[0] == node._sequence_nr():
-                forward_op = known[2].name
+            number = forward_number(node)
+            known = lane.nodes.get(number & ((1 << 17) - 1))
+            if known is not None and known[0] == number:
+                # the backward of a custom function is no derivative of an operation inside its forward
+                forward_op = None if isinstance(node, BackwardCFunction) else known[2].name
                 module = known[4]
             if self._engine_sum(row, operator, node, args):
                 phase, grad_fn, forward_op = "accumulation", None, None
@@ -150,7 +154,8 @@ class BadEvents:
             recomputed = True
         if operator.collective:
             phase = "collective"
-        number = row.site if row.phase != 2 or node is None else self.leaf_sites.get(id(node.variable), 0)
+        leaf: Any = getattr(node, "variable", None) if row.phase == 2 else None
+        number = row.site if leaf is None else self._first_use(leaf)
         site, library_site = tracer.sites.resolve(number, tracer.names.module_path(module))
         if phase == "forward" and self._writes_buffer(operator, args):
             phase = "buffer"
@@ -167,6 +172,16 @@ class BadEvents:
             micro=micro,
             recomputed=recomputed,
         )
+
+    def first_used(self, leaf: Tensor, site: int) -> None:
+        """A leaf is an operand: where that was first is where its gradient accumulates later."""
+        known = self.leaf_sites.get(id(leaf))
+        if known is None or known[0]() is not leaf:
+            self.leaf_sites[id(leaf)] = weakref.ref(leaf), site
+
+    def _first_use(self, leaf: Tensor) -> int:
+        known = self.leaf_sites.get(id(leaf))
+        return known[1] if known is not None and known[0]() is leaf else 0
 
     def _writes_buffer(self, operator: Operator, args: Any) -> bool:
         """Whether an event changes a module's buffer in place."""
@@ -359,7 +374,7 @@ class BadEvents:
         """The forward event whose gradient this backward event computes."""
         if event.phase != "backward" or event.forward_op is None:
             return None
-        number = node._sequence_nr()
+        number = forward_number(node)
         known = lane.nodes.get(number & ((1 << 17) - 1))
         return self.tracer.rows.get(known[3]) if known is not None and known[0] == number else None
 

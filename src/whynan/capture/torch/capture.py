@@ -51,7 +51,7 @@ class Capture:
         tracer = self.tracer
         try:
             if tracer.active:
-                with torch._C._DisableTorchDispatch(), torch.no_grad():
+                with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
                     tracer.deferred.settle()
                     if error is not None:
                         tracer.bad.sinks.raised(_held_by(error))

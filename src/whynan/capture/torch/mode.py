@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from whynan.capture.torch.tracer import Tracer
 
 _others = torch._C._len_torch_dispatch_stack
+_functions = torch._C._len_torch_function_stack
 _is_excluded = torch._C._dispatch_tls_is_dispatch_key_excluded
 _set_excluded = torch._C._dispatch_tls_set_dispatch_key_excluded
 _VIEWS = torch._C.DispatchKey.ADInplaceOrView
 VIEWS_NOTE = (
-    "what {} gave in inference mode does not require a gradient, as it would without a trace: a matrix product of it may "
-    "take another formula of PyTorch's"
+    "what {} gave in inference mode does not require a gradient, as it would without a trace: a matrix product of it "
+    "may take another formula of PyTorch's"
 )
 _no_dispatch = torch._C._disabled_torch_dispatch_impl
 
@@ -29,8 +30,8 @@ _PASSING = frozenset(("FakeTensor", "FunctionalTensor", "ProxyTensor"))
 
 
 def _below(function: Any, *args: Any) -> Any:
-    """Run below the user's own dispatch modes, which must not see what is ours."""
-    with torch._C._DisableTorchDispatch():
+    """Run below the user's own modes, which must not see what is ours."""
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
         return function(*args)
 
 
@@ -86,7 +87,7 @@ class TraceMode(TorchDispatchMode):
         try:
             operator = KNOWN.get(id(func)) or operator_of(func)
             if operator.copies and (not tracer.stepping or tracer.copies_in_step(operator, args)):
-                if _others():
+                if _others() or _functions():
                     before = _below(tracer.before, operator, args, kwargs)
                 else:
                     before = tracer.before(operator, args, kwargs)
@@ -101,7 +102,7 @@ class TraceMode(TorchDispatchMode):
                 if operator.composite and operator.gives_list and any(t.requires_grad for t in tensors_in(list(args))):
                     # the kernels of views refuse a list of them below a mode
                     tracer.notes[VIEWS_NOTE.format(operator.name)] = None
-                if _others():
+                if _others() or _functions():
                     _below(tracer.after, operator, args, kwargs, out, before)
                 else:
                     tracer.after(operator, args, kwargs, out, before)

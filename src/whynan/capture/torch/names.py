@@ -109,6 +109,11 @@ class Names:
         name, kind = self.describe(tensor)
         return name if kind in ("parameter", "buffer") else None
 
+    def forget(self, tensor: Tensor) -> None:
+        """Keep no weak reference to a tensor."""
+        self.given.pop(id(tensor), None)
+        self._leaves.pop(id(tensor), None)
+
     def leaf_name(self, leaf: Tensor) -> str | None:
         """The name of a leaf: of a parameter, else of a variable in a frame of the user's that holds it."""
         known = self._leaves.get(id(leaf))

@@ -24,6 +24,7 @@ class Operator:
         "foreach",
         "func",
         "gives_list",
+        "in_python",
         "leaves",
         "movement",
         "mutable",
@@ -94,6 +95,7 @@ class Operator:
         self.leaves = base in aten.LEAVES
         self.random = torch.Tag.nondeterministic_seeded in tags
         self.composite = schema is not None and _is_composite(schema)
+        self.in_python = schema is not None and _is_in_python(schema)
         self.gives_list = schema is not None and [str(r.type) for r in schema.returns] != ["Tensor"]
         self.collective = self.name.startswith(("c10d.", "_c10d_functional.", "c10d_functional."))
 
@@ -102,6 +104,14 @@ def _is_composite(schema: Any) -> bool:
     """Whether an operator is made of others; such a one reaches a mode in inference mode only."""
     name = f"{schema.name}.{schema.overload_name}".removesuffix(".")
     return torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
+
+
+def _is_in_python(schema: Any) -> bool:
+    """Whether an operator that a program registered computes in Python, where it may do more than compute."""
+    if schema.name.startswith(("aten::", "prim::", "prims::")):
+        return False
+    kernels = torch._C._dispatch_dump(schema.name).splitlines()
+    return any(".py:" in k and not k.startswith(("debug", "Meta", "Autograd", "Autocast")) for k in kernels)
 
 
 KNOWN: dict[int, Operator] = {}

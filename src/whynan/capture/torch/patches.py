@@ -40,6 +40,7 @@ class Patches:
         self._optimizers()
         self._readers()
         self._threads()
+        self._swaps()
         watch_regions(self.tracer, self._replace)
 
     def remove(self) -> None:
@@ -194,6 +195,23 @@ class Patches:
 
         self._replace(threading.Thread, "start", make)
 
+    def _swaps(self) -> None:
+        tracer = self.tracer
+
+        def make(original: Any) -> Any:
+            @functools.wraps(original)
+            def swap_tensors(t1: Any, t2: Any) -> Any:
+                # torch refuses to swap what somebody has a weak reference to
+                try:
+                    quietly(tracer, tracer.forget, t1, t2)
+                except Exception:
+                    tracer.fail()
+                return original(t1, t2)
+
+            return swap_tensors
+
+        self._replace(torch.utils, "swap_tensors", make)
+
 
 def quietly(tracer: Tracer, function: Callable[..., Any], *args: Any) -> Any:
     """Call what is ours below every dispatch mode and without recording a graph; None once the tracer is off.
@@ -202,7 +220,7 @@ def quietly(tracer: Tracer, function: Callable[..., Any], *args: Any) -> Any:
     """
     if torch.compiler.is_compiling() or not tracer.active:
         return None
-    with torch._C._DisableTorchDispatch(), torch.no_grad():
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
         return function(*args)
 
 

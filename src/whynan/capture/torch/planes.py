@@ -6,7 +6,7 @@ The attribute lives and dies with the C++ storage and is not copied, pickled or 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._utils import _flatten_dense_tensors as end_to_end
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+_no_dispatch = torch._C._disabled_torch_dispatch_impl
+PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 ATTRIBUTE = "_whynan"
 FLOATS = frozenset(
     d
@@ -119,9 +121,11 @@ def nan_mask(tensor: Tensor) -> Tensor:
 
 
 def readable(tensor: Tensor) -> bool:
-    """Whether a tensor's elements can be read at all (not meta, fake, sparse, nested, quantised or deferred)."""
+    """Whether a tensor's elements can be read at all (not meta, fake, sparse, nested, quantised, a wrapper's)."""
+    kind: Any = type(tensor)
     return (
-        tensor.layout is torch.strided
+        (kind in PLAIN or kind.__torch_dispatch__ is _no_dispatch)
+        and tensor.layout is torch.strided
         and not tensor.is_nested
         and not tensor.is_quantized
         and tensor.device.type != "meta"

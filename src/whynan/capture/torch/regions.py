@@ -79,7 +79,7 @@ def _watch(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], Any]], N
             if not tracer.active:
                 return out
             try:
-                with torch._C._DisableTorchDispatch():
+                with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
                     _ran(tracer, tuple(v for r in held if (v := r()) is not None), out)
             except Exception:
                 tracer.fail()

@@ -186,3 +186,12 @@ def _named(value: Any) -> Any:
     if type(value) is list:
         return [_named(v) for v in value]  # pyright: ignore[reportUnknownVariableType]
     return value
+
+
+def forward_number(node: Any) -> int:
+    """The sequence number of the forward operation that a node differentiates.
+
+    An operation in place on a view has two nodes: its own, and after it the ``CopySlices`` that runs it.
+    """
+    number: int = node._sequence_nr()
+    return number - 1 if type(node).__name__ == "CopySlices" else number

@@ -381,6 +381,13 @@ class Sinks:
                 self.consume(tensor, "gradient")
             if tracer.state_of(tensor) is not None:
                 self._stored(tensor, "parameter", tracer.names.leaf_name(tensor))
+        for reference, _ in list(tracer.bad.leaf_sites.values()):
+            tensor = reference()
+            if tensor is not None and tensor.grad is not None and id(tensor) not in self.leaves:
+                state = tracer.state_of(tensor.grad)
+                if state is not None and not state.skipped:
+                    # put there by hand
+                    self.consume(tensor, "gradient")
         if tracer.marked:
             self._modules()
         for sink, differentiable, ordinal in self.outputs:

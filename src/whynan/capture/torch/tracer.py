@@ -15,10 +15,21 @@ from whynan.capture.torch.births import BadEvents
 from whynan.capture.torch.deferred import Deferred
 from whynan.capture.torch.labels import Labels
 from whynan.capture.torch.names import Names
-from whynan.capture.torch.planes import ATTRIBUTE, FLOATS, HALVES, State, bad_mask, is_bad, readable, strided, unproved
+from whynan.capture.torch.planes import (
+    ATTRIBUTE,
+    FLOATS,
+    HALVES,
+    PLAIN,
+    State,
+    bad_mask,
+    is_bad,
+    readable,
+    strided,
+    unproved,
+)
 from whynan.capture.torch.ranges import Counted, Ranges, counters
 from whynan.capture.torch.rows import MASK as RING_MASK
-from whynan.capture.torch.rows import WRITER, Row, Rows
+from whynan.capture.torch.rows import WRITER, Row, Rows, forward_number
 from whynan.capture.torch.sites import Sites
 from whynan.source.ownership import Owner, owner_of
 
@@ -47,7 +58,6 @@ _current_node = torch._C._current_autograd_node
 _sequence_nr = torch.autograd._get_sequence_nr
 _grad_enabled = torch.is_grad_enabled
 _next_ordinal = [1]
-PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 _LISTS = frozenset((list, tuple))
 # lists of so many tensors are held with their event; a longer one is a foreach operation's
 FEW_ENTRIES = 64
@@ -195,7 +205,7 @@ class Tracer:
             if not operator.view:
                 held, size = self._hold(args, site, ordinal)
             elif args and type(args[0]) in PLAIN and args[0].requires_grad and args[0].is_leaf:
-                self.bad.leaf_sites.setdefault(id(args[0]), site)
+                self.bad.first_used(args[0], site)
                 # a view of a parameter is held at no cost: the program keeps it
                 rows.uncounted(args[0], ordinal)
         written: Any
@@ -250,7 +260,7 @@ class Tracer:
             self.add_ranges(Row(ordinal, operator, site, phase, kind, lane.module), operator, written)
 
     def _in_backward(self, node: Any, operator: Operator, lane: Lane) -> tuple[int, int]:
-        number = node._sequence_nr()
+        number = forward_number(node)
         if number == ACCUMULATE_GRAD:
             self.bad.gradient_arrives(node, operator, lane)
             return ACCUMULATION, 0
@@ -281,7 +291,7 @@ class Tracer:
                 if writer not in window:
                     size += self.rows.uncounted(value, ordinal)
                 if value.requires_grad and value.is_leaf:
-                    self.bad.leaf_sites.setdefault(id(value), site)
+                    self.bad.first_used(value, site)
             elif type(value) in _LISTS and value and isinstance(value[0], torch.Tensor):
                 entries, more = self._hold(value, site, ordinal) if len(value) <= FEW_ENTRIES else (None, 0)
                 held.append(entries)
@@ -400,6 +410,14 @@ class Tracer:
         self.marked.add(state)
         self.any_marked = True
         return state
+
+    def forget(self, *tensors: Tensor) -> None:
+        """Keep no weak reference to these."""
+        for tensor in tensors:
+            self.bad.leaf_sites.pop(id(tensor), None)
+            self.bad.sinks.leaves.pop(id(tensor), None)
+            self.bad.sinks.unused = {k: v for k, v in self.bad.sinks.unused.items() if v.reference() is not tensor}
+            self.names.forget(tensor)
 
     def close(self) -> None:
         """End the trace: let go of operands, and give the next trace its own ordinals."""
