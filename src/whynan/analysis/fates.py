@@ -20,6 +20,8 @@ class Root:
     fatal: list[Sink] = field(default_factory=lambda: [])
     observed: list[Sink] = field(default_factory=lambda: [])
     damaged: list[Sink] = field(default_factory=lambda: [])
+    folded: frozenset[int] = frozenset()
+    """Labels of the births that are steps of this one's chain."""
 
     @property
     def fate(self) -> Fate:
@@ -38,11 +40,11 @@ def roots(trace: Trace) -> list[Root]:
             if root is None:
                 continue
             if sink.damage:
-                root.damaged.append(sink)
+                root.damaged.append(sink.of(frozenset((label,))))
             elif sink.fatal:
-                root.fatal.append(sink)
+                root.fatal.append(sink.of(frozenset((label,))))
             else:
-                root.observed.append(sink)
+                root.observed.append(sink.of(frozenset((label,))))
     _fold(by_label)
     return list(by_label.values())
 
@@ -57,6 +59,7 @@ def _fold(by_label: dict[int, Root]) -> None:
                 continue
             origin.fatal += root.fatal
             origin.observed += root.observed
+            origin.folded |= {label}
             root.fatal, root.observed, root.damaged = [], [], []
             break
 

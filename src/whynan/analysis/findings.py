@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from whynan.analysis.chains import chain, reaches
 from whynan.analysis.fates import Root, literal_sinks, roots
-from whynan.records import Finding
+from whynan.records import Finding, Reach
 from whynan.traces.facts import STILL_HELD
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ def _folded(findings: list[tuple[Root, Finding]]) -> tuple[Finding, ...]:
     """Roots equal in site, operation, phase and kind are one finding with a count and a list of modules."""
     first: dict[object, Finding] = {}
     events: dict[object, set[int]] = {}
+    same: dict[object, list[Root]] = {}
     for root, finding in findings:
         site = finding.site
         place = None if site is None else (site.file, site.line, site.column, site.end_column)
@@ -110,6 +111,7 @@ def _folded(findings: list[tuple[Root, Finding]]) -> tuple[Finding, ...]:
         what = (finding.op, finding.phase, finding.birth, finding.grad_fn)
         key = (place, library, what, root.birth.note, root.birth.scope)
         known = first.get(key)
+        same.setdefault(key, []).append(root)
         if known is None:
             first[key] = finding
             events[key] = {root.birth.event.ordinal}
@@ -121,15 +123,19 @@ def _folded(findings: list[tuple[Root, Finding]]) -> tuple[Finding, ...]:
             update={
                 "occurrences": known.occurrences + again,
                 "modules": tuple(dict.fromkeys((*known.modules, *finding.modules))),
-                "reaches": _merged(known, finding),
             }
         )
+    for key, roots_of_one in same.items():
+        if len(roots_of_one) > 1:
+            first[key] = first[key].model_copy(update={"reaches": _reached_by(roots_of_one)})
     return tuple(first.values())
 
 
-def _merged(first: Finding, second: Finding) -> tuple[object, ...]:
-    seen = {(r.kind, r.name) for r in first.reaches}
-    return (*first.reaches, *(r for r in second.reaches if (r.kind, r.name) not in seen))
+def _reached_by(some: list[Root]) -> tuple[Reach, ...]:
+    """What several roots reached together, each element counted once."""
+    labels = frozenset(root.birth.label for root in some)
+    sinks = [sink.of(labels | root.folded) for root in some for sink in _judge(root)[1]]
+    return reaches(sinks)
 
 
 def _verdict(trace: Trace, *, errors: bool, warnings: bool) -> Verdict:

@@ -16,18 +16,6 @@ if TYPE_CHECKING:
 _NAMES_SHOWN: Final = 3
 _CAUSES_SHOWN: Final = 4
 
-_FROM_FORWARD: Final[tuple[SinkKind, ...]] = ("loss", "output", "gradient", "parameter", "buffer", "observed")
-_FROM_BACKWARD: Final[tuple[SinkKind, ...]] = ("gradient", "parameter", "buffer", "loss", "output", "observed")
-_FROM_STEP: Final[tuple[SinkKind, ...]] = ("parameter", "buffer", "gradient", "loss", "output", "observed")
-_FIRST_REACHED: Final[dict[str, tuple[SinkKind, ...]]] = {
-    "backward": _FROM_BACKWARD,
-    "accumulation": _FROM_BACKWARD,
-    "collective": _FROM_BACKWARD,
-    "optimizer": _FROM_STEP,
-    "buffer": ("buffer", *_FROM_FORWARD),
-}
-"""By the phase of a birth: which sink it spoils before the others."""
-
 _PLACES: Final[dict[SinkKind, str]] = {
     "loss": "the loss",
     "gradient": "the gradients",
@@ -76,8 +64,10 @@ def _reached_word(finding: Finding, word: str) -> str:
 
 
 def _first_place(finding: Finding, *, raised: bool) -> str:
-    kinds = {reach.kind for reach in finding.reaches}
-    first: SinkKind = next(kind for kind in _FIRST_REACHED.get(finding.phase, _FROM_FORWARD) if kind in kinds)
+    # reaches are in the order of time; what was merely read on the way comes after what it did
+    kinds = [reach.kind for reach in finding.reaches]
+    spoiled: list[SinkKind] = [kind for kind in kinds if kind != "observed"]
+    first = "buffer" if finding.phase == "buffer" and "buffer" in kinds else (spoiled or kinds)[0]
     if first == "observed":
         named = next((reach.name for reach in finding.reaches if reach.name), None)
         return "a value that was read" if named is None else _held(named, raised=raised)

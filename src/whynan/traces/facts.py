@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from whynan.records import BirthKind, ChainLink, Coverage, Element, ForwardOperand, Phase, Range, SinkKind, Site
@@ -62,7 +62,10 @@ class Birth:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """A value that left: fatal or observed, how many of its elements were bad, and the labels that they carry."""
+    """A value that left: fatal or observed, how many of its elements were bad, and the labels that they carry.
+
+    ``counts`` tells of each set of labels how many elements carry it; ``owner`` numbers the optimizer that consumed it.
+    """
 
     kind: SinkKind
     name: str | None
@@ -72,7 +75,13 @@ class Sink:
     fatal: bool
     damage: bool = False
     event: Event | None = None
-    step: int | None = None
+    counts: dict[frozenset[int], int] = field(default_factory=lambda: {}, compare=False)
+    owner: int | None = None
+
+    def of(self, labels: frozenset[int]) -> Sink:
+        """The sink as some labels see it: with the count of the elements that carry one of them."""
+        own = sum(count for carried, count in self.counts.items() if carried & labels)
+        return replace(self, bad=own) if own else self
 
 
 @dataclass(slots=True)

@@ -94,10 +94,11 @@ def test_a_finding_is_about_twenty_lines() -> None:
 @pytest.mark.parametrize(
     ("phase", "kinds", "place"),
     [
-        ("forward", ("gradient", "parameter", "loss"), "the loss"),
+        ("forward", ("loss", "gradient", "parameter"), "the loss"),
+        ("forward", ("gradient", "parameter", "loss"), "the gradients"),
         ("forward", ("observed", "output"), "the output"),
-        ("backward", ("loss", "parameter", "gradient"), "the gradients"),
-        ("optimizer", ("loss", "gradient", "parameter"), "the parameters"),
+        ("backward", ("gradient", "parameter", "loss"), "the gradients"),
+        ("optimizer", ("parameter", "loss", "gradient"), "the parameters"),
         ("buffer", ("loss", "buffer"), "a buffer"),
     ],
 )

@@ -143,8 +143,9 @@ class BadEvents:
             number = forward_number(node)
             known = lane.nodes.get(number & ((1 << 17) - 1))
             if known is not None and known[0] == number:
-                # the backward of a custom function is no derivative of an operation inside its forward
-                forward_op = None if isinstance(node, BackwardCFunction) else known[2].name
+                # a hook, or a custom function's backward, is no derivative of an operation
+                own = known[1] == row.site and not isinstance(node, BackwardCFunction)
+                forward_op = known[2].name if own else None
                 module = known[4]
             if self._engine_sum(row, operator, node, args):
                 phase, grad_fn, forward_op = "accumulation", None, None
@@ -159,7 +160,7 @@ class BadEvents:
         site, library_site = tracer.sites.resolve(number, tracer.names.module_path(module))
         if phase == "forward" and self._writes_buffer(operator, args):
             phase = "buffer"
-        step, micro = self.sinks.step_of()
+        step, micro = self.sinks.step_of(in_backward=node is not None)
         return Event(
             ordinal=row.ordinal - tracer.first,
             op=operator.name,
@@ -313,7 +314,7 @@ class BadEvents:
         entry = entry_of(operator, question, index)
         args, kwargs = question.arguments
         operands = element_operands(operator, args, kwargs, place, entry, question.gone, copied)
-        if row.phase == 0:
+        if row.phase == 0 or (event.phase == "backward" and event.forward_op is None):
             operands = self._spelled(row, operator, operands, args)
         name = tracer.names.parameter_name(output)
         if name is None and operator.mutable and event.phase == "optimizer" and output.is_leaf and output.requires_grad:

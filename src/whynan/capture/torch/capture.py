@@ -116,9 +116,13 @@ class Capture:
         tracer = self.tracer
         sinks = tracer.bad.sinks.finish()
         births = [b for b in tracer.labels.births if b is not None]
-        if not tracer.bad.sinks.stepped:
-            for birth in births:
-                birth.event = replace(birth.event, step=None, micro=None)
+        for birth in births:
+            event = birth.event
+            if not tracer.bad.sinks.stepped:
+                birth.event = replace(event, step=None, micro=None)
+            elif event.phase != "optimizer":
+                step = tracer.bad.sinks.step_at(event.ordinal, frozenset((birth.label,)), sinks)
+                birth.event = replace(event, step=step or event.step)
         ranges = tracer.ranges.records(lambda n: tracer.sites.resolve(n, None)[0])
         unexplained = [s for s in sinks if not s.labels]
         return Trace(births, sinks, self._coverage(), ranges, tracer.bad.sinks.fatal_seen, unexplained, tracer.failed)

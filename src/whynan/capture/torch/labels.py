@@ -85,6 +85,10 @@ class Labels:
         """All labels that occur in a plane."""
         return self.of(self.present(plane))
 
+    def counts(self, plane: Tensor) -> dict[frozenset[int], int]:
+        """How many elements of a plane carry each set of labels."""
+        return {self.sets[set_id]: int((plane == set_id).sum()) for set_id in self.present(plane)}
+
     def of(self, set_ids: Iterable[int]) -> frozenset[int]:
         """All labels of some sets."""
         found: frozenset[int] = frozenset()

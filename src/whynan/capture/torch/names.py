@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 DEEPEST = 6
 MOST_OBJECTS = 10_000
+MOST_ITEMS = 256
 # what holds no value of the user's, or is looked through elsewhere
 _OPAQUE = (
     str,
@@ -44,6 +45,7 @@ class Names:
         self._modules: list[weakref.ref[nn.Module] | None] = [None]
         self.roots: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._paths: dict[int, str] = {}
+        self._labels: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
         self._leaves: dict[int, tuple[weakref.ref[Tensor], str]] = {}
         self.given: dict[int, tuple[weakref.ref[Tensor], str]] = {}
 
@@ -93,16 +95,27 @@ class Names:
             storage = tensor.untyped_storage()._cdata
         except (RuntimeError, NotImplementedError, ValueError):
             return None, None, None
-        for root in list(self.roots):
+        roots = list(self.roots)
+        for root in roots:
             for kind, tensors in (("parameter", root.named_parameters()), ("buffer", root.named_buffers())):
                 for name, inner in tensors:
                     if inner is tensor or _storage(inner) == storage:
-                        return name, kind, inner
+                        return self._apart(root, name, inner, roots), kind, inner
         for reference, name in list(self.given.values()):
             inner = reference()
             if inner is not None and _storage(inner) == storage:
                 return name, "argument", inner
         return None, None, None
+
+    def _apart(self, root: nn.Module, name: str, tensor: Tensor, roots: list[nn.Module]) -> str:
+        """The name of a tensor of one of the modules that the program calls; the module too, where another has one."""
+        if not any(other is not root and _other_of_this_name(other, name, tensor) for other in roots):
+            return name
+        label = self._labels.get(root)
+        if label is None:
+            found = variable_name(root)
+            label = self._labels[root] = found or f"{type(root).__name__} {self.number(root)}"
+        return f"{label}.{name}"
 
     def parameter_name(self, tensor: Tensor) -> str | None:
         """The name of a parameter or buffer; None for anything else."""
@@ -133,19 +146,58 @@ def _storage(tensor: Any) -> int:
         return 0
 
 
-def variable_name(value: Tensor) -> str | None:
-    """The name under which a frame of the user's on this stack holds a tensor."""
+def _other_of_this_name(module: nn.Module, name: str, tensor: Tensor) -> bool:
+    """Whether a module has another tensor under a name."""
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return isinstance(found, torch.Tensor) and found is not tensor
+
+
+def variable_name(value: Any) -> str | None:
+    """How a frame of the user's on this stack holds a tensor or module: by a variable, or inside one.
+
+    ``w``, ``points[1]``, ``nets['actor']``, ``self.critic``, ``flow.2``.
+    """
     import sys
 
     from whynan.source.ownership import Owner, owner_of
 
     frame = sys._getframe(1)
+    frames: list[types.FrameType] = []
     while frame is not None:
         if owner_of(frame.f_code.co_filename) == Owner.USER:
-            for name, held in list(frame.f_locals.items()):
-                if held is value and name.isidentifier():
-                    return name
+            frames.append(frame)
         frame = frame.f_back
+    for deep in (False, True):
+        for frame in frames:
+            for name, held in list(frame.f_locals.items()):
+                if not name.isidentifier():
+                    continue
+                if held is value:
+                    return name
+                if deep and (inside := _inside(held, value, 1)) is not None:
+                    return name + inside
+    return None
+
+
+def _inside(holder: Any, value: Any, depth: int) -> str | None:
+    """The way from a container, module or plain object to what it holds; None if it does not."""
+    if isinstance(holder, torch.nn.Module) and isinstance(value, torch.nn.Module):
+        return next((f".{path}" for path, inner in holder.named_modules() if inner is value and path), None)
+    if isinstance(holder, (list, tuple)):
+        parts = ((f"[{i}]", inner) for i, inner in enumerate(holder[:MOST_ITEMS]))
+    elif isinstance(holder, dict):
+        parts = ((f"[{key!r}]", inner) for key, inner in list(holder.items())[:MOST_ITEMS])
+    elif isinstance(holder, (*_OPAQUE, torch.Tensor)) or not hasattr(holder, "__dict__"):
+        return None
+    else:
+        parts = ((f".{name}", inner) for name, inner in list(vars(holder).items())[:MOST_ITEMS])
+    for name, inner in parts:
+        if inner is value:
+            return name
+        if depth and (deeper := _inside(inner, value, depth - 1)) is not None:
+            return name + deeper
     return None
 
 

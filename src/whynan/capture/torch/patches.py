@@ -17,6 +17,7 @@ from torch.optim.optimizer import (
 
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.regions import watch_regions
+from whynan.capture.torch.sites import ENGINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,6 +95,7 @@ class Patches:
                         except Exception:
                             tracer.fail()
 
+            ENGINE.add(getattr(engine_run_backward, "__code__"))  # noqa: B009
             return engine_run_backward
 
         self._replace(torch.autograd, "_engine_run_backward", make)

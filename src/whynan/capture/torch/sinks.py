@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -60,7 +61,11 @@ class Sinks:
         self.backwards: list[Backward] = []
         self.outputs: list[tuple[Sink, bool, int]] = []
         self.last_backward = -1
-        self.steps: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        # optimizers by number, and of each the events at which its steps began; those of skips without a step
+        self.numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self.tries: list[list[int]] = []
+        self.skips: list[int] = []
+        self.owner: int | None = None
         self.checked: weakref.WeakSet[Any] = weakref.WeakSet()
         self.attempts = 0
         self.skip_pending = False
@@ -85,13 +90,14 @@ class Sinks:
             bad = bad_mask(tensor)
             count = int(bad.sum())
             if count:
-                found: frozenset[int] = frozenset()
+                counts: dict[frozenset[int], int] = {}
                 if state is not None and state.plane is not None:
                     plane = torch.where(bad, strided(state.plane, state.itemsize, tensor), 0)
-                    found = labels.labels_in(plane)
+                    counts = labels.counts(plane)
                 elif (entered := self._unread(tensor, bad)) is not None:
-                    found = labels.labels_in(entered)
-                made.append(Sink(kind, name, count, tensor.numel(), found, fatal, step=self.attempts + 1))
+                    counts = labels.counts(entered)
+                found = frozenset(label for carried in counts for label in carried)
+                made.append(Sink(kind, name, count, tensor.numel(), found, fatal, counts=counts, owner=self.owner))
         return made + self._integers(tensor, state, kind, name, fatal)
 
     def _unread(self, tensor: Tensor, bad: Tensor) -> Tensor | None:
@@ -113,11 +119,21 @@ class Sinks:
             if not count:
                 return []
             found = self.tracer.labels.labels_in(plane)
-        return [Sink(kind, name, count, tensor.numel(), found, fatal, damage=True, step=self.attempts + 1)]
+        return [Sink(kind, name, count, tensor.numel(), found, fatal, damage=True, owner=self.owner)]
 
-    def step_of(self) -> tuple[int, int]:
+    def step_of(self, *, in_backward: bool) -> tuple[int, int]:
         """1 + the step attempts so far, and which backward since the last; kept only if an optimizer is ever met."""
-        return self.attempts + 1, max(self.micro, 1)
+        attempts = self.attempts if self.owner is None else len(self.skips) + len(self.tries[self.owner])
+        micro = self.micro if in_backward or self.owner is not None else self.micro + 1
+        return attempts + 1, max(micro, 1)
+
+    def step_at(self, ordinal: int, labels: frozenset[int], sinks: list[Sink]) -> int | None:
+        """1 + the attempts, before an event, of the optimizer that consumed what was born there; None if unknown."""
+        owners = {s.owner for s in sinks if s.owner is not None and s.labels & labels}
+        owner = min(owners) if owners else (0 if len(self.tries) == 1 else None)
+        if owner is None:
+            return None
+        return 1 + bisect_right(self.tries[owner], ordinal) + bisect_right(self.skips, ordinal)
 
     # -- backward ------------------------------------------------------------------------------------------------
 
@@ -213,6 +229,9 @@ class Sinks:
         """An optimizer is about to consume gradients; one that a scaler told to skip does not."""
         self.stepped = True
         self.skip_pending = False
+        self.owner = self.numbers.setdefault(optimizer, len(self.tries))
+        if self.owner == len(self.tries):
+            self.tries.append([])
         parameters = [p for g in optimizer.param_groups for p in g["params"] if isinstance(p, torch.Tensor)]
         if optimizer not in self.checked:
             self.checked.add(optimizer)
@@ -268,6 +287,7 @@ class Sinks:
             self.skip_pending = False
             self.stepped = True
             self.attempts += 1
+            self.skips.append(self.tracer.ordinal - self.tracer.first)
             self.micro = 0
             self.tracer.skipped_steps += 1
 
@@ -293,18 +313,19 @@ class Sinks:
 
     def step_ends(self, optimizer: Any) -> None:
         """What a step left in parameters."""
-        self.steps[optimizer] = self.steps.get(optimizer, 0) + 1
-        self.attempts = max(self.attempts, self.steps[optimizer])
+        number = self.numbers.get(optimizer)
+        if number is not None:
+            self.tries[number].append(self.tracer.ordinal - self.tracer.first)
+            self.attempts = len(self.skips) + max(len(t) for t in self.tries)
         self.micro = 0
         # a fused optimizer is recorded as writing the gradients that it skipped
         self._forget(self.skipping)
         self.skipping = []
-        if not self.tracer.marked:
-            return
-        for group in optimizer.param_groups:
+        for group in optimizer.param_groups if self.tracer.marked else ():
             for p in group["params"]:
                 if isinstance(p, torch.Tensor) and self.tracer.state_of(p) is not None:
                     self._stored(p, "parameter", self.tracer.names.leaf_name(p))
+        self.owner = None
 
     def _stored(self, tensor: Tensor, kind: SinkKind, name: str | None) -> None:
         """A parameter or buffer with bad elements that were finite before."""
@@ -318,7 +339,7 @@ class Sinks:
             if kind == "buffer":
                 own -= self.tracer.labels.literals
             if own:
-                self.found.append(Sink(kind, name, sink.bad, sink.total, own, True, sink.damage, step=sink.step))
+                self.found.append(replace(sink, labels=own))
 
     # -- outputs and observation -----------------------------------------------------------------------------------
 
@@ -409,12 +430,12 @@ class Sinks:
 
     def _modules(self) -> None:
         for root in list(self.tracer.names.roots):
-            for name, p in root.named_parameters():
+            for p in root.parameters():
                 if self.tracer.state_of(p) is not None:
-                    self._stored(p, "parameter", name)
-            for name, b in root.named_buffers():
+                    self._stored(p, "parameter", self.tracer.names.describe(p)[0])
+            for b in root.buffers():
                 if self.tracer.state_of(b) is not None:
-                    self._stored(b, "buffer", name)
+                    self._stored(b, "buffer", self.tracer.names.describe(b)[0])
 
     def _held(self, state: State) -> None:
         assert state.plane is not None
@@ -429,8 +450,12 @@ class Sinks:
 
     def _distinct(self) -> list[Sink]:
         """One sink a place: a parameter that stays bad for a thousand steps is one."""
-        first: dict[Any, Sink] = {}
+        worst: dict[Any, Sink] = {}
         for sink in self.found:
             key = (sink.kind, sink.name, sink.labels, sink.damage)
-            first.setdefault(key, sink)
-        return list(first.values())
+            known = worst.get(key)
+            if known is None:
+                worst[key] = sink
+            elif sink.bad > known.bad:
+                worst[key] = replace(sink, owner=known.owner)
+        return list(worst.values())

@@ -45,6 +45,24 @@ def walk(frame: FrameType | None) -> tuple[int, int, int, int] | None:
     return None
 
 
+ENGINE: set[CodeType] = set()
+"""The code of the doors through which the engine is called."""
+
+
+def in_a_hook(frame: FrameType | None) -> bool:
+    """Whether code of the user's stands between the engine and what it runs: a hook, a custom function's backward."""
+    owners = _owners
+    while frame is not None:
+        code = frame.f_code
+        if code in ENGINE:
+            return False
+        known = owners.get(id(code))
+        if (known[1] if known is not None else _learn(code)) == Owner.USER:
+            return True
+        frame = frame.f_back
+    return False
+
+
 class Sites:
     """Sites by number; resolved to lines and columns only when a report asks."""
 

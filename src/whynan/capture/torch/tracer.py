@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.autograd.function import BackwardCFunction
 
 from whynan.capture.failure import report_internal_error
 from whynan.capture.torch import experiments
@@ -30,8 +30,7 @@ from whynan.capture.torch.planes import (
 from whynan.capture.torch.ranges import Counted, Ranges, counters
 from whynan.capture.torch.rows import MASK as RING_MASK
 from whynan.capture.torch.rows import WRITER, Row, Rows, forward_number
-from whynan.capture.torch.sites import Sites
-from whynan.source.ownership import Owner, owner_of
+from whynan.capture.torch.sites import Sites, in_a_hook
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,6 +68,8 @@ class Lane:
 
     def __init__(self) -> None:
         self.sequence = _sequence_nr()
+        # numbers of nodes that a clone has just been given, and its site
+        self.fresh: tuple[int, int, int] | None = None
         self.nodes: dict[int, tuple[int, int, Operator, int, int]] = {}
         self.modules: list[int] = []
         self.module = 0
@@ -190,7 +191,10 @@ class Tracer:
                 entry = (site, operator, ordinal, lane.module)
                 for number in range(max(lane.sequence, sequence - 64), sequence):
                     nodes[number & NODES_MASK] = (number, *entry)
+                lane.fresh = (lane.sequence, sequence, site) if operator.base == "clone" else None
                 lane.sequence = sequence
+            elif lane.fresh is not None:
+                self._saved_itself(operator, site, ordinal, lane)
         rows = self.rows
         place = ordinal & RING_MASK
         rows.ordinals[place] = ordinal
@@ -259,6 +263,15 @@ class Tracer:
         if self.want_ranges:
             self.add_ranges(Row(ordinal, operator, site, phase, kind, lane.module), operator, written)
 
+    def _saved_itself(self, operator: Operator, site: int, ordinal: int, lane: Lane) -> None:
+        """An operation in place may save a copy of its operand first: the nodes are its own, not the copy's."""
+        assert lane.fresh is not None
+        start, end, where = lane.fresh
+        lane.fresh = None
+        if operator.writes_first and site == where:
+            for number in range(max(start, end - 64), end):
+                lane.nodes[number & NODES_MASK] = (number, site, operator, ordinal, lane.module)
+
     def _in_backward(self, node: Any, operator: Operator, lane: Lane) -> tuple[int, int]:
         number = forward_number(node)
         if number == ACCUMULATE_GRAD:
@@ -268,7 +281,7 @@ class Tracer:
             self.notes[FORMULA_NOTE.format(type(node).__name__)] = None
         known = lane.nodes.get(number & NODES_MASK)
         site = known[1] if known is not None and known[0] == number else 0
-        if not site or (isinstance(node, BackwardCFunction) and _of_the_user(node)):
+        if not site or in_a_hook(sys._getframe(3)):
             site = self.sites.here(4)
         return BACKWARD, site
 
@@ -427,10 +440,3 @@ class Tracer:
 
 def _all_cpu(args: Any) -> bool:
     return all(t.is_cpu for a in args for t in experiments.tensors_in(a))
-
-
-def _of_the_user(node: Any) -> bool:
-    """Whether the backward of a custom function is the user's code, whose lines say more than the forward's."""
-    function = getattr(getattr(type(node), "_forward_cls", None), "backward", None)
-    code = getattr(function, "__code__", None)
-    return code is not None and owner_of(code.co_filename) is Owner.USER
