@@ -82,19 +82,24 @@ def _floating(value: Any) -> list[torch.Tensor]:
     return []
 
 
-def run(op: Any, sample: Any, region: Callable[[], AbstractContextManager[Any]] = nullcontext) -> tuple[Any, Any]:
-    """Forward and gradients of one sample in a region: their bits with the generator's state, and the region."""
+def run(
+    op: Any, sample: Any, region: Callable[[], AbstractContextManager[Any]] = nullcontext, *, inference: bool = False
+) -> tuple[Any, Any]:
+    """Forward and gradients of one sample in a region: their bits with the generator's state, and the region.
+
+    In inference mode there are no gradients.
+    """
     sample = sample.transform(lambda v: _leaf(v) if isinstance(v, torch.Tensor) else v)
     leaves = _floating([sample.input, sample.args, sample.kwargs])
     torch.manual_seed(1)
     gradients: Any = ()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with region() as entered:
+        with torch.inference_mode(inference), region() as entered:
             try:
                 out: Any = op(sample.input, *sample.args, **sample.kwargs)
                 roots = _floating(out)
-                if roots and leaves:
+                if roots and leaves and not inference:
                     seeds = [torch.full_like(r, 0.5) for r in roots]
                     gradients = torch.autograd.grad(roots, leaves, seeds, allow_unused=True)
             except Exception as error:  # whatever the operator raises bare it must raise under a trace
@@ -102,30 +107,33 @@ def run(op: Any, sample: Any, region: Callable[[], AbstractContextManager[Any]] 
     return (bits(out), bits(gradients), bits(torch.get_rng_state())), entered
 
 
-def differs(op: Any, sample: Any, trace: Callable[[], AbstractContextManager[Any]]) -> tuple[str, str]:
+def differs(
+    op: Any, sample: Any, trace: Callable[[], AbstractContextManager[Any]], *, inference: bool = False
+) -> tuple[str, str]:
     """`same`, `left out`, `noted` or `changed`, with the reason.
 
     Args:
         op: the operator's `OpInfo`.
         sample: one of its samples.
         trace: makes the region under test; its `report.coverage.notes` name formulas that a mode changes.
+        inference: in inference mode, where composite operators reach a mode whole.
     """
     if op.name in UNINITIALISED:
         return "left out", "uninitialised memory"
-    first, _ = run(op, sample)
-    second, _ = run(op, sample)
+    first, _ = run(op, sample, inference=inference)
+    second, _ = run(op, sample, inference=inference)
     if first != second:
         return "left out", "two bare runs differ"
-    traced, region = run(op, sample, trace)
+    traced, region = run(op, sample, trace, inference=inference)
     if traced == first:
         return "same", ""
     part = ("the value", "the gradient", "the generator's state")[
         [a == b for a, b in zip(traced, first, strict=True)].index(False)
     ]
-    third, _ = run(op, sample)
+    third, _ = run(op, sample, inference=inference)
     if third != first:
         return "left out", "bare runs differ"
-    empty, _ = run(op, sample, Nothing)
+    empty, _ = run(op, sample, Nothing, inference=inference)
     if empty != traced:
         return "changed", f"{part}, which an empty mode leaves alone"
     if any(names_a_formula(note) for note in region.report.coverage.notes):

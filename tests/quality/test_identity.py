@@ -23,22 +23,26 @@ CAP = 12
 PARTS = 32
 
 
-def _all_same(chosen: list[Any], tally: Tally, cap: int | None = None) -> None:
+def _all_same(chosen: list[Any], tally: Tally, cap: int | None = None, *, inference: bool = False) -> None:
+    title = "bit-identical in inference mode" if inference else "bit-identical samples"
     changed: list[str] = []
     for op in chosen:
-        counts: Counter[tuple[str, str]] = Counter(differs(op, sample, whynan.trace) for sample in samples(op, cap))
+        counts: Counter[tuple[str, str]] = Counter(
+            differs(op, sample, whynan.trace, inference=inference) for sample in samples(op, cap)
+        )
         for (outcome, why), number in counts.items():
             line = f"{op.formatted_name}: {number} {outcome}: {why}"
             if outcome == "changed":
                 changed.append(line)
             if outcome != "same":
-                tally.listed("bit-identical samples", line)
+                tally.listed(title, line)
         left_out = sum(n for (outcome, _), n in counts.items() if outcome == "left out")
         total = counts.total() - left_out
         bad = sum(n for (outcome, _), n in counts.items() if outcome == "changed")
-        tally.count("bit-identical samples", total - bad, total, "the same bits, or a note that says why not")
-        tally.count("bit-identical operators", int(not bad), 1)
-        tally.count("samples left out", left_out, counts.total())
+        tally.count(title, total - bad, total, "the same bits, or a note that says why not")
+        if not inference:
+            tally.count("bit-identical operators", int(not bad), 1)
+            tally.count("samples left out", left_out, counts.total())
     assert not changed, "\n".join(changed)
 
 
@@ -55,6 +59,17 @@ def test_a_sample_of_the_operators_gives_the_same_bits(number: int, tally: Tally
 @pytest.mark.parametrize("number", range(PARTS))
 def test_every_operator_gives_the_same_bits(number: int, tally: Tally) -> None:
     _all_same(_part(number, PARTS), tally)
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_sample_of_the_operators_gives_the_same_bits_in_inference_mode(number: int, tally: Tally) -> None:
+    _all_same(operators()[1 :: STRIDE // 3][number::4], tally, 2, inference=True)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("number", range(PARTS))
+def test_every_operator_gives_the_same_bits_in_inference_mode(number: int, tally: Tally) -> None:
+    _all_same(_part(number, PARTS), tally, inference=True)
 
 
 class _Meddler(TorchDispatchMode):

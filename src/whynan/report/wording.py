@@ -65,9 +65,11 @@ def _reached_word(finding: Finding, word: str) -> str:
 
 def _first_place(finding: Finding, *, raised: bool) -> str:
     # reaches are in the order of time; what was merely read on the way comes after what it did
-    kinds = [reach.kind for reach in finding.reaches]
+    kinds: list[SinkKind] = [reach.kind for reach in finding.reaches]
     spoiled: list[SinkKind] = [kind for kind in kinds if kind != "observed"]
-    first = "buffer" if finding.phase == "buffer" and "buffer" in kinds else (spoiled or kinds)[0]
+    first: SinkKind = (spoiled or kinds)[0]
+    if finding.phase == "buffer" and "buffer" in kinds:
+        first = "buffer"
     if first == "observed":
         named = next((reach.name for reach in finding.reaches if reach.name), None)
         return "a value that was read" if named is None else _held(named, raised=raised)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from whynan.capture.torch.experiments import tensors_in
 from whynan.capture.torch.operators import KNOWN, operator_of
 
 if TYPE_CHECKING:
@@ -15,13 +14,6 @@ if TYPE_CHECKING:
 
 _others = torch._C._len_torch_dispatch_stack
 _functions = torch._C._len_torch_function_stack
-_is_excluded = torch._C._dispatch_tls_is_dispatch_key_excluded
-_set_excluded = torch._C._dispatch_tls_set_dispatch_key_excluded
-_VIEWS = torch._C.DispatchKey.ADInplaceOrView
-VIEWS_NOTE = (
-    "what {} gave in inference mode does not require a gradient, as it would without a trace: a matrix product of it "
-    "may take another formula of PyTorch's"
-)
 _no_dispatch = torch._C._disabled_torch_dispatch_impl
 
 
@@ -35,18 +27,23 @@ def _below(function: Any, *args: Any) -> Any:
         return function(*args)
 
 
-def _taken_apart(func: Any, args: Any, kwargs: Any) -> Any:
-    """Run a composite operator as without a mode.
+def _bare_inference() -> tuple[Any, Any]:
+    """The dispatch keys of this process in inference mode, without a mode above."""
+    with torch.inference_mode():
+        return torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
 
-    Below a mode its parts would run without the kernels of views, and a view of a parameter would not require a
-    gradient: ``matmul`` then takes another formula.
+
+def _taken_apart(func: Any, args: Any, kwargs: Any) -> Any:
+    """Run a composite operator of inference mode as without a mode.
+
+    Below a mode its parts run without the kernels of views and of conjugates: a view of a parameter does not require a
+    gradient, so that ``matmul`` takes another formula, and a conjugate is not resolved (pytorch 2.13).
     """
-    excluded = _is_excluded(_VIEWS)
-    _set_excluded(_VIEWS, not torch.is_inference_mode_enabled() and excluded)
-    try:
+    with torch._C._ForceDispatchKeyGuard(*_BARE):
         return func(*args, **kwargs)
-    finally:
-        _set_excluded(_VIEWS, excluded)
+
+
+_BARE = _bare_inference()
 
 
 class TraceMode(TorchDispatchMode):
@@ -93,15 +90,12 @@ class TraceMode(TorchDispatchMode):
                     before = tracer.before(operator, args, kwargs)
         except Exception:
             tracer.fail()
-        if operator is not None and operator.composite and not operator.gives_list:
+        if operator is not None and operator.composite and torch.is_inference_mode_enabled():
             out = _taken_apart(func, args, kwargs)
         else:
             out = func(*args, **kwargs) if kwargs else func(*args)
         if operator is not None and tracer.active:
             try:
-                if operator.composite and operator.gives_list and any(t.requires_grad for t in tensors_in(list(args))):
-                    # the kernels of views refuse a list of them below a mode
-                    tracer.notes[VIEWS_NOTE.format(operator.name)] = None
                 if _others() or _functions():
                     _below(tracer.after, operator, args, kwargs, out, before)
                 else:

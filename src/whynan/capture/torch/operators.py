@@ -23,7 +23,6 @@ class Operator:
         "copying",
         "foreach",
         "func",
-        "gives_list",
         "in_python",
         "leaves",
         "movement",
@@ -96,14 +95,17 @@ class Operator:
         self.random = torch.Tag.nondeterministic_seeded in tags
         self.composite = schema is not None and _is_composite(schema)
         self.in_python = schema is not None and _is_in_python(schema)
-        self.gives_list = schema is not None and [str(r.type) for r in schema.returns] != ["Tensor"]
         self.collective = self.name.startswith(("c10d.", "_c10d_functional.", "c10d_functional."))
 
 
 def _is_composite(schema: Any) -> bool:
-    """Whether an operator is made of others; such a one reaches a mode in inference mode only."""
+    """Whether an operator is made of others, and has no kernel for views of its own.
+
+    Such a one reaches a mode in inference mode only.
+    """
     name = f"{schema.name}.{schema.overload_name}".removesuffix(".")
-    return torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return has(name, "CompositeImplicitAutograd") and not has(name, "ADInplaceOrView")
 
 
 def _is_in_python(schema: Any) -> bool:
