@@ -15,6 +15,7 @@ from whynan.capture.torch.causes import Causes
 from whynan.capture.torch.damage import Damage
 from whynan.capture.torch.entries import Entries, only_extremes
 from whynan.capture.torch.operands import element_of, element_operands, first_index, kind_of
+from whynan.capture.torch.passing import passed
 from whynan.capture.torch.planes import bad_mask, is_bad, nan_mask, readable, store, strided
 from whynan.capture.torch.rows import Held, forward_number, held_of
 from whynan.capture.torch.sinks import Sinks
@@ -98,6 +99,10 @@ class BadEvents:
         changed_since: frozenset[int],
     ) -> None:
         tracer = self.tracer
+        simple = passed(tracer, operator, args, kwargs, written)
+        if simple is not None:
+            self._write(written[0], simple[0], row, simple[1])
+            return
         event = self.event(row, node, lane, operator, args)
         old = as_before(operator, args, kwargs, before, changed_since)
         arguments = old.arguments
@@ -254,6 +259,7 @@ class BadEvents:
         if not readable(tensor):
             return None
         overwritten = written is tensor
+        only = 0
         if overwritten:
             # the old content is gone: what the plane says of it is all that is known
             if state is None or state.plane is None:
@@ -267,14 +273,18 @@ class BadEvents:
             if state is not None and state.plane is not None:
                 plane = torch.where(mask, strided(state.plane, state.itemsize, holder), plane)
             unknown = mask & (plane == 0)
+            only = state.only if state is not None and holder is tensor else 0
             if bool(unknown.any()):
+                only = 0
                 plane = self.entries.enter(tensor, holder, unknown, plane, row.site, event)
         saved = row.phase in (1, 2) and event.phase == "backward" and not (state is not None and state.backward)
-        return self._split(tensor, plane, saved, lane, overwritten)
+        return self._split(tensor, plane, saved, lane, overwritten, only)
 
-    def _split(self, tensor: Tensor, plane: Tensor, saved: bool, lane: Lane, overwritten: bool) -> Carrier | None:
+    def _split(
+        self, tensor: Tensor, plane: Tensor, saved: bool, lane: Lane, overwritten: bool, only: int
+    ) -> Carrier | None:
         labels = self.tracer.labels
-        present = labels.present(plane)
+        present = [only] if only else labels.present(plane)
         if not present:
             return None
         literal = [s for s in present if labels.is_literal(s)]
@@ -381,12 +391,15 @@ class BadEvents:
 
     # -- planes --------------------------------------------------------------------------------------------------
 
-    def _write(self, output: Tensor, carried: Tensor, row: Row) -> None:
+    def _write(self, output: Tensor, carried: Tensor, row: Row, only: int = 0) -> None:
         state = self.tracer.mark(output)
         state.backward = row.phase in (1, 2)
         state.reads = 0
         state.skipped = False
-        store(state, output, carried)
+        if not only:
+            found = self.tracer.labels.present(carried)
+            only = found[0] if len(found) == 1 else 0
+        store(state, output, carried, only)
 
     def _steps(self, verdict: Verdict, event: Event, operator: Operator) -> None:
         """Note this event on the path of every birth that it carries on."""

@@ -152,6 +152,8 @@ class Damage:
             state = self.tracer.state_of(tensor)
             if state is None or tensor.layout is not torch.strided:
                 continue
+            if state.taint is None and state.only and labels.is_literal(state.only):
+                continue
             plane = None
             tainted = False
             if state.taint is not None:

@@ -76,7 +76,8 @@ class Entries:
             plane = torch.where(mask, set_id, plane).to(torch.int32)
         where = tracer.mark(holder)
         where.reads += 1
-        store(where, holder, plane)
+        found = tracer.labels.present(plane)
+        store(where, holder, plane, found[0] if len(found) == 1 else 0)
         return plane
 
     def enter_parameter(self, parameter: Tensor, site: int) -> None:

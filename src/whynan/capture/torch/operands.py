@@ -11,6 +11,8 @@ from whynan.capture.torch import experiments
 from whynan.records import Element, Operand
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from whynan.capture.torch.operators import Operator
@@ -59,6 +61,15 @@ def dtype_name(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+def unravel(position: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """The index of an element by its position, row by row."""
+    index: list[int] = []
+    for size in reversed(shape):
+        position, here = divmod(position, size)
+        index.append(here)
+    return tuple(reversed(index))
+
+
 def first_index(mask: Tensor) -> tuple[int, ...] | None:
     """The first true element in row-major order."""
     if mask.dim() == 0:
@@ -67,7 +78,7 @@ def first_index(mask: Tensor) -> tuple[int, ...] | None:
     if flat.numel() == 0 or not bool(flat.any()):
         return None
     position = int(torch.argmax(flat.to(torch.uint8)))
-    return tuple(int(i) for i in torch.unravel_index(torch.tensor(position), mask.shape))
+    return unravel(position, mask.shape)
 
 
 def at(tensor: Tensor, index: tuple[int, ...]) -> float | int | bool | str | None:
@@ -257,7 +268,7 @@ def _moved(operator: Operator, tensor: Tensor, args: Any, index: tuple[int, ...]
     position = int(moved[index]) - 1
     if position < 0:
         return None
-    return tuple(int(i) for i in torch.unravel_index(torch.tensor(position), tensor.shape))
+    return unravel(position, tensor.shape)
 
 
 def kind_of(operator: Operator, value: float | int | str | None, operands: tuple[Operand, ...]) -> BirthKind:

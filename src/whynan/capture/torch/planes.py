@@ -35,6 +35,8 @@ FLOATS = frozenset(
     )
     if d is not None
 )
+SEARCHED = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64))
+"""The dtypes of which `aminmax` finds a NaN or an Inf in one pass."""
 FLOAT8 = frozenset(d for d in FLOATS if d.itemsize == 1)
 # tensors of at most so many elements are looked at together, at most so many at a time
 SMALL = 1 << 14
@@ -49,6 +51,7 @@ class State:
         "__weakref__",
         "backward",
         "itemsize",
+        "only",
         "plane",
         "reads",
         "shadow",
@@ -65,6 +68,8 @@ class State:
         self.taint: Tensor | None = None
         self.shadow: Tensor | None = None
         self.itemsize = 0
+        # the one set of labels that the plane holds; 0 where that is not known, or there are several
+        self.only = 0
         self.uninitialised = False
         self.backward = False
         self.skipped = False
@@ -110,7 +115,10 @@ def bad_mask(tensor: Tensor) -> Tensor:
     """Which elements are NaN or infinite, of any floating or complex dtype."""
     if tensor.dtype in FLOAT8:
         tensor = tensor.float()
-    return ~torch.isfinite(tensor)
+    if tensor.dtype not in SEARCHED:
+        return ~torch.isfinite(tensor)
+    # a difference that is 0 unless it has no value; faster than `isfinite`, which makes several passes
+    return (tensor - tensor) != 0
 
 
 def nan_mask(tensor: Tensor) -> Tensor:
@@ -147,11 +155,8 @@ def is_bad(tensor: Tensor) -> bool:
         return False
     if dtype.is_complex:
         return bool(bad_mask(tensor).any())
-    low, high = torch.aminmax(tensor)
-    spread = high.item() - low.item() if tensor.numel() else 0.0
-    if spread - spread == 0:
-        return False
-    return bool(bad_mask(tensor).any())
+    low, high = (end.item() for end in torch.aminmax(tensor))
+    return low - low != 0 or high - high != 0
 
 
 def unproved(tensors: Sequence[Tensor]) -> list[bool]:
@@ -179,8 +184,19 @@ def finite_together(tensors: list[Tensor]) -> bool:
     return total - total == 0
 
 
-def store(state: State, tensor: Tensor, labels: Tensor) -> None:
-    """Write the labels of a tensor's elements into the plane of its storage."""
+def _fills(tensor: Tensor) -> bool:
+    """Whether a tensor is its whole storage, element after element."""
+    return tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+
+
+def store(state: State, tensor: Tensor, labels: Tensor, only: int = 0) -> None:
+    """Write the labels of a tensor's elements into the plane of its storage; `only`: the one set that they hold."""
+    state.only = only if state.plane is None or state.only == only else 0
+    if state.plane is None and labels.is_contiguous() and _fills(tensor) and labels.shape == tensor.shape:
+        state.plane = labels.view(-1)
+        state.itemsize = tensor.element_size()
+        state.shape = tuple(tensor.shape)
+        return
     if state.plane is None:
         state.plane = new_plane(tensor)
         state.itemsize = tensor.element_size()

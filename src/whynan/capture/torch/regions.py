@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 import weakref
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -38,8 +39,25 @@ _OPERATOR.name = "inductor.compiled_region"
 _OPERATOR.base = "compiled_region"
 
 
+def keep_from_dynamo() -> None:
+    """Tell dynamo, if it is loaded, that our frames are none of the program's.
+
+    What runs after a graph break runs under dynamo's eyes, and so does what we do there. The patches are left out:
+    dynamo looks through them, and finds ``is_compiling`` there.
+    """
+    rules: Any = sys.modules.get("torch._dynamo.trace_rules")
+    if rules is None:
+        return
+    ours = [str(p) for p in Path(__file__).parents[2].rglob("*.py") if p.stem not in ("patches", "regions")]
+    missing = [path for path in ours if path not in rules.SKIP_DIRS]
+    if missing:
+        rules.SKIP_DIRS.extend(missing)
+        rules._recompile_re()
+
+
 def watch_regions(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], Any]], None]) -> None:
     """Look at every execution of a compiled graph, those included that are compiled during the trace."""
+    keep_from_dynamo()
     if _HOME in sys.modules:
         _watch(tracer, replace)
         return
@@ -48,6 +66,11 @@ def watch_regions(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], A
         @functools.wraps(original)
         def compile_(*args: Any, **kwargs: Any) -> Any:
             made = original(*args, **kwargs)
+            if tracer.active:
+                try:
+                    keep_from_dynamo()
+                except Exception:
+                    tracer.fail()
             if tracer.active and not tracer.regions_watched and kwargs.get("backend", "inductor") == "inductor":
                 try:
                     __import__(_HOME)

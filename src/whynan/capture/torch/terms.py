@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import torch
 
 from whynan.capture.torch import experiments
+from whynan.capture.torch.operands import unravel
 from whynan.capture.torch.rows import Held
 
 if TYPE_CHECKING:
@@ -83,6 +84,6 @@ def from_list(row: Row, held: list[Any], position: tuple[int, ...]) -> tuple[Hel
         return None
     for entry, number in zip(entries, numbers, strict=True):
         if place < number.numel():
-            return entry, tuple(int(i) for i in torch.unravel_index(torch.tensor(place), number.shape))
+            return entry, unravel(place, number.shape)
         place -= number.numel()
     return None

@@ -1,0 +1,67 @@
+"""The commonest event with bad elements, told apart quickly: one literal that passes a pointwise operation.
+
+Attention masks, scores of forbidden tokens, distances that are not known yet: most infinities of a healthy program
+were written on purpose and pass through sums. For these nothing has to be asked.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from whynan.capture.torch.labels import PLANE_DTYPE
+from whynan.capture.torch.planes import SEARCHED, is_bad, readable, strided
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from whynan.capture.torch.operators import Operator
+    from whynan.capture.torch.tracer import Tracer
+
+
+def passed(
+    tracer: Tracer, operator: Operator, args: Any, kwargs: Any, written: list[Tensor]
+) -> tuple[Tensor, int] | None:
+    """The labels of an event's output, all of one literal, and that literal's set; None where it is less simple.
+
+    Every infinity of the output lies where an operand has that literal's infinity, nothing is NaN, and no other operand
+    is bad.
+    """
+    if not operator.pointwise or operator.mutable or operator.foreach or operator.value_free:
+        return None
+    if operator.reduces or len(written) != 1:
+        return None
+    if any(isinstance(v, float) and v - v != 0 for v in (*args, *kwargs.values())):
+        return None
+    output = written[0]
+    if not readable(output) or output.dtype not in SEARCHED:
+        return None
+    ends = [float(v) for v in torch.aminmax(output)]
+    if any(v != v for v in ends):
+        return None
+    only = 0
+    known: Tensor | None = None
+    for tensor in (*args, *kwargs.values()):
+        if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point():
+            continue
+        state = tracer.state_of(tensor)
+        if state is None or state.plane is None:
+            if not readable(tensor) or is_bad(tensor):
+                return None
+            continue
+        if not state.only or not tracer.labels.is_literal(state.only) or only not in (0, state.only):
+            return None
+        only = state.only
+        here = (tensor.abs() == math.inf) & (strided(state.plane, state.itemsize, tensor) != 0)
+        known = here if known is None else known | here
+    if known is None:
+        return None
+    bad = torch.zeros((), dtype=torch.bool, device=output.device)
+    for end in ends:
+        if math.isinf(end):
+            bad = bad | (output == end)
+    if bad.shape != output.shape or bool((bad > known).any()):
+        return None
+    return bad.to(PLANE_DTYPE).mul_(only), only
