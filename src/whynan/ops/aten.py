@@ -85,6 +85,10 @@ HIDDEN_MUTATION: dict[str, tuple[int, ...]] = {
     "miopen_batch_norm": (3, 4),
 }
 
+# These compute vectors too while any dispatch mode is on, and the values of `eigvalsh`, `svdvals`, `cond` and the
+# matrix norms by another routine (isTensorSubclassLike, pytorch 2.13).
+COMPUTE_VECTORS = frozenset("_linalg_eigh _linalg_svd".split())
+
 # Foreach operators that reduce each entry of their list.
 OF_WHOLE_ENTRIES = frozenset("norm max powsum".split())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
@@ -26,12 +27,13 @@ class Capture:
 
     def __init__(self, *, memory: int | None = None, ranges: bool = False, copy_all: bool = False) -> None:
         self.tracer = Tracer(memory=memory, ranges=ranges, copy_all=copy_all)
-        self._mode = TraceMode(self.tracer)
+        self._mode = self.tracer.mode = TraceMode(self.tracer)
         self._patches = Patches(self.tracer)
         self.trace: Trace | None = None
         self._entered = False
 
     def __enter__(self) -> Self:
+        self.tracer.thread = threading.get_ident()
         try:
             self._patches.install()
             self._mode.__enter__()

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 _others = torch._C._len_torch_dispatch_stack
 _functions = torch._C._len_torch_function_stack
+VALUES_NOTE = (
+    "PyTorch computes eigvalsh, svdvals, cond and the matrix norms by another formula while they are watched; they can "
+    "differ without"
+)
 _no_dispatch = torch._C._disabled_torch_dispatch_impl
 
 
@@ -96,6 +100,8 @@ class TraceMode(TorchDispatchMode):
             out = func(*args, **kwargs) if kwargs else func(*args)
         if operator is not None and tracer.active:
             try:
+                if operator.computes_vectors and not args[0].requires_grad:
+                    tracer.notes[VALUES_NOTE] = None
                 if _others() or _functions():
                     _below(tracer.after, operator, args, kwargs, out, before)
                 else:

@@ -19,6 +19,7 @@ class Operator:
         "collective",
         "compares",
         "composite",
+        "computes_vectors",
         "copies",
         "copying",
         "foreach",
@@ -93,6 +94,7 @@ class Operator:
         self.copying = self.movement or self.view or self.value_free or plain in aten.COPYING
         self.leaves = base in aten.LEAVES
         self.random = torch.Tag.nondeterministic_seeded in tags
+        self.computes_vectors = base in aten.COMPUTE_VECTORS
         self.composite = schema is not None and _is_composite(schema)
         self.in_python = schema is not None and _is_in_python(schema)
         self.collective = self.name.startswith(("c10d.", "_c10d_functional.", "c10d_functional."))

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch.tracer import Tracer
 
+_modes = torch._C._len_torch_dispatch_stack
+_mode_at = torch._C._get_dispatch_stack_at
 _READERS = ("tolist", "numpy", "__array__", "__dlpack__")
 
 
@@ -58,9 +60,13 @@ class Patches:
     def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         original = owner.__dict__[name] if isinstance(owner, type) and name in owner.__dict__ else getattr(owner, name)
         own = not isinstance(owner, type) or name in owner.__dict__
-        setattr(owner, name, make(original))
+        made = make(original)
+        setattr(owner, name, made)
 
         def undo() -> None:
+            if owner.__dict__.get(name) is not made:
+                # the program has put something of its own around it, which stays
+                return
             if own:
                 setattr(owner, name, original)
             else:
@@ -215,12 +221,20 @@ class Patches:
         self._replace(torch.utils, "swap_tensors", make)
 
 
+def _entered_here(tracer: Tracer) -> bool:
+    """Whether this thread is one that the trace has entered; the patches stand in every thread's way.
+
+    Its own thread always is, even where torch puts every mode aside for a while; the engine's are by the mode.
+    """
+    return threading.get_ident() == tracer.thread or any(_mode_at(i) is tracer.mode for i in range(_modes()))
+
+
 def quietly(tracer: Tracer, function: Callable[..., Any], *args: Any) -> Any:
     """Call what is ours below every dispatch mode and without recording a graph; None once the tracer is off.
 
     None too while dynamo looks at the door that it stands in: what is ours is no part of the user's graph.
     """
-    if torch.compiler.is_compiling() or not tracer.active:
+    if torch.compiler.is_compiling() or not tracer.active or not _entered_here(tracer):
         return None
     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
         return function(*args)

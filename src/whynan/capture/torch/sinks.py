@@ -62,11 +62,10 @@ class Sinks:
         self.outputs: list[tuple[Sink, bool, int]] = []
         self.last_backward = -1
         # optimizers by number, and of each the events at which its steps began; those of skips without a step
-        self.numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self.numbers: dict[int, tuple[weakref.ref[Any], int]] = {}
         self.tries: list[list[int]] = []
         self.skips: list[int] = []
         self.owner: int | None = None
-        self.checked: weakref.WeakSet[Any] = weakref.WeakSet()
         self.attempts = 0
         self.skip_pending = False
         self.skipping: list[Tensor] = []
@@ -229,12 +228,15 @@ class Sinks:
         """An optimizer is about to consume gradients; one that a scaler told to skip does not."""
         self.stepped = True
         self.skip_pending = False
-        self.owner = self.numbers.setdefault(optimizer, len(self.tries))
-        if self.owner == len(self.tries):
+        self.owner = self._number(optimizer)
+        fresh = self.owner is None
+        if fresh:
+            # by identity: an optimizer need not be hashable
+            self.owner = len(self.tries)
+            self.numbers[id(optimizer)] = weakref.ref(optimizer), self.owner
             self.tries.append([])
         parameters = [p for g in optimizer.param_groups for p in g["params"] if isinstance(p, torch.Tensor)]
-        if optimizer not in self.checked:
-            self.checked.add(optimizer)
+        if fresh:
             self._enter_parameters(parameters)
         found_inf = getattr(optimizer, "found_inf", None)
         if isinstance(found_inf, torch.Tensor) and bool(found_inf.any()):
@@ -248,6 +250,10 @@ class Sinks:
             if p.grad is None:
                 continue
             self.consume(p, "gradient")
+
+    def _number(self, optimizer: Any) -> int | None:
+        known = self.numbers.get(id(optimizer))
+        return known[1] if known is not None and known[0]() is optimizer else None
 
     def _enter_parameters(self, parameters: list[Tensor]) -> None:
         """Parameters that are bad before their first step are so from outside, not by the optimizer."""
@@ -313,7 +319,7 @@ class Sinks:
 
     def step_ends(self, optimizer: Any) -> None:
         """What a step left in parameters."""
-        number = self.numbers.get(optimizer)
+        number = self._number(optimizer)
         if number is not None:
             self.tries[number].append(self.tracer.ordinal - self.tracer.first)
             self.attempts = len(self.skips) + max(len(t) for t in self.tries)

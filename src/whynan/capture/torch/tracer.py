@@ -90,6 +90,9 @@ class Tracer:
 
     def __init__(self, *, memory: int | None = None, ranges: bool = False, copy_all: bool = False) -> None:
         self.active = True
+        self.thread = threading.get_ident()
+        self.mode: Any = None
+        """The mode that shows this tracer the operations of the threads that entered it."""
         self.first = _next_ordinal[0]
         self.ordinal = self.first
         self.labels = Labels()
@@ -434,6 +437,7 @@ class Tracer:
 
     def close(self) -> None:
         """End the trace: let go of operands, and give the next trace its own ordinals."""
+        self.mode = None
         _next_ordinal[0] = self.ordinal + 1
         self.rows.clear()
 
