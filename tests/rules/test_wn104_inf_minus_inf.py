@@ -28,6 +28,15 @@ def a_softmax_of_a_row_with_inf() -> object:
     return torch.tensor([[float("inf"), 0.0]]).softmax(-1)
 
 
+def a_scaled_sum() -> object:
+    return torch.tensor([float("inf")]).add(torch.tensor([float("inf")]), alpha=-0.5)
+
+
+def a_channel_with_inf() -> object:
+    x = torch.tensor([[float("inf"), 1.0], [2.0, 3.0]])
+    return torch.nn.functional.batch_norm(x, None, None, training=True)
+
+
 def one_mask() -> object:
     mask = torch.full((2,), float("-inf"))
     return (mask - torch.zeros(2)).softmax(0)[:0]

@@ -18,11 +18,17 @@ def a_constant_group() -> object:
     return torch.nn.functional.group_norm(torch.full((1, 4, 2), 3.0), 2, eps=0)
 
 
+def an_epsilon_that_half_precision_cannot_hold() -> object:
+    x = torch.full((1, 4), 5.0, dtype=torch.float16, requires_grad=True)
+    torch.nn.functional.layer_norm(x, (4,), eps=1e-12).sum().backward()
+    return x.grad
+
+
 def with_the_default() -> object:
     return torch.nn.functional.layer_norm(torch.ones(1, 3), (3,))
 
 
-@pytest.mark.parametrize("program", [a_constant_row, a_constant_group])
+@pytest.mark.parametrize("program", [a_constant_row, a_constant_group, an_epsilon_that_half_precision_cannot_hold])
 def test_it_says_what_happened(program: Any, first: Callable[..., dict[str, str]], snapshot: SnapshotAssertion) -> None:
     said = first(program)
     assert said["rule"] == "WN107"

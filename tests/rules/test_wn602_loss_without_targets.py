@@ -25,7 +25,12 @@ def one_target() -> object:
     return loss
 
 
-@pytest.mark.parametrize("program", [every_target_ignored])
+def a_class_without_samples() -> object:
+    weights = torch.tensor([0.0, 0.0, float("nan")])
+    return torch.nn.functional.cross_entropy(torch.zeros(2, 3), torch.tensor([0, 1]), weight=weights)
+
+
+@pytest.mark.parametrize("program", [every_target_ignored, a_class_without_samples])
 def test_it_says_what_happened(program: Any, first: Callable[..., dict[str, str]], snapshot: SnapshotAssertion) -> None:
     said = first(program)
     assert said["rule"] == "WN602"

@@ -23,8 +23,10 @@ SINK_WORDS = {
 }
 
 
-def chain(birth: Birth, causes: Iterable[Birth], sinks: Iterable[Sink]) -> tuple[ChainLink, ...]:
-    """All links of a finding."""
+def chain(
+    birth: Birth, causes: Iterable[Birth], sinks: Iterable[Sink], also: Iterable[Birth] = ()
+) -> tuple[ChainLink, ...]:
+    """All links of a finding; `also`: births that the same cause made after this one."""
     links: list[ChainLink] = []
     for cause in causes:
         links += cause.cause_links
@@ -42,6 +44,9 @@ def chain(birth: Birth, causes: Iterable[Birth], sinks: Iterable[Sink]) -> tuple
         ChainLink(role="birth", op=birth.event.op, phase=birth.event.phase, site=birth.event.site, summary=_made(birth))
     )
     links += birth.steps
+    links += [
+        ChainLink(role="step", op=b.event.op, phase=b.event.phase, site=b.event.site, summary=_made(b)) for b in also
+    ]
     if birth.steps_omitted:
         links.append(ChainLink(role="step", op=None, site=None, summary=f"{birth.steps_omitted} more events"))
     seen: set[tuple[str, str | None]] = set()

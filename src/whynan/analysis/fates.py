@@ -22,6 +22,8 @@ class Root:
     damaged: list[Sink] = field(default_factory=lambda: [])
     folded: frozenset[int] = frozenset()
     """Labels of the births that are steps of this one's chain."""
+    also: list[Birth] = field(default_factory=lambda: [])
+    """Births made from the same cause after this one."""
 
     @property
     def fate(self) -> Fate:
@@ -50,7 +52,11 @@ def roots(trace: Trace) -> list[Root]:
 
 
 def _fold(by_label: dict[int, Root]) -> None:
-    """A backward birth whose forward cause escaped by itself is no root of its own."""
+    """A backward birth whose forward cause escaped by itself is no root of its own.
+
+    Nor is one whose cause has made another in the backward before: both are the forward value's coming back.
+    """
+    first: dict[frozenset[int], Root] = {}
     for label in sorted(by_label):
         root = by_label[label]
         for cause in root.birth.causes:
@@ -62,6 +68,23 @@ def _fold(by_label: dict[int, Root]) -> None:
             origin.folded |= {label}
             root.fatal, root.observed, root.damaged = [], [], []
             break
+        else:
+            _fold_into_first(root, by_label, first)
+
+
+def _fold_into_first(root: Root, by_label: dict[int, Root], first: dict[frozenset[int], Root]) -> None:
+    birth = root.birth
+    causes = frozenset(c for c in birth.causes if c in by_label and by_label[c].birth.label_kind != "literal")
+    if birth.event.phase != "backward" or not causes or not (root.fatal or root.observed):
+        return
+    known = first.setdefault(causes, root)
+    if known is root or known.birth.scope != birth.scope:
+        return
+    known.fatal += root.fatal
+    known.observed += root.observed
+    known.folded |= {birth.label}
+    known.also.append(birth)
+    root.fatal, root.observed, root.damaged = [], [], []
 
 
 def literal_sinks(root: Root) -> list[Sink]:

@@ -92,7 +92,7 @@ def _finding(root: Root, fate: Fate, severity: str, sinks: list[Sink], by_label:
             "element": birth.element,
             "forward_operands": birth.forward_operands,
             "message": birth.note or "",
-            "chain": chain(birth, causes, sinks),
+            "chain": chain(birth, causes, sinks, root.also),
             "reaches": reaches(sinks),
         }
     )

@@ -33,7 +33,10 @@ def index_text(index: Sequence[int]) -> str:
 def value_text(value: object) -> str:
     """A value, text in quotation marks: ``1e-20``, ``NaN``, ``True``, ``'mean'``."""
     if isinstance(value, str):
-        return _WORDS.get(value) or f"'{value}'"
+        try:
+            return _WORDS.get(value) or format_value(complex(value))
+        except ValueError:
+            return f"'{value}'"
     return format_value(value)
 
 

@@ -133,8 +133,10 @@ def _operand(operand: Operand | ForwardOperand) -> str:
     low, high = getattr(operand, "min", None), getattr(operand, "max", None)
     if low is not None or high is not None:
         least, most = value_text(low), value_text(high)
+        nan = isinstance(operand.value, float) and operand.value != operand.value and least != "NaN"
         holder = f", in {array}" if array else ""
-        return f"{name}: a row {f'of {least} only' if least == most else f'from {least} to {most}'}{holder}"
+        ends = f"of {least} only" if least == most and not nan else f"from {least} to {most}"
+        return f"{name}: a row {ends}{', and NaN' if nan else ''}{holder}"
     if operand.value is not None:
         return f"{name} = {value_text(operand.value)}"
     if operand.origin == "gone":
@@ -189,6 +191,9 @@ def reached(finding: Finding, *, raised: bool) -> list[str]:
         groups.setdefault(reach.kind, []).append(reach)
     graded = [reach.name for reach in groups.get("gradient", [])]
     told: list[str] = []
+    if "gradient" in groups and "parameter" in groups:
+        # "the same" comes after what it refers to
+        groups["parameter"] = groups.pop("parameter")
     for kind, group in groups.items():
         if kind == "parameter" and len(group) > 1 and [reach.name for reach in group] == graded:
             told.append(f"the same {len(group):,} parameters{_share(group)}")

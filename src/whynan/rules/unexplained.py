@@ -40,7 +40,7 @@ def _stated(found: Operand) -> str:
 
 
 def _unknown(finding: Finding) -> str:
-    sentence = f"No rule of this version explains this birth: {_kind(finding)}."
+    sentence = f"No rule of this version explains this birth: {_what(finding)}."
     gone = [
         o.expression or o.name for o in finding.element.operands if o.value is None and o.dtype and o.origin == "gone"
     ]
@@ -49,6 +49,13 @@ def _unknown(finding: Finding) -> str:
         verb = "were" if len(gone) > 1 else "was"
         sentence += f" The {plural} {' and '.join(gone)} {verb} overwritten or freed: rerun=True may recover it."
     return sentence
+
+
+def _what(finding: Finding) -> str:
+    known = [v for o in finding.element.operands for v in (o.value, o.min, o.max)]
+    if finding.birth == "invalid" and any(isinstance(v, float) and v != v for v in known):
+        return "an operand holds a NaN that by itself explains none of this"
+    return _kind(finding)
 
 
 def _kind(finding: Finding) -> str:

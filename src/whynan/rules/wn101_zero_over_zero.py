@@ -54,6 +54,16 @@ def match(finding: Finding) -> Explanation | None:
             "A quotient of two zeros has no value, and a vector of zeros has no direction that could be kept.",
             OPERATION,
         )
+    if (
+        name == "_weight_norm_interface_backward"
+        and (norms := row(finding, "saved_norms")) is not None
+        and norms[0] == 0
+    ):
+        return Explanation(
+            "0 / 0 is NaN: the derivative of weight_norm divides by the norm of the weight v, which is 0 here",
+            "A vector of zeros has no direction that could be kept, and its norm has no slope.",
+            OPERATION,
+        )
     if name not in _OPERANDS:
         return None
     above, below = _OPERANDS[name]

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from whynan.records import Finding
 
 
+_WHY = "Two infinities cancel to no value."
 _NORMS = ("native_batch_norm", "native_layer_norm", "native_group_norm", "var", "std", "var_mean", "std_mean")
 _SUMS = ("sum", "mean", "cumsum", "trace")
 _SOFTMAX = ("_softmax", "_log_softmax")
@@ -76,6 +77,9 @@ def _pair(finding: Finding) -> Explanation | None:
     first, second = (value(finding, n) for n in names)
     if first is None or second is None or (abs(first), abs(second)) != (INF, INF):
         return None
+    scale = value(finding, "alpha")
+    if scale is not None:
+        return _scaled(finding, first, second, scale)
     sign = "+" if base(finding) == "add" else "-"
     texts = [text for n in names if (text := spelled(finding, n))]
     known = (
@@ -86,9 +90,19 @@ def _pair(finding: Finding) -> Explanation | None:
     right = f"({said(second)})" if second < 0 else said(second)
     return Explanation(
         f"{said(first)} {sign} {right} is NaN{derivative(finding) or known}",
-        "Two infinities cancel to no value; one of them is often a mask that covers a whole row.",
+        _WHY if finding.phase == "optimizer" else f"{_WHY[:-1]}; one of them is often a mask that covers a whole row.",
         OPERATION,
     )
+
+
+def _scaled(finding: Finding, first: float, second: float, scale: float) -> Explanation | None:
+    """``add`` and ``sub`` with a factor: the sum is NaN only if the infinities are of opposite signs with it."""
+    sign = "-" if base(finding) == "sub" else "+"
+    added = second * scale * (-1 if sign == "-" else 1)
+    if first + added == first + added:
+        return None
+    factor, right = (f"({said(v)})" if v < 0 else said(v) for v in (scale, second))
+    return Explanation(f"{said(first)} {sign} {factor} × {right} is NaN{derivative(finding)}", _WHY, OPERATION)
 
 
 def _mean(low: float, high: float) -> str:

@@ -34,7 +34,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import INF, all_finite, base, forward_value, is_nan, operand, row, value
+from whynan.rules.facts import INF, all_finite, base, forward_value, is_nan, operand, row, said, value
 from whynan.rules.wording import doing, row_text
 
 if TYPE_CHECKING:
@@ -54,12 +54,17 @@ def match(finding: Finding) -> Explanation | None:
         return Explanation(
             f"{doing(finding)} of {row_text(found)} with eps = 0 is 0 / 0: the variance is 0", _WHY, OPERATION
         )
-    if name in ("native_layer_norm_backward", "native_group_norm_backward") and forward_value(finding, "eps") == 0:
-        scale = row(finding, "rstd")
+    if name in ("native_layer_norm_backward", "native_group_norm_backward"):
+        scale, eps = row(finding, "rstd"), forward_value(finding, "eps")
         if scale is not None and scale[1] == INF:
+            known = (
+                ""
+                if eps is None
+                else f"eps = {said(eps)}{'' if eps == 0 else f', which {found.dtype} cannot add to it,'} and "
+            )
             return Explanation(
-                f"the derivative of {doing(finding).removesuffix('_backward')} multiplies by 1 / sqrt(variance + eps), which is 1 / 0 "
-                f"here: eps = 0 and {row_text(found)}",
+                f"the derivative of {doing(finding).removesuffix('_backward')} multiplies by 1 / sqrt(variance + eps), which is "
+                f"1 / 0 here: {known}{row_text(found)}",
                 _WHY,
                 OPERATION,
             )

@@ -50,7 +50,7 @@ def match(finding: Finding) -> Explanation | None:
     name = spelled(finding, "self")
     return Explanation(
         f"{doing(finding)} over a row{f' of {name}' if name else ''} that is all -Inf subtracts its maximum, and -Inf - (-Inf) is NaN",
-        "Every place of this row is masked, often a sequence of padding only or a causal and a padding mask together.",
+        "Nothing in this row is left: most often every place is masked, by a sequence of padding only, or by a causal and a padding mask together.",
         OPERATION,
     )
 

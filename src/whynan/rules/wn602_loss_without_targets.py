@@ -33,10 +33,11 @@ References
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import all_finite, base, empty, is_nan, operand, row, said, value
+from whynan.rules.facts import base, empty, is_nan, operand, row, said, value
 from whynan.rules.wording import spelled
 
 if TYPE_CHECKING:
@@ -48,7 +49,10 @@ _WHY = "The mean divides by the sum of the weights of all targets: 0 for a targe
 
 def match(finding: Finding) -> Explanation | None:
     name = base(finding)
-    if not is_nan(finding) or value(finding, "reduction") != 1 or not all_finite(finding):
+    scores = row(finding, "self")
+    if not is_nan(finding) or value(finding, "reduction") != 1:
+        return None
+    if scores is not None and not all(math.isfinite(v) for v in scores):
         return None
     if name in ("nll_loss_forward", "nll_loss2d_forward"):
         return Explanation(f"the mean of the loss is 0 / 0: {_targets(finding)}", _WHY, OPERATION)

@@ -57,13 +57,17 @@ def derivative(finding: Finding) -> str:
     if not forward_base(finding):
         return ""
     known = [o for o in finding.forward_operands if o.dtype is not None and o.index is not None and o.value is not None]
-    values = ", ".join(f"{o.expression or _NAMES.get(o.name, o.name)} = {format_value(o.value)}" for o in known)
+    added = forward_base(finding) in ("addmm", "baddbmm", "addmv", "addbmm")
+    names = {**_NAMES, "self": "the bias"} if added else _NAMES
+    values = ", ".join(f"{o.expression or names.get(o.name, o.name)} = {format_value(o.value)}" for o in known)
     return f" in the derivative of {readable(forward_base(finding))}" + (f" at {values}" if values else "")
 
 
 def row_text(found: Operand) -> str:
     """``x (from -1 to 3)``, ``x (all 3)``, ``x = 3``; only the name where no value is known."""
     name = found.expression or _NAMES.get(found.name, found.name)
+    if found.min is not None and found.max is not None and found.min == found.min and found.value != found.value:
+        return f"{name} (from {format_value(found.min)} to {format_value(found.max)}, and NaN)"
     if found.min is not None and found.max is not None:
         low, high = format_value(found.min), format_value(found.max)
         return f"{name} (all {low})" if found.min == found.max else f"{name} (from {low} to {high})"

@@ -165,3 +165,26 @@ def test_the_chain_goes_from_the_cause_to_the_sinks_each_once() -> None:
 def test_a_birth_says_what_it_gives(value: float, word: str) -> None:
     (finding,) = findings_of(trace([birth(1, value=value)], [sink(1)])).escaped
     assert finding.chain[0].summary == f"aten.log.default gives {word}"
+
+
+def test_of_two_backward_births_from_one_forward_value_the_first_is_the_root() -> None:
+    forward = birth(1)
+    first = birth(2, phase="backward", causes=frozenset({1}), op="aten.mm.default")
+    second = birth(3, phase="backward", causes=frozenset({1}), op="aten.bmm.default")
+    sinks = [sink(2, kind="gradient", name="w"), sink(3, kind="gradient", name="v")]
+    (finding,) = findings_of(trace([forward, first, second], sinks)).escaped
+    assert finding.op == "aten.mm.default"
+    assert [r.name for r in finding.reaches] == ["w", "v"]
+    assert [link.op for link in finding.chain if link.role == "step"] == ["aten.bmm.default"]
+
+
+def test_a_sink_counts_for_each_root_what_carries_its_label() -> None:
+    shared = sink(1, 2, bad=3, counts={frozenset({1}): 2, frozenset({2}): 1})
+    found = findings_of(trace([birth(1), birth(2, line=2)], [shared]))
+    assert [f.reaches[0].bad for f in found.escaped] == [2, 1]
+
+
+def test_roots_that_are_one_finding_count_each_element_once() -> None:
+    both = sink(1, 2, bad=3, counts={frozenset({1}): 1, frozenset({1, 2}): 1, frozenset({2}): 1})
+    (finding,) = findings_of(trace([birth(1), birth(2)], [both])).escaped
+    assert finding.reaches[0].bad == 3

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import whynan
+from tests.unit.capture.seen import traced
 
 LARGE = torch.tensor([300.0, 300.0], dtype=torch.float16)
 
@@ -100,3 +101,32 @@ def test_clipping_by_a_norm_that_overflowed_is_damage() -> None:
     assert weight.tolist() == [1.0]
     assert trace.report.verdict == "damaged"
     assert [(f.birth, f.op) for f in trace.report.damaging] == [("overflow", "aten.pow.Tensor_Scalar")]
+
+
+def test_clipping_by_foreach_with_a_norm_that_overflowed_is_damage() -> None:
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def work() -> None:
+        model(torch.ones(3, 4) * 1e15).pow(2).mean().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
+        optimizer.step()
+
+    report = traced(work)
+    assert (report.verdict, report.damaging[0].op) == ("damaged", "aten._foreach_norm.Scalar")
+
+
+def test_a_second_moment_that_overflowed_freezes_its_weight() -> None:
+    for foreach in (False, True):
+        weight = torch.tensor([1.0, 2.0], requires_grad=True)
+        optimizer = torch.optim.Adam([weight], lr=0.1, foreach=foreach)
+
+        def work(weight: torch.Tensor = weight, optimizer: torch.optim.Adam = optimizer) -> None:
+            for _ in range(2):
+                optimizer.zero_grad()
+                (weight * torch.tensor([1.0, 1e22])).sum().backward()
+                optimizer.step()
+
+        report = traced(work)
+        assert report.verdict == "damaged"
+        assert ("parameter", 1) in {(r.kind, r.bad) for r in report.damaging[0].reaches}

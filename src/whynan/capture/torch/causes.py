@@ -248,6 +248,9 @@ class Causes:
     ) -> tuple[ForwardOperand, ...]:
         """The operands of a forward event at the element whose gradient went bad."""
         kept = self.tracer.rows.of(row.ordinal)
+        if kept is None and row.phase != 0:
+            # the operands of a backward are not held for a second one
+            return ()
         if kept is None:
             return tuple(
                 ForwardOperand(name=n) for n in row.operator.arg_names[:2] if n not in ("dim", "dtype", "alpha")

@@ -169,30 +169,40 @@ def variable_name(value: Any) -> str | None:
         if owner_of(frame.f_code.co_filename) == Owner.USER:
             frames.append(frame)
         frame = frame.f_back
-    for deep in (False, True):
-        for frame in frames:
-            for name, held in list(frame.f_locals.items()):
-                if not name.isidentifier():
-                    continue
-                if held is value:
-                    return name
-                if deep and (inside := _inside(held, value, 1)) is not None:
-                    return name + inside
-    return None
+    held = [(name, held) for f in frames for name, held in list(f.f_locals.items()) if name.isidentifier()]
+    direct = next((name for name, found in held if found is value), None)
+    known = {id(found) for _, found in held}
+    for name, holder in held:
+        entries = _entries(holder)
+        inside = next((part for part, entry in entries if entry is value), None)
+        # a loop's variable names one entry at a time: the list names them all
+        if inside is not None and (direct is None or any(id(e) not in known for _, e in entries)):
+            return name + inside
+    if direct is not None:
+        return direct
+    return next((name + way for name, holder in held if (way := _inside(holder, value, 1)) is not None), None)
+
+
+def _entries(holder: Any) -> list[tuple[str, Any]]:
+    """The entries of a list, a dict or a container of modules, each with how it is written."""
+    if isinstance(holder, (list, tuple)):
+        return [(f"[{i}]", entry) for i, entry in enumerate(holder[:MOST_ITEMS])]
+    if isinstance(holder, dict):
+        return [(f"[{key!r}]", entry) for key, entry in list(holder.items())[:MOST_ITEMS]]
+    if isinstance(holder, (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.Sequential)):
+        return [(f".{name}", entry) for name, entry in holder.named_children()]
+    return []
 
 
 def _inside(holder: Any, value: Any, depth: int) -> str | None:
     """The way from a container, module or plain object to what it holds; None if it does not."""
     if isinstance(holder, torch.nn.Module) and isinstance(value, torch.nn.Module):
         return next((f".{path}" for path, inner in holder.named_modules() if inner is value and path), None)
-    if isinstance(holder, (list, tuple)):
-        parts = ((f"[{i}]", inner) for i, inner in enumerate(holder[:MOST_ITEMS]))
-    elif isinstance(holder, dict):
-        parts = ((f"[{key!r}]", inner) for key, inner in list(holder.items())[:MOST_ITEMS])
-    elif isinstance(holder, (*_OPAQUE, torch.Tensor)) or not hasattr(holder, "__dict__"):
-        return None
-    else:
-        parts = ((f".{name}", inner) for name, inner in list(vars(holder).items())[:MOST_ITEMS])
+    parts = _entries(holder)
+    if not parts:
+        if isinstance(holder, (*_OPAQUE, torch.Tensor, list, tuple, dict)) or not hasattr(holder, "__dict__"):
+            return None
+        parts = [(f".{name}", inner) for name, inner in list(vars(holder).items())[:MOST_ITEMS]]
     for name, inner in parts:
         if inner is value:
             return name

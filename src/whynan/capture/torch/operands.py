@@ -103,13 +103,15 @@ def broadcast_index(shape: Any, index: tuple[int, ...]) -> tuple[int, ...] | Non
 
 
 def finite_range(region: Tensor) -> tuple[float | None, float | None]:
-    """Least and greatest of a region; NaN where it holds one."""
+    """Least and greatest of a region, what is NaN left aside; NaN where it holds nothing else."""
     if region.numel() == 0 or region.dtype.is_complex or region.dtype is torch.bool:
         return None, None
     if region.is_floating_point() and region.element_size() == 1:
         region = region.float()
-    low, high = torch.aminmax(region)
-    return low.item(), high.item()
+    low, high = (end.item() for end in torch.aminmax(region))
+    if low != low and (known := region[~torch.isnan(region)]).numel():
+        low, high = (end.item() for end in torch.aminmax(known))
+    return low, high
 
 
 def element_operands(
@@ -206,6 +208,9 @@ def locate(
             return None, tensor[_with_slices(index, dims, tensor.dim())]
     if base in REDUCTIONS and name == "self":
         return None, _reduced(tensor, args, index)
+    if base == "native_batch_norm" and tensor.dim() and len(index) > 1:
+        # by channel
+        return (None, tensor[:, index[1]]) if name == "input" else ((index[1],), None)
     if base == "native_layer_norm" and name == "input":
         return None, tensor[index[: tensor.dim() - len(args[1])]]
     if operator.movement and experiments.floating(tensor) and name in ("self",):

@@ -1,0 +1,203 @@
+"""Where a finding is placed and what it tells, in programs in which that is easily mistaken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import whynan
+from tests.unit.capture.seen import code, only, sinks, traced
+
+
+def test_a_birth_in_a_module_hook_is_placed_in_the_hook() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+
+    def scale(_module: nn.Module, grads: Any, _out: Any) -> Any:
+        return tuple(g / g.abs().max() for g in grads)
+
+    model[1].register_full_backward_hook(scale)
+    finding = only(traced(lambda: (model(torch.ones(2, 3)) * 0).sum().backward()))
+    assert (code(finding), finding.phase, finding.forward_op) == ("g / g.abs().max()", "backward", None)
+
+
+def test_a_birth_in_a_hook_of_a_tensor_is_placed_in_the_hook() -> None:
+    weight = torch.ones(3, requires_grad=True)
+
+    def work() -> None:
+        y = weight * 2
+        y.register_hook(lambda g: g / g.norm())
+        (y * 0).sum().backward()
+
+    finding = only(traced(work))
+    assert code(finding) == "g / g.norm()"
+    assert [o.expression for o in finding.element.operands] == ["g", "g.norm()"]
+
+
+def test_the_backward_of_a_custom_function_is_no_derivative_of_what_its_forward_did() -> None:
+    class Div(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+            ctx.save_for_backward(x, y)
+            return x / y.clamp(min=1e-6)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Any:
+            _, y = ctx.saved_tensors
+            return grad / y, None
+
+    x, y = torch.ones(2, requires_grad=True), torch.tensor([0.0, 1.0])
+    finding = only(traced(lambda: Div.apply(x, y).sum().backward()))
+    assert (code(finding), finding.forward_op, finding.forward_operands) == ("grad / y", None, ())
+
+
+def test_an_operation_in_place_on_a_view_has_its_own_derivative() -> None:
+    weight = torch.tensor([4.0, 0.0, 1.0], requires_grad=True)
+
+    def work() -> None:
+        y = weight.clone()
+        y[1:].log_()
+        y.mul_(2)
+        torch.where(y.isfinite(), y, 0.0).sum().backward()
+
+    finding = only(traced(work))
+    assert (code(finding), finding.forward_op) == ("y[1:].log_()", "aten.log_.default")
+
+
+def test_an_operation_in_place_that_saves_its_operand_has_its_own_derivative() -> None:
+    scale = torch.zeros(1, requires_grad=True)
+
+    def work() -> None:
+        x = torch.ones(2) * 1
+        x /= scale
+        torch.where(x.isfinite(), x, 0.0).sum().backward()
+
+    finding = only(traced(work))
+    assert finding.forward_op == "aten.div_.Tensor"
+    assert code(finding) == "x /= scale"
+
+
+def test_parameters_of_several_modules_that_are_called_apart_keep_apart() -> None:
+    torch.manual_seed(0)
+    layers = nn.ModuleList(nn.Linear(2, 2) for _ in range(3))
+
+    def work() -> None:
+        x = torch.ones(4, 2) * 200
+        for layer in layers:
+            x = layer(x)
+        torch.exp(x.abs() * 10).sum().backward()
+
+    names = {name for kind, name in sinks(only(traced(work))) if kind == "gradient"}
+    assert names == {f"layers.{i}.{name}" for i in range(3) for name in ("weight", "bias")}
+
+
+def test_leaves_in_a_list_are_named_by_their_place() -> None:
+    points = [torch.zeros(2, requires_grad=True) for _ in range(3)]
+    finding = only(traced(lambda: sum(p.pow(2).sum().sqrt() for p in points).backward()))
+    assert sinks(finding) == {("gradient", f"points[{i}]") for i in range(3)}
+
+
+def test_a_gradient_put_in_by_hand_is_one() -> None:
+    weight = torch.tensor([0.0, 1.0], requires_grad=True)
+
+    def work() -> None:
+        loss = (weight * torch.tensor([1.0, 0.0])).pow(2).sum().sqrt()
+        (weight.grad,) = torch.autograd.grad(loss, weight)
+
+    assert ("gradient", "weight") in sinks(only(traced(work)))
+
+
+def test_each_root_counts_its_own_elements() -> None:
+    rho = torch.tensor([0.0, 1.0, 100.0], requires_grad=True)
+
+    def work() -> None:
+        (rho.exp().sum() + rho.log().sum()).backward()
+
+    report = traced(work)
+    assert {(f.op, r.bad) for f in report.findings for r in f.reaches if r.kind == "gradient"} == {
+        ("aten.exp.default", 1),
+        ("aten.div.Tensor", 1),
+    }
+
+
+def test_the_step_is_that_of_the_optimizer_concerned() -> None:
+    first, second = torch.ones(2, requires_grad=True), torch.zeros(2, requires_grad=True)
+    one, other = torch.optim.SGD([first], 0.1), torch.optim.SGD([second], 0.1)
+
+    def work() -> None:
+        for _ in range(2):
+            one.zero_grad()
+            first.pow(2).sum().backward()
+            one.step()
+        second.sqrt().sum().backward()
+        other.step()
+
+    assert only(traced(work)).step == 1
+
+
+def test_a_forward_belongs_to_the_backward_that_follows_it() -> None:
+    seen: list[Any] = []
+    for bad in range(3):
+        weight = torch.ones(2, requires_grad=True)
+        optimizer = torch.optim.SGD([weight], 0.1)
+        batches = [torch.ones(2), torch.ones(2), torch.ones(2)]
+        batches[bad] = torch.zeros(2)
+
+        def work(batches: list[Tensor] = batches, weight: Tensor = weight, optimizer: Any = optimizer) -> None:
+            for x in batches:
+                (weight * (x / x.norm())).sum().backward()
+            optimizer.step()
+
+        finding = only(traced(work))
+        seen.append((finding.step, finding.micro))
+    assert seen == [(1, 1), (1, 2), (1, 3)]
+
+
+def test_what_was_masked_away_comes_back_as_one_finding() -> None:
+    scores = torch.zeros(2, 2, requires_grad=True)
+    values = torch.ones(2, 2, requires_grad=True)
+    seen = torch.tensor([[True, True], [False, False]])
+
+    def work() -> None:
+        weights = torch.softmax(scores + torch.where(seen, 0.0, float("-inf")), -1)
+        torch.where(seen, weights @ values, 0.0).sum().backward()
+
+    finding = only(traced(work))
+    assert (finding.rule, finding.phase) == ("WN108", "backward")
+    assert {name for kind, name in sinks(finding) if kind == "gradient"} == {"scores", "values"}
+
+
+def test_the_greatest_term_of_a_product_is_followed() -> None:
+    layer = nn.Linear(3, 2)
+    nn.init.ones_(layer.weight)
+    finding = only(whynan.explain(lambda x: layer(x * 1e4).exp(), torch.ones(4, 3)))
+    made = [link.summary for link in finding.chain if link.role == "cause"]
+    assert any("the greatest term of the product" in text for text in made), made
+
+
+def test_the_underflow_behind_a_product_of_zeros_is_followed() -> None:
+    select = torch.tensor([[1.0, 0.0]])
+
+    def work(noise: Tensor) -> Tensor:
+        covariance = noise.exp() * torch.eye(2)
+        return 1 / (select @ covariance @ select.T)
+
+    finding = only(whynan.explain(work, torch.tensor(-120.0)))
+    assert "exp of -120 is 0" in [link.summary for link in finding.chain]
+
+
+def test_the_entry_that_was_joined_is_followed() -> None:
+    def work(x: Tensor) -> Tensor:
+        return torch.log(torch.cat([x + 5, x.relu()]))
+
+    finding = only(whynan.explain(work, torch.tensor([1.0, -2.0])))
+    assert "relu made -2 into 0" in [link.summary for link in finding.chain], finding.chain
+
+
+def test_only_the_nan_operand_explains_a_nan() -> None:
+    def work(x: Tensor) -> Tensor:
+        return x.exp() + (x - x).log() * 0
+
+    report = whynan.explain(work, torch.tensor([100.0]))
+    assert [f.op for f in report.findings] == ["aten.log.default"]
