@@ -40,6 +40,7 @@ DOORS = frozenset(
         "Patches._optimizers.<locals>.after",
         "Patches._readers.<locals>.make.<locals>.read",
         "Patches._readers.<locals>.make_save.<locals>.save",
+        "Patches._swaps.<locals>.make.<locals>.swap_tensors",
         "Patches._threads.<locals>.make.<locals>.start",
         "watch_regions.<locals>.make.<locals>.compile_",
         "_watch.<locals>.make.<locals>.call",

@@ -239,6 +239,10 @@ def transforms() -> Values:
     torch.save({"view": view}, file)
     kept.append(len(file.getvalue()))
     kept.append(torch.bernoulli(torch.full((4,), 0.5)))
+    other = torch.ones(3, requires_grad=True)
+    other.sin().sum().backward()
+    torch.utils.swap_tensors(other, torch.zeros(3, requires_grad=True))
+    kept.append(other.detach())
     return kept
 
 
@@ -269,6 +273,15 @@ def chains() -> Values:
     kept.append((x * 1e-20 * x).roll(1, 0).reciprocal())
     kept.append((x.relu() + 0).sum(0).sub(1.0).log())
     kept.append(x.mul(0).sum().log())
+    kept.append((x.exp() @ (x - x).T).add(x @ x.T).sub(3).log())
+    scale = torch.zeros(1, requires_grad=True)
+    divided = torch.ones(2) * 1
+    divided /= scale
+    torch.where(divided.isfinite(), divided, 0.0).sum().backward()
+    kept.append(scale.grad)
+    layers = [nn.Linear(1, 1), nn.Linear(1, 1)]
+    layers[1](layers[0](torch.full((1, 1), 1e38)) * 1e10).sum().backward()
+    kept += [p.grad for layer in layers for p in layer.parameters()]
     again = checkpoint(lambda y: y.log().sin(), x[0].clone().requires_grad_(), use_reentrant=False)
     again.sum().backward()
     kept.append(again.detach())
@@ -401,6 +414,7 @@ PROGRAMS = (
     Program("births, explained twice", births, explained(rerun=True), runs=(1, 2)),
     Program("optimizers", optimizers, in_trace),
     Program("transforms", transforms, in_trace),
+    Program("transforms alone", transforms, in_trace, alone=True),
     Program("chains", chains, in_trace),
     Program("mixtures", mixtures, in_trace),
     Program("backwards", backwards, in_trace),

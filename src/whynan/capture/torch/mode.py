@@ -31,23 +31,11 @@ def _below(function: Any, *args: Any) -> Any:
         return function(*args)
 
 
-def _bare_inference() -> tuple[Any, Any]:
-    """The dispatch keys of this process in inference mode, without a mode above."""
-    with torch.inference_mode():
-        return torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
-
-
-def _taken_apart(func: Any, args: Any, kwargs: Any) -> Any:
-    """Run a composite operator of inference mode as without a mode.
-
-    Below a mode its parts run without the kernels of views and of conjugates: a view of a parameter does not require a
-    gradient, so that ``matmul`` takes another formula, and a conjugate is not resolved (pytorch 2.13).
-    """
-    with torch._C._ForceDispatchKeyGuard(*_BARE):
-        return func(*args, **kwargs)
-
-
-_BARE = _bare_inference()
+# The dispatch keys of a thread in inference mode without a mode above. Below a mode the parts of a composite operator
+# run without the kernels of views and of conjugates: a view of a parameter does not require a gradient, so that `matmul`
+# takes another formula, and a conjugate is not resolved (pytorch 2.13).
+with torch.inference_mode():
+    _BARE = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
 
 
 class TraceMode(TorchDispatchMode):
@@ -84,9 +72,11 @@ class TraceMode(TorchDispatchMode):
         tracer = self.tracer
         if not tracer.active:
             return func(*args, **kwargs)
-        before = operator = None
+        before = operator = bare = None
         try:
             operator = KNOWN.get(id(func)) or operator_of(func)
+            if operator.composite and torch.is_inference_mode_enabled() and not _others():
+                bare = torch._C._ForceDispatchKeyGuard(*_BARE)
             if operator.copies and (not tracer.stepping or tracer.copies_in_step(operator, args)):
                 if _others() or _functions():
                     before = _below(tracer.before, operator, args, kwargs)
@@ -94,8 +84,9 @@ class TraceMode(TorchDispatchMode):
                     before = tracer.before(operator, args, kwargs)
         except Exception:
             tracer.fail()
-        if operator is not None and operator.composite and torch.is_inference_mode_enabled():
-            out = _taken_apart(func, args, kwargs)
+        if bare is not None:
+            with bare:
+                out = func(*args, **kwargs)
         else:
             out = func(*args, **kwargs) if kwargs else func(*args)
         if operator is not None and tracer.active:

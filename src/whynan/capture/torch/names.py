@@ -46,7 +46,7 @@ class Names:
         self.roots: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._paths: dict[int, str] = {}
         self._labels: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
-        self._leaves: dict[int, tuple[weakref.ref[Tensor], str]] = {}
+        self.leaves: dict[int, tuple[weakref.ref[Tensor], str]] = {}
         self.given: dict[int, tuple[weakref.ref[Tensor], str]] = {}
 
     def number(self, module: nn.Module) -> int:
@@ -125,16 +125,16 @@ class Names:
     def forget(self, tensor: Tensor) -> None:
         """Keep no weak reference to a tensor."""
         self.given.pop(id(tensor), None)
-        self._leaves.pop(id(tensor), None)
+        self.leaves.pop(id(tensor), None)
 
     def leaf_name(self, leaf: Tensor) -> str | None:
         """The name of a leaf: of a parameter, else of a variable in a frame of the user's that holds it."""
-        known = self._leaves.get(id(leaf))
+        known = self.leaves.get(id(leaf))
         if known is not None and known[0]() is leaf:
             return known[1]
         name = self.describe(leaf)[0] or variable_name(leaf)
         if name is not None:
-            self._leaves[id(leaf)] = (weakref.ref(leaf), name)
+            self.leaves[id(leaf)] = (weakref.ref(leaf), name)
         return name
 
 

@@ -141,6 +141,11 @@ class Tracer:
         """An error of our own: warn once, keep the traceback in a file, and leave the run alone."""
         self.active = False
         self.failed = True
+        # nothing is asked of these any more, and the program may do with its tensors what it likes
+        for held in (self.bad.leaf_sites, self.bad.sinks.leaves, self.bad.sinks.unused, self.names.given):
+            held.clear()
+        self.names.leaves.clear()
+        self.rows.let_go()
         report_internal_error()
 
     def copies_in_step(self, operator: Operator, args: Any) -> bool:
