@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.autograd.function import BackwardCFunction
 
 from whynan.capture.torch import attribution, experiments
 from whynan.capture.torch.arguments import apart, as_before, entry_of
@@ -14,24 +12,25 @@ from whynan.capture.torch.attribution import Carrier, Question, Verdict
 from whynan.capture.torch.causes import Causes
 from whynan.capture.torch.damage import Damage
 from whynan.capture.torch.entries import Entries, only_extremes
+from whynan.capture.torch.events import Events
 from whynan.capture.torch.operands import element_of, element_operands, first_index, kind_of
 from whynan.capture.torch.passing import passed
 from whynan.capture.torch.planes import bad_mask, is_bad, nan_mask, readable, store, strided
-from whynan.capture.torch.rows import Held, forward_number, held_of
 from whynan.capture.torch.sinks import Sinks
 from whynan.records import ChainLink, ForwardOperand
-from whynan.traces import Birth, Event
+from whynan.traces import Birth
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from whynan.capture.torch.lanes import Lane
     from whynan.capture.torch.operators import Operator
     from whynan.capture.torch.rows import Row
-    from whynan.capture.torch.tracer import Lane, Tracer
+    from whynan.capture.torch.tracer import Tracer
+    from whynan.traces import Event
 
 SEPARATE = 256
 STEPS_KEPT = 6
-PHASES = ("forward", "backward", "accumulation", "optimizer")
 
 
 class BadEvents:
@@ -44,7 +43,7 @@ class BadEvents:
         self.damage = Damage(tracer)
         self.groups: dict[Any, list[int]] = {}
         self.entries = Entries(tracer, self.sinks)
-        self.leaf_sites: dict[int, tuple[weakref.ref[Tensor], int]] = {}
+        self.events = Events(tracer, self.sinks)
 
     # -- what is noted while all is well ------------------------------------------------------------------------
 
@@ -103,7 +102,7 @@ class BadEvents:
         if simple is not None:
             self._write(written[0], simple[0], row, simple[1])
             return
-        event = self.event(row, node, lane, operator, args)
+        event = self.events.event(row, node, lane, operator, args)
         old = as_before(operator, args, kwargs, before, changed_since)
         arguments = old.arguments
         entries = self.entries
@@ -134,93 +133,6 @@ class BadEvents:
             self._write(output, carried, row)
             self.damage.carry(operator, old, output, i, carried)
             self._steps(verdict, event, operator)
-
-    def event(self, row: Row, node: Any, lane: Lane, operator: Operator, args: Any) -> Event:
-        """The facts of an event: phase, site, gradient function."""
-        tracer = self.tracer
-        phase: Any = PHASES[row.phase]
-        grad_fn: str | None = None
-        forward_op: str | None = None
-        module = row.module
-        recomputed = False
-        if row.phase == 1:
-            grad_fn = type(node).__name__
-            number = forward_number(node)
-            known = lane.nodes.get(number & ((1 << 17) - 1))
-            if known is not None and known[0] == number:
-                # a hook, or a custom function's backward, is no derivative of an operation
-                own = known[1] == row.site and not isinstance(node, BackwardCFunction)
-                forward_op = known[2].name if own else None
-                module = known[4]
-            if self._engine_sum(row, operator, node, args):
-                phase, grad_fn, forward_op = "accumulation", None, None
-        elif row.phase == 2:
-            grad_fn = "AccumulateGrad"
-        elif node is not None:
-            recomputed = True
-        if operator.collective:
-            phase = "collective"
-        leaf: Any = getattr(node, "variable", None) if row.phase == 2 else None
-        number = row.site if leaf is None else self._first_use(leaf)
-        site, library_site = tracer.sites.resolve(number, tracer.names.module_path(module))
-        if phase == "forward" and self._writes_buffer(operator, args):
-            phase = "buffer"
-        step, micro = self.sinks.step_of(in_backward=node is not None)
-        return Event(
-            ordinal=row.ordinal - tracer.first,
-            op=operator.name,
-            phase=phase,
-            site=site,
-            library_site=library_site,
-            grad_fn=grad_fn,
-            forward_op=forward_op,
-            step=step,
-            micro=micro,
-            recomputed=recomputed,
-        )
-
-    def first_used(self, leaf: Tensor, site: int) -> None:
-        """A leaf is an operand: where that was first is where its gradient accumulates later."""
-        known = self.leaf_sites.get(id(leaf))
-        if known is None or known[0]() is not leaf:
-            self.leaf_sites[id(leaf)] = weakref.ref(leaf), site
-
-    def _first_use(self, leaf: Tensor) -> int:
-        known = self.leaf_sites.get(id(leaf))
-        return known[1] if known is not None and known[0]() is leaf else 0
-
-    def _writes_buffer(self, operator: Operator, args: Any) -> bool:
-        """Whether an event changes a module's buffer in place."""
-        if not operator.mutable or operator.base == "native_batch_norm" or not args:
-            return False
-        return isinstance(args[0], torch.Tensor) and self.tracer.names.describe(args[0])[1] == "buffer"
-
-    def _engine_sum(self, row: Row, operator: Operator, node: Any, args: Any) -> bool:
-        """Whether this `add` is the engine's own, of two gradients: its first addend is no work of this node.
-
-        The engine adds under the node that finished last, so the node's name does not tell (pytorch 2.13).
-        """
-        if operator.name not in ("aten.add.Tensor", "aten.add_.Tensor") or len(args) < 2:
-            return False
-        held = held_of(args[:2], self.tracer.rows.writer_of)
-        if not all(isinstance(h, Held) for h in held) or held[0].shape != held[1].shape:
-            return False
-        writers = [self.tracer.rows.get(h.writer) for h in held]
-        if operator.mutable or writers[0] is None or writers[0].phase != 1:
-            return False
-        own = [w is not None and w.node is row.node and self._same_evaluation(w, row) for w in writers]
-        if not own[0]:
-            return True
-        targets = [(id(f), i) for f, i in node.next_functions if f is not None]
-        return own[1] and len(targets) != len(set(targets))
-
-    def _same_evaluation(self, writer: Row, row: Row) -> bool:
-        """Whether every event between two rows ran under the same node as they."""
-        for ordinal in range(writer.ordinal, row.ordinal):
-            between = self.tracer.rows.get(ordinal)
-            if between is None or between.node is not row.node or between.site != row.site:
-                return False
-        return True
 
     # -- operands ------------------------------------------------------------------------------------------------
 
@@ -351,7 +263,7 @@ class BadEvents:
             element=element,
             causes=made_from,
             forward_operands=self._forward_operands(event, lane, node, place, output),
-            cause_links=self.causes.links(row, self._forward_row(event, lane, node), question, operands, place),
+            cause_links=self.causes.links(row, self.events.forward_row(event, lane, node), question, operands, place),
             scope=tracer.scope,
         )
         if event.site is not None and event.site.module:
@@ -367,7 +279,7 @@ class BadEvents:
         self, event: Event, lane: Lane, node: Any, place: tuple[int, ...] | None, output: Tensor
     ) -> tuple[ForwardOperand, ...]:
         """The operands of the forward operation at the same element, from what the window still holds."""
-        row = self._forward_row(event, lane, node)
+        row = self.events.forward_row(event, lane, node)
         if row is None:
             return ()
         found = self.causes.forward_operands(row, place, tuple(output.shape))
@@ -380,14 +292,6 @@ class BadEvents:
         numbers |= {o.name for o in operands if o.dtype is None and isinstance(o.value, (int, float))}
         written = self.tracer.sites.expressions(row.site, operator.name, names, numbers)
         return tuple(o.model_copy(update={"expression": written.get(o.name)}) for o in operands)
-
-    def _forward_row(self, event: Event, lane: Lane, node: Any) -> Row | None:
-        """The forward event whose gradient this backward event computes."""
-        if event.phase != "backward" or event.forward_op is None:
-            return None
-        number = forward_number(node)
-        known = lane.nodes.get(number & ((1 << 17) - 1))
-        return self.tracer.rows.get(known[3]) if known is not None and known[0] == number else None
 
     # -- planes --------------------------------------------------------------------------------------------------
 

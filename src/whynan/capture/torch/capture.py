@@ -120,10 +120,10 @@ class Capture:
         births = [b for b in tracer.labels.births if b is not None]
         for birth in births:
             event = birth.event
-            if not tracer.bad.sinks.stepped:
+            if not tracer.bad.sinks.steps.met:
                 birth.event = replace(event, step=None, micro=None)
             elif event.phase != "optimizer":
-                step = tracer.bad.sinks.step_at(event.ordinal, frozenset((birth.label,)), sinks)
+                step = tracer.bad.sinks.steps.at(event.ordinal, frozenset((birth.label,)), sinks)
                 birth.event = replace(event, step=step or event.step)
         ranges = tracer.ranges.records(lambda n: tracer.sites.resolve(n, None)[0])
         unexplained = [s for s in sinks if not s.labels]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from whynan.capture.torch.lanes import PHASES
 from whynan.capture.torch.operands import at, broadcast_index, dtype_name, finite_range, locate, number
 from whynan.capture.torch.rows import Held, Operands, Row, held_of
 from whynan.capture.torch.terms import PRODUCTS, Factor, decisive_term, from_list
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch.attribution import Question
     from whynan.capture.torch.tracer import Tracer
-    from whynan.records import Operand, Phase
+    from whynan.records import Operand
 
 HOPS = 6
 TRANSPARENT = frozenset("clone _to_copy contiguous copy_ copy expand view reshape _unsafe_view cat stack index".split())
@@ -31,7 +32,6 @@ RANDOM = frozenset(
     "rand randn randint rand_like randn_like randperm uniform normal bernoulli exponential geometric log_normal cauchy "
     "multinomial".split()
 )
-PHASES: tuple[Phase, ...] = ("forward", "backward", "accumulation", "optimizer")
 
 # name, value or range, operand, and where in it
 Part = tuple[str, Any, "Held | None", "tuple[int, ...] | None"]

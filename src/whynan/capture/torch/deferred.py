@@ -18,9 +18,10 @@ from whynan.capture.torch.rows import WRITER
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from whynan.capture.torch.lanes import Lane
     from whynan.capture.torch.operators import Operator
     from whynan.capture.torch.rows import Row
-    from whynan.capture.torch.tracer import Lane, Tracer
+    from whynan.capture.torch.tracer import Tracer
 
 BUDGET: Final = 1 << 30
 """Bytes of outputs that may wait to be looked at."""

@@ -32,8 +32,8 @@ def _below(function: Any, *args: Any) -> Any:
 
 
 # The dispatch keys of a thread in inference mode without a mode above. Below a mode the parts of a composite operator
-# run without the kernels of views and of conjugates: a view of a parameter does not require a gradient, so that `matmul`
-# takes another formula, and a conjugate is not resolved (pytorch 2.13).
+# run without the kernels of views and of conjugates: a view of a parameter does not require a gradient, so that
+# `matmul` takes another formula, and a conjugate is not resolved (pytorch 2.13).
 with torch.inference_mode():
     _BARE = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from whynan.capture.torch.lanes import PHASES
 from whynan.capture.torch.planes import FLOAT8
 from whynan.records import Range
 
@@ -14,13 +15,12 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from whynan.records import Phase, Site
+    from whynan.records import Site
 
 
 LIMIT = 200_000
 Counted = tuple[dict[str, int], float | None, float | None]
 """Counts of special values, and the least and greatest finite element."""
-PHASES: tuple[Phase, ...] = ("forward", "backward", "accumulation", "optimizer")
 
 
 def counters(tensor: Tensor) -> Counted:

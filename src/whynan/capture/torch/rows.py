@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from whynan.capture.torch.planes import PLAIN
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -24,6 +26,10 @@ OVERHEAD = 1 << 12
 MASK = RING - 1
 WRITER = "_whynan_writer"
 COUNTED = "_whynan_counted"
+_LISTS = frozenset((list, tuple))
+_PLAIN_VALUES = frozenset((float, int, bool, list, tuple))
+FEW_ENTRIES = 64
+"""Lists of so many tensors are held with their event; a longer one is a foreach operation's."""
 ALIVE = -2
 """``COUNTED`` of a parameter: the program itself keeps it alive."""
 
@@ -110,6 +116,37 @@ class Rows:
         if kept is None:
             return None
         return Operands([_named(h) for h in kept[0]], *kept[1:])
+
+    def operands_of(
+        self, args: Any, site: int, ordinal: int, first_used: Callable[[Tensor, int], None]
+    ) -> tuple[list[Any], int]:
+        """The operands of a forward event, by alias, and the bytes of those that nothing in the window has counted.
+
+        `first_used` is told of leaves: where a leaf is used first is where its gradient accumulates later.
+        """
+        held: list[Any] = []
+        size = 0
+        window = self.operands
+        for value in args:
+            if type(value) in PLAIN:
+                try:
+                    writer = getattr(value.untyped_storage(), WRITER, -1)
+                    held.append((value.detach(), writer))
+                except (RuntimeError, NotImplementedError):
+                    held.append(None)
+                    continue
+                if writer not in window:
+                    size += self.uncounted(value, ordinal)
+                if value.requires_grad and value.is_leaf:
+                    first_used(value, site)
+            elif type(value) in _LISTS and value and isinstance(value[0], torch.Tensor):
+                few = len(value) <= FEW_ENTRIES
+                entries, more = self.operands_of(value, site, ordinal, first_used) if few else (None, 0)
+                held.append(entries)
+                size += more
+            else:
+                held.append(value if type(value) in _PLAIN_VALUES else None)
+        return held, size
 
     def let_go(self) -> None:
         """Hold no operands any more."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import weakref
-from bisect import bisect_right
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from whynan.capture.torch import experiments
+from whynan.capture.torch.leaves import Backward, Leaf, distinct
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.planes import State, bad_mask, is_bad, readable, strided
 from whynan.capture.torch.rows import address
+from whynan.capture.torch.steps import Steps
 from whynan.traces import Sink
 from whynan.traces.facts import STILL_HELD
 
@@ -21,34 +22,12 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from whynan.capture.torch.lanes import Lane
     from whynan.capture.torch.operators import Operator
-    from whynan.capture.torch.tracer import Lane, Tracer
+    from whynan.capture.torch.tracer import Tracer
     from whynan.records import SinkKind
 
 RESETS = frozenset(["aten.zero_.default", "aten._foreach_zero_.default"])
-
-
-@dataclass(slots=True)
-class Backward:
-    """One call of the engine: the bad labels of its roots, and whether anything used its gradients."""
-
-    number: int
-    loss: list[Sink]
-    start: int = 0
-    used: bool = False
-    leaves: dict[int, None] = field(default_factory=lambda: {})
-
-
-@dataclass(slots=True)
-class Leaf:
-    """A leaf that a gradient arrived at, the engine calls whose gradients `.grad` holds, and what is bad in it.
-
-    `left` is what the leaf takes along if it is let go of with its gradient.
-    """
-
-    reference: weakref.ref[Tensor]
-    pending: dict[int, Backward]
-    left: list[Sink] = field(default_factory=lambda: [])
 
 
 class Sinks:
@@ -61,16 +40,9 @@ class Sinks:
         self.backwards: list[Backward] = []
         self.outputs: list[tuple[Sink, bool, int]] = []
         self.last_backward = -1
-        # optimizers by number, and of each the events at which its steps began; those of skips without a step
-        self.numbers: dict[int, tuple[weakref.ref[Any], int]] = {}
-        self.tries: list[list[int]] = []
-        self.skips: list[int] = []
-        self.owner: int | None = None
-        self.attempts = 0
+        self.steps = Steps()
         self.skip_pending = False
         self.skipping: list[Tensor] = []
-        self.stepped = False
-        self.micro = 0
         self.fatal_seen = False
         self.unused: dict[int, Leaf] = {}
         self.read_nan = 0
@@ -96,7 +68,9 @@ class Sinks:
                 elif (entered := self._unread(tensor, bad)) is not None:
                     counts = labels.counts(entered)
                 found = frozenset(label for carried in counts for label in carried)
-                made.append(Sink(kind, name, count, tensor.numel(), found, fatal, counts=counts, owner=self.owner))
+                made.append(
+                    Sink(kind, name, count, tensor.numel(), found, fatal, counts=counts, owner=self.steps.owner)
+                )
         return made + self._integers(tensor, state, kind, name, fatal)
 
     def _unread(self, tensor: Tensor, bad: Tensor) -> Tensor | None:
@@ -118,21 +92,7 @@ class Sinks:
             if not count:
                 return []
             found = self.tracer.labels.labels_in(plane)
-        return [Sink(kind, name, count, tensor.numel(), found, fatal, damage=True, owner=self.owner)]
-
-    def step_of(self, *, in_backward: bool) -> tuple[int, int]:
-        """1 + the step attempts so far, and which backward since the last; kept only if an optimizer is ever met."""
-        attempts = self.attempts if self.owner is None else len(self.skips) + len(self.tries[self.owner])
-        micro = self.micro if in_backward or self.owner is not None else self.micro + 1
-        return attempts + 1, max(micro, 1)
-
-    def step_at(self, ordinal: int, labels: frozenset[int], sinks: list[Sink]) -> int | None:
-        """1 + the attempts, before an event, of the optimizer that consumed what was born there; None if unknown."""
-        owners = {s.owner for s in sinks if s.owner is not None and s.labels & labels}
-        owner = min(owners) if owners else (0 if len(self.tries) == 1 else None)
-        if owner is None:
-            return None
-        return 1 + bisect_right(self.tries[owner], ordinal) + bisect_right(self.skips, ordinal)
+        return [Sink(kind, name, count, tensor.numel(), found, fatal, damage=True, owner=self.steps.owner)]
 
     # -- backward ------------------------------------------------------------------------------------------------
 
@@ -140,7 +100,7 @@ class Sinks:
         """The engine is called: its roots are a loss; `autograd.grad` returns gradients and uses none of them."""
         self.last_backward = self.tracer.ordinal
         self._settle_skip()
-        self.micro += 1
+        self.steps.micro += 1
         self.fatal_seen = self.fatal_seen or into_leaves
         loss = [s for r in roots for s in self.sink(r, "loss", None, True)] if into_leaves and not lane.closure else []
         record = Backward(len(self.backwards), loss, self.tracer.ordinal - self.tracer.first)
@@ -226,15 +186,8 @@ class Sinks:
 
     def step_starts(self, optimizer: Any, closure: bool) -> None:
         """An optimizer is about to consume gradients; one that a scaler told to skip does not."""
-        self.stepped = True
         self.skip_pending = False
-        self.owner = self._number(optimizer)
-        fresh = self.owner is None
-        if fresh:
-            # by identity: an optimizer need not be hashable
-            self.owner = len(self.tries)
-            self.numbers[id(optimizer)] = weakref.ref(optimizer), self.owner
-            self.tries.append([])
+        fresh = self.steps.begin(optimizer)
         parameters = [p for g in optimizer.param_groups for p in g["params"] if isinstance(p, torch.Tensor)]
         if fresh:
             self._enter_parameters(parameters)
@@ -250,10 +203,6 @@ class Sinks:
             if p.grad is None:
                 continue
             self.consume(p, "gradient")
-
-    def _number(self, optimizer: Any) -> int | None:
-        known = self.numbers.get(id(optimizer))
-        return known[1] if known is not None and known[0]() is optimizer else None
 
     def _enter_parameters(self, parameters: list[Tensor]) -> None:
         """Parameters that are bad before their first step are so from outside, not by the optimizer."""
@@ -291,10 +240,7 @@ class Sinks:
         """A scaler saw Inf and no step came: that was the attempt, and it was skipped."""
         if self.skip_pending:
             self.skip_pending = False
-            self.stepped = True
-            self.attempts += 1
-            self.skips.append(self.tracer.ordinal - self.tracer.first)
-            self.micro = 0
+            self.steps.skip(self.tracer.ordinal - self.tracer.first)
             self.tracer.skipped_steps += 1
 
     def unscaled(self, args: Any) -> None:
@@ -319,11 +265,7 @@ class Sinks:
 
     def step_ends(self, optimizer: Any) -> None:
         """What a step left in parameters."""
-        number = self._number(optimizer)
-        if number is not None:
-            self.tries[number].append(self.tracer.ordinal - self.tracer.first)
-            self.attempts = len(self.skips) + max(len(t) for t in self.tries)
-        self.micro = 0
+        self.steps.end(optimizer, self.tracer.ordinal - self.tracer.first)
         # a fused optimizer is recorded as writing the gradients that it skipped
         self._forget(self.skipping)
         self.skipping = []
@@ -331,7 +273,7 @@ class Sinks:
             for p in group["params"]:
                 if isinstance(p, torch.Tensor) and self.tracer.state_of(p) is not None:
                     self._stored(p, "parameter", self.tracer.names.leaf_name(p))
-        self.owner = None
+        self.steps.owner = None
 
     def _stored(self, tensor: Tensor, kind: SinkKind, name: str | None) -> None:
         """A parameter or buffer with bad elements that were finite before."""
@@ -408,7 +350,7 @@ class Sinks:
                 self.consume(tensor, "gradient")
             if tracer.state_of(tensor) is not None:
                 self._stored(tensor, "parameter", tracer.names.leaf_name(tensor))
-        for reference, _ in list(tracer.bad.leaf_sites.values()):
+        for reference, _ in list(tracer.bad.events.leaf_sites.values()):
             tensor = reference()
             if tensor is not None and tensor.grad is not None and id(tensor) not in self.leaves:
                 state = tracer.state_of(tensor.grad)
@@ -432,7 +374,7 @@ class Sinks:
         for state in list(tracer.marked):
             if state.reads == 0 and id(state) not in named and state.plane is not None and not state.skipped:
                 self._held(state)
-        return self._distinct()
+        return distinct(self.found)
 
     def _modules(self) -> None:
         for root in list(self.tracer.names.roots):
@@ -453,15 +395,3 @@ class Sinks:
             for size in state.shape:
                 total *= size
             self.found.append(Sink("observed", STILL_HELD, count, max(total, count), found, False))
-
-    def _distinct(self) -> list[Sink]:
-        """One sink a place: a parameter that stays bad for a thousand steps is one."""
-        worst: dict[Any, Sink] = {}
-        for sink in self.found:
-            key = (sink.kind, sink.name, sink.labels, sink.damage)
-            known = worst.get(key)
-            if known is None:
-                worst[key] = sink
-            elif sink.bad > known.bad:
-                worst[key] = replace(sink, owner=known.owner)
-        return list(worst.values())

@@ -14,6 +14,7 @@ from whynan.capture.torch import experiments
 from whynan.capture.torch.births import BadEvents
 from whynan.capture.torch.deferred import Deferred
 from whynan.capture.torch.labels import Labels
+from whynan.capture.torch.lanes import ACCUMULATION, BACKWARD, FORWARD, NODES_MASK, OPTIMIZER, Lane
 from whynan.capture.torch.names import Names
 from whynan.capture.torch.planes import (
     ATTRIBUTE,
@@ -29,7 +30,7 @@ from whynan.capture.torch.planes import (
 )
 from whynan.capture.torch.ranges import Counted, Ranges, counters
 from whynan.capture.torch.rows import MASK as RING_MASK
-from whynan.capture.torch.rows import WRITER, Row, Rows, forward_number
+from whynan.capture.torch.rows import Row, Rows, forward_number
 from whynan.capture.torch.sites import Sites, in_a_hook
 
 if TYPE_CHECKING:
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch.operators import Operator
 
-FORWARD, BACKWARD, ACCUMULATION, OPTIMIZER = range(4)
-PHASES = ("forward", "backward", "accumulation", "optimizer")
-NODES_MASK = (1 << 17) - 1
 ACCUMULATE_GRAD = 2**64 - 1
 SMALL = 1 << 16
 FEW = 3
@@ -57,29 +55,6 @@ _current_node = torch._C._current_autograd_node
 _sequence_nr = torch.autograd._get_sequence_nr
 _grad_enabled = torch.is_grad_enabled
 _next_ordinal = [1]
-_LISTS = frozenset((list, tuple))
-# lists of so many tensors are held with their event; a longer one is a foreach operation's
-FEW_ENTRIES = 64
-_PLAIN_VALUES = frozenset((float, int, bool, list, tuple))
-
-
-class Lane:
-    """What one thread is in the midst of: its autograd nodes' sites, module calls, backward and optimizer step."""
-
-    def __init__(self) -> None:
-        self.sequence = _sequence_nr()
-        # numbers of nodes that a clone has just been given, and its site
-        self.fresh: tuple[int, int, int] | None = None
-        self.nodes: dict[int, tuple[int, int, Operator, int, int]] = {}
-        self.modules: list[int] = []
-        self.module = 0
-        self.create_graph = False
-        self.engine_depth = 0
-        self.backward: Any = None
-        self.optimizer: Any = None
-        self.optimizer_site = 0
-        self.closure = False
-        self.loss_labels: frozenset[int] = frozenset()
 
 
 class Tracer:
@@ -142,7 +117,7 @@ class Tracer:
         self.active = False
         self.failed = True
         # nothing is asked of these any more, and the program may do with its tensors what it likes
-        for held in (self.bad.leaf_sites, self.bad.sinks.leaves, self.bad.sinks.unused, self.names.given):
+        for held in (self.bad.events.leaf_sites, self.bad.sinks.leaves, self.bad.sinks.unused, self.names.given):
             held.clear()
         self.names.leaves.clear()
         self.rows.let_go()
@@ -202,7 +177,7 @@ class Tracer:
                 lane.fresh = (lane.sequence, sequence, site) if operator.base == "clone" else None
                 lane.sequence = sequence
             elif lane.fresh is not None:
-                self._saved_itself(operator, site, ordinal, lane)
+                lane.saved_itself(operator, site, ordinal)
         rows = self.rows
         place = ordinal & RING_MASK
         rows.ordinals[place] = ordinal
@@ -215,9 +190,9 @@ class Tracer:
         size = 0
         if phase == FORWARD:
             if not operator.view:
-                held, size = self._hold(args, site, ordinal)
+                held, size = rows.operands_of(args, site, ordinal, self.bad.events.first_used)
             elif args and type(args[0]) in PLAIN and args[0].requires_grad and args[0].is_leaf:
-                self.bad.first_used(args[0], site)
+                self.bad.events.first_used(args[0], site)
                 # a view of a parameter is held at no cost: the program keeps it
                 rows.uncounted(args[0], ordinal)
         written: Any
@@ -271,15 +246,6 @@ class Tracer:
         if self.want_ranges:
             self.add_ranges(Row(ordinal, operator, site, phase, kind, lane.module), operator, written)
 
-    def _saved_itself(self, operator: Operator, site: int, ordinal: int, lane: Lane) -> None:
-        """An operation in place may save a copy of its operand first: the nodes are its own, not the copy's."""
-        assert lane.fresh is not None
-        start, end, where = lane.fresh
-        lane.fresh = None
-        if operator.writes_first and site == where:
-            for number in range(max(start, end - 64), end):
-                lane.nodes[number & NODES_MASK] = (number, site, operator, ordinal, lane.module)
-
     def _in_backward(self, node: Any, operator: Operator, lane: Lane) -> tuple[int, int]:
         number = forward_number(node)
         if number == ACCUMULATE_GRAD:
@@ -292,34 +258,6 @@ class Tracer:
         if not site or in_a_hook(sys._getframe(3)):
             site = self.sites.here(4)
         return BACKWARD, site
-
-    def _hold(self, args: Any, site: int, ordinal: int) -> tuple[list[Any], int]:
-        """The operands of a forward event, by alias, and the bytes of those that nothing in the window has counted.
-
-        A leaf's first use is where it accumulates later.
-        """
-        held: list[Any] = []
-        size = 0
-        window = self.rows.operands
-        for value in args:
-            if type(value) in PLAIN:
-                try:
-                    writer = getattr(value.untyped_storage(), WRITER, -1)
-                    held.append((value.detach(), writer))
-                except (RuntimeError, NotImplementedError):
-                    held.append(None)
-                    continue
-                if writer not in window:
-                    size += self.rows.uncounted(value, ordinal)
-                if value.requires_grad and value.is_leaf:
-                    self.bad.first_used(value, site)
-            elif type(value) in _LISTS and value and isinstance(value[0], torch.Tensor):
-                entries, more = self._hold(value, site, ordinal) if len(value) <= FEW_ENTRIES else (None, 0)
-                held.append(entries)
-                size += more
-            else:
-                held.append(value if type(value) in _PLAIN_VALUES else None)
-        return held, size
 
     def reads_marked(self, args: Any, kwargs: Any) -> bool:
         found = False
@@ -435,7 +373,7 @@ class Tracer:
     def forget(self, *tensors: Tensor) -> None:
         """Keep no weak reference to these."""
         for tensor in tensors:
-            self.bad.leaf_sites.pop(id(tensor), None)
+            self.bad.events.leaf_sites.pop(id(tensor), None)
             self.bad.sinks.leaves.pop(id(tensor), None)
             self.bad.sinks.unused = {k: v for k, v in self.bad.sinks.unused.items() if v.reference() is not tensor}
             self.names.forget(tensor)
