@@ -47,8 +47,11 @@ FEW_ELEMENTS = 1 << 8
 COPY_LIMIT = 1 << 24
 DEFAULT_WINDOW = 64 << 20
 
-# While any dispatch mode is on, pytorch takes other backward formulas for these (isTensorSubclassLike), 2.13.
-CHANGED_FORMULAS = frozenset(("ProdBackward0", "ProdBackward1", "MaskedFillBackward0", "MaskedFillBackward1"))
+# While any dispatch mode is on, pytorch takes other backward formulas for these (isTensorSubclassLike), 2.13; that of
+# `eig` leaves out the check that the loss does not depend on the vectors' phase.
+CHANGED_FORMULAS = frozenset(
+    "ProdBackward0 ProdBackward1 MaskedFillBackward0 MaskedFillBackward1 LinalgEigBackward0".split()
+)
 FORMULA_NOTE = "{}: PyTorch computes this gradient by another formula while it is watched; it can differ without"
 
 _current_node = torch._C._current_autograd_node
