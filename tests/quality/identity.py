@@ -144,4 +144,7 @@ def differs(
 
 def names_a_formula(note: str) -> bool:
     """Whether a note of the coverage names one of the formulas that a dispatch mode itself changes in torch 2.13."""
-    return any(formula in note.lower().replace("_", "") for formula in ("prodbackward", "maskedfillbackward", "eigvalsh", "linalgeigbackward"))
+    return any(
+        formula in note.lower().replace("_", "")
+        for formula in ("prodbackward", "maskedfillbackward", "eigvalsh", "linalgeigbackward")
+    )

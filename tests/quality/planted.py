@@ -96,6 +96,9 @@ class Planter(TorchDispatchMode):
             return "accumulation"
         if _base(func) in NORMS and output >= len(func._schema.returns):
             return "buffer"
+        if self.step.section == "backward" and node is not None and torch.is_grad_enabled():
+            # a checkpoint's forward, run again
+            return "forward"
         return self.step.section
 
 

@@ -163,6 +163,9 @@ def _pointwise(question: Question, index: int, output: Tensor, bad: Tensor) -> V
                 return None
             if chosen is not None:
                 plane = torch.where(chosen, plane, 0)
+            elif name == "literal" and _keeps_signs(question) and not tensor.is_complex():
+                # an infinity of the other sign is not this one
+                plane = torch.where((tensor == -output) & bad, 0, plane)
             elif decided is not None and name != "saved":
                 plane = torch.where(decided & ~nan_mask(tensor), 0, plane)
             previous = merged[name]
@@ -170,6 +173,10 @@ def _pointwise(question: Question, index: int, output: Tensor, bad: Tensor) -> V
             if name == "literal" and carrier.literal_nan:
                 literal_nan |= (nan_mask(tensor) & (carrier.literal != 0)).expand(output.shape)
     return _decide(question, output, bad, merged["explains"], merged["literal"], merged["saved"], literal_nan)
+
+
+def _keeps_signs(question: Question) -> bool:
+    return question.operator.base in ("add", "_to_copy", "clone") and "alpha" not in question.arguments[1]
 
 
 def _nan_already(question: Question, tensors: list[Tensor], output: Tensor) -> Tensor | None:

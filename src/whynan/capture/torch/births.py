@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,7 +12,7 @@ from whynan.capture.torch.arguments import apart, as_before, entry_of
 from whynan.capture.torch.attribution import Carrier, Question, Verdict
 from whynan.capture.torch.causes import Causes
 from whynan.capture.torch.damage import Damage
-from whynan.capture.torch.entries import Entries, only_extremes
+from whynan.capture.torch.entries import Entries, extremes
 from whynan.capture.torch.events import Events
 from whynan.capture.torch.operands import element_of, element_operands, first_index, kind_of
 from whynan.capture.torch.passing import passed
@@ -50,6 +51,16 @@ class BadEvents:
     def gradient_arrives(self, node: Any, operator: Operator, lane: Lane) -> None:
         """An event under AccumulateGrad: the leaf's gradient changes."""
         self.sinks.gradient_arrives(node.variable, operator, lane)
+
+    def seeds_backward(self, seed: Tensor) -> None:
+        """A gradient that torch made for the engine to begin with: what was born in it was born in the backward."""
+        tracer = self.tracer
+        row = tracer.rows.get(tracer.rows.writer_of(seed))
+        if row is None or row.operator.base != "ones_like":
+            return
+        for birth in tracer.labels.births[-4:]:
+            if birth is not None and birth.event.ordinal == row.ordinal - tracer.first:
+                birth.event = replace(birth.event, phase="backward", micro=self.sinks.steps.micro + 1)
 
     # -- the slow path -------------------------------------------------------------------------------------------
 
@@ -117,16 +128,17 @@ class BadEvents:
                 continue
             verdict = attribution.attribute(question, i)
             carried = verdict.carried
-            if bool(verdict.born.any()):
-                if only_extremes(question, verdict.born):
+            born = verdict.born
+            if bool(born.any()):
+                if (masks := extremes(question, born, output)) is not None:
                     literal = entries.literal(row, event, operator, output, "a mask of finfo.min, which is -Inf here")
-                    carried = torch.where(verdict.born, literal, carried)
-                else:
-                    for part, count in apart(verdict.born, output):
-                        birth = self._born(
-                            row, event, operator, question, i, part, count, verdict.causes, lane, node, old.copied
-                        )
-                        carried = torch.where(part, birth, carried)
+                    carried = torch.where(masks, literal, carried)
+                    born = born & ~masks
+                for part, count in apart(born, output):
+                    birth = self._born(
+                        row, event, operator, question, i, part, count, verdict.causes, lane, node, old.copied
+                    )
+                    carried = torch.where(part, birth, carried)
                 carried = carried.to(torch.int32)
             if operator.reduces or (not operator.copying and bool(nan_mask(output).any())):
                 carried = entries.name_literals(carried, row, event, output, copies=operator.copying)

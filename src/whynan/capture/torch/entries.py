@@ -225,23 +225,25 @@ EXTREMES = tuple(torch.finfo(d).max for d in (torch.float16, torch.bfloat16, tor
 _SPILLING = frozenset(("_to_copy", "copy_", "copy", "add", "add_", "sub", "sub_"))
 
 
-def only_extremes(question: Question, born: Tensor) -> bool:
-    """Whether what overflowed were masks: the least number of a format, cast to a narrower one or added to.
+def extremes(question: Question, born: Tensor, output: Tensor) -> Tensor | None:
+    """Where what overflowed were masks: the least number of a format, cast to a narrower one or added to.
 
-    A program that fills with ``torch.finfo(dtype).min`` writes an infinity in other words.
+    A program that fills with ``torch.finfo(dtype).min`` writes an infinity in other words. None if nowhere.
     """
-    if question.operator.base not in _SPILLING:
-        return False
+    if question.operator.base not in _SPILLING or output.is_complex():
+        return None
     found = torch.zeros_like(born)
     for value in question.arguments[0][:2]:
         if id(value) in question.gone or not isinstance(value, torch.Tensor) or not value.is_floating_point():
             continue
-        magnitude = value.detach().double().abs()
-        extreme = torch.zeros_like(magnitude, dtype=torch.bool)
+        wide = value.detach().double()
+        extreme = torch.zeros_like(wide, dtype=torch.bool)
         for limit in EXTREMES:
-            extreme |= magnitude == limit
+            extreme |= wide.abs() == limit
         try:
-            found |= extreme.expand(born.shape)
+            # of the sign that it has: an infinity of the other is not its own
+            found |= extreme & (wide * output > 0)
         except RuntimeError:
-            return False
-    return bool(found[born].all())
+            return None
+    found &= born & torch.isinf(output)
+    return found if bool(found.any()) else None

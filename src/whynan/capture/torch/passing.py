@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from whynan.capture.torch.tracer import Tracer
 
 
+SUMS = frozenset("add sub _to_copy clone".split())
+"""What an infinity passes as it is: nothing else of these operations' operands can make one of the same sign."""
+
+
 def passed(
     tracer: Tracer, operator: Operator, args: Any, kwargs: Any, written: list[Tensor]
 ) -> tuple[Tensor, int] | None:
@@ -31,7 +35,7 @@ def passed(
     """
     if not operator.pointwise or operator.mutable or operator.foreach or operator.value_free:
         return None
-    if operator.reduces or len(written) != 1:
+    if operator.reduces or len(written) != 1 or operator.base not in SUMS:
         return None
     if any(isinstance(v, float) and v - v != 0 for v in (*args, *kwargs.values())):
         return None
@@ -42,6 +46,7 @@ def passed(
     if any(v != v for v in ends):
         return None
     only = 0
+    signs: set[float] = set()
     known: Tensor | None = None
     for tensor in (*args, *kwargs.values()):
         if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point():
@@ -54,9 +59,11 @@ def passed(
         if not state.only or not tracer.labels.is_literal(state.only) or only not in (0, state.only):
             return None
         only = state.only
+        signs |= {end for end in (float(v) for v in torch.aminmax(tensor)) if math.isinf(end)}
         here = (tensor.abs() == math.inf) & (strided(state.plane, state.itemsize, tensor) != 0)
         known = here if known is None else known | here
-    if known is None:
+    # an infinity of a sign that no operand has is not theirs
+    if known is None or (operator.base != "sub" and not {end for end in ends if math.isinf(end)} <= signs):
         return None
     bad = torch.zeros((), dtype=torch.bool, device=output.device)
     for end in ends:

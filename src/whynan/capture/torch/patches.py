@@ -248,6 +248,12 @@ def _engine_starts(tracer: Tracer, outputs: Any, args: Any) -> Any:
     lane.engine_depth += 1
     # positional: grad_tensors, keep_graph, create_graph, inputs, ...
     lane.create_graph = bool(args[2]) if len(args) > 2 else False
+    for seed in args[0] if args and isinstance(args[0], (list, tuple)) else ():
+        # the gradients that a backward begins with are made before the engine runs, and belong to it
+        state = tracer.state_of(seed) if isinstance(seed, torch.Tensor) else None
+        if state is not None:
+            state.backward = True
+            tracer.bad.seeds_backward(seed)
     if not nested:
         roots = [t for t in outputs if isinstance(t, torch.Tensor)]
         tracer.bad.sinks.backward_starts(lane, roots, into_leaves=not (len(args) > 3 and args[3]))
@@ -287,7 +293,8 @@ def _module_ends(lane: Any) -> None:
 
 def _module_returned(tracer: Tracer, module: Any, out: Any) -> None:
     lane = tracer.lane()
-    if lane.closure or tracer.target is module:
+    if lane.closure or lane.engine_depth or tracer.target is module:
+        # inside of the engine it is a checkpoint's forward, run again
         return
     tracer.deferred.settle()
     tracer.bad.sinks.module_returns(out)
