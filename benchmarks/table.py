@@ -19,7 +19,7 @@ EXPLAINED = (
     "x bare: CPU time of a step, median over rounds of the ratio to the bare step of the same round; "
     "peak: of the whole process; of steps: what of it came after torch was loaded and warm"
 )
-WIDTH = 130
+WIDTH = 160
 
 
 def table(versions: Mapping[str, str], compared: Sequence[tuple[Program, Comparison]], long: Sequence[Long]) -> Table:
