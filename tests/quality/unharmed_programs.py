@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -344,7 +345,10 @@ def _cold() -> Iterator[None]:
     """What earlier traces have learned of operators and code is forgotten."""
     KNOWN.clear()
     sites._owners.clear()
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        # as in a process that has compiled nothing yet
+        patch.delitem(sys.modules, "torch._inductor.output_code", raising=False)
+        yield
 
 
 def threads() -> Values:

@@ -29,7 +29,6 @@ class Event:
     step: int | None = None
     micro: int | None = None
     recomputed: bool = False
-    thread: int = 0
 
 
 @dataclass(slots=True)
@@ -74,7 +73,6 @@ class Sink:
     labels: frozenset[int]
     fatal: bool
     damage: bool = False
-    event: Event | None = None
     counts: dict[frozenset[int], int] = field(default_factory=lambda: {}, compare=False)
     owner: int | None = None
 

@@ -27,7 +27,6 @@ RELATIVE = 1e-3
 LARGEST = 1 << 22
 EXPERIMENTS = 4000
 ADDING = frozenset("add_ sub_ addcmul_ addcdiv_".split())
-SINGLE = frozenset("isnan isinf isfinite isposinf isneginf".split())
 
 
 def _wide(value: Any) -> Any:
@@ -116,7 +115,7 @@ class Damage:
     ) -> None:
         """An event read a birth or a tainted value, and wrote something finite."""
         arguments = old.arguments
-        if operator.value_free or operator.base in SINGLE or operator.view or _asks(operator, arguments):
+        if operator.value_free or operator.view or _asks(operator, arguments):
             return
         everything = self._sources(arguments)
         if not everything:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd.function import BackwardCFunction
 
-from whynan.capture.torch.lanes import NODES_MASK, PHASES
+from whynan.capture.torch.lanes import PHASES
 from whynan.capture.torch.rows import Held, forward_number, held_of
 from whynan.traces import Event
 
@@ -40,9 +40,8 @@ class Events:
         recomputed = False
         if row.phase == 1:
             grad_fn = type(node).__name__
-            number = forward_number(node)
-            known = lane.nodes.get(number & NODES_MASK)
-            if known is not None and known[0] == number:
+            known = lane.entry(forward_number(node))
+            if known is not None:
                 # a hook, or a custom function's backward, is no derivative of an operation
                 own = known[1] == row.site and not isinstance(node, BackwardCFunction)
                 forward_op = known[2].name if own else None
@@ -121,6 +120,5 @@ class Events:
         """The forward event whose gradient this backward event computes."""
         if event.phase != "backward" or event.forward_op is None:
             return None
-        number = forward_number(node)
-        known = lane.nodes.get(number & NODES_MASK)
-        return self.tracer.rows.get(known[3]) if known is not None and known[0] == number else None
+        known = lane.entry(forward_number(node))
+        return None if known is None else self.tracer.rows.get(known[3])

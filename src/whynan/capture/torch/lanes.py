@@ -35,6 +35,11 @@ class Lane:
         self.closure = False
         self.loss_labels: frozenset[int] = frozenset()
 
+    def entry(self, number: int) -> tuple[int, int, Operator, int, int] | None:
+        """What is known of the forward operation of this sequence number: it, site, operator, ordinal, module."""
+        known = self.nodes.get(number & NODES_MASK)
+        return known if known is not None and known[0] == number else None
+
     def saved_itself(self, operator: Operator, site: int, ordinal: int) -> None:
         """An operation in place may save a copy of its operand first: the nodes are its own, not the copy's."""
         assert self.fresh is not None

@@ -256,8 +256,8 @@ class Tracer:
             return ACCUMULATION, 0
         if type(node).__name__ in CHANGED_FORMULAS:
             self.notes[FORMULA_NOTE.format(type(node).__name__)] = None
-        known = lane.nodes.get(number & NODES_MASK)
-        site = known[1] if known is not None and known[0] == number else 0
+        known = lane.entry(number)
+        site = known[1] if known is not None else 0
         if not site or in_a_hook(sys._getframe(3)):
             site = self.sites.here(4)
         return BACKWARD, site
