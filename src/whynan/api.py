@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import inspect
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from whynan.capture.failure import FAILED
 from whynan.config import Options
-from whynan.errors import NestedTraceError, UsageError
-from whynan.session.allow import Allowance, Allowances, allowance, numbered
+from whynan.errors import UsageError
 from whynan.session.calling import Call
+from whynan.session.region import Region, allowed
 from whynan.session.reruns import with_rerun, without_rerun
-from whynan.session.runs import report_of
-from whynan.session.watching import watching
+from whynan.session.watching import Watched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
-    from types import TracebackType
 
     from whynan.records import Report
+    from whynan.session.allow import Allowance
 
 RERUN_MEMORY = 4 << 30
 
-_allowances = Allowances()
-_running: list[Trace] = []
 
-
-class Trace:
+class Trace(Region):
     """A region in which every PyTorch operation of this thread is looked at; ``report`` is there after it.
 
     Args:
         memory: bytes of operands to hold for explanations, or text such as ``"512MB"``; 64 MiB unless given.
         ranges: record counters and finite range of every tensor.
+        yields: end, instead of refusing, where the program begins a trace of its own.
     """
 
     def __init__(
@@ -41,51 +37,13 @@ class Trace:
         *,
         memory: int | str | None = None,
         ranges: bool = False,
+        yields: bool = False,
         command: str = "trace",
         copy_all: bool = False,
         quiet: bool = False,
     ) -> None:
         options = Options.load(memory=memory, ranges=ranges)
-        self._allow = options.allow
-        self._command = command
-        self._quiet = quiet
-        self._report: Report | None = None
-        self.allowed: list[Allowance] = []
-        self.watching = watching(memory=options.memory, ranges=options.ranges, copy_all=copy_all)
-
-    def __enter__(self) -> Self:
-        if _running:
-            raise NestedTraceError()
-        if self._report is not None:
-            raise UsageError("this trace has already run", "make a new one: with whynan.trace() as t: ...")
-        meant = (*(Allowance(p, "allowed in the configuration") for p in self._allow), *_allowances.open)
-        scope = tuple(dict.fromkeys(numbered(a, self.allowed) for a in meant))
-        self.watching.start(scope)
-        _running.append(self)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        _running.remove(self)
-        self.trace = self.watching.stop(kind, error, traceback)
-        self._report = report_of(
-            self.trace,
-            command=self._command,
-            flags=self.watching.flags,
-            device=self.watching.device,
-            allowances=self.allowed,
-            exception=None if error is None else f"{type(error).__name__}: {error}",
-        )
-        if error is not None and self._report.verdict != "clean" and not self._quiet:
-            self._report.show()
-
-    @property
-    def report(self) -> Report:
-        """What was found; raises ``UsageError`` while the region still runs."""
-        if self._report is None:
-            raise UsageError("the trace has not ended", "read .report after the with block")
-        return self._report
+        super().__init__(options, command=command, watched=Watched(copy_all=copy_all), quiet=quiet, yields=yields)
 
 
 def trace(*, memory: int | str | None = None, ranges: bool = False) -> Trace:
@@ -95,15 +53,7 @@ def trace(*, memory: int | str | None = None, ranges: bool = False) -> Trace:
 
 def allow(pattern: str, *, reason: str) -> AbstractContextManager[Allowance]:
     """Findings of a rule, a family (``"WN5"``) or a rule's name are meant, in this block, for this reason."""
-    return _allowed(allowance(pattern, reason))
-
-
-@contextmanager
-def _allowed(meant: Allowance) -> Generator[Allowance]:
-    with ExitStack() as stack:
-        for running in _running:
-            stack.enter_context(running.watching.scope(numbered(meant, running.allowed)))
-        yield stack.enter_context(_allowances.region(meant))
+    return allowed(pattern, reason)
 
 
 def explain(

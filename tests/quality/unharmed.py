@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 
 import whynan.capture
 from tests.quality.unharmed_programs import Program, Values, seeded
-from whynan import api
+from whynan.session import region
 
 HOME = str(Path(whynan.capture.__file__).parent)
 OWN = "whynan met an error of its own"
@@ -217,7 +217,7 @@ def standing() -> tuple[Any, ...]:
         len(torch_optimizer._global_optimizer_pre_hooks),
         len(torch_optimizer._global_optimizer_post_hooks),
         len(_get_current_dispatch_mode_stack()),
-        len(api._running),
+        len(region._running),
         torch.is_grad_enabled(),
     )
 

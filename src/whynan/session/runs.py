@@ -43,6 +43,7 @@ def build_report(
     allowances: list[Allowance],
     replay: Replay | None = None,
     exception: str | None = None,
+    notes: tuple[str, ...] = (),
     keep_absorbed: bool = True,
 ) -> Report:
     """Judge, explain and excuse every birth of a trace."""
@@ -61,7 +62,7 @@ def build_report(
     if meant and verdict in ("nonfinite", "damaged"):
         errors = any(f.severity == "error" for f in escaped)
         verdict = "nonfinite" if errors else ("damaged" if escaped or damaging else "clean")
-    notes = trace.coverage.notes + tuple(
+    said = (*trace.coverage.notes, *notes) + tuple(
         f"{f.rule} {f.name} at {f.site.file}:{f.site.line} is allowed: {f.allowed}"
         if f.site is not None
         else f"{f.rule} {f.name} is allowed: {f.allowed}"
@@ -84,7 +85,7 @@ def build_report(
         absorbed=absorbed if keep_absorbed else (),
         absorbed_count=len(absorbed),
         unused_allows=tuple(a.pattern for a in allowances if not a.used),
-        coverage=trace.coverage.model_copy(update={"notes": notes}),
+        coverage=trace.coverage.model_copy(update={"notes": said}),
         ranges=trace.ranges,
     )
 

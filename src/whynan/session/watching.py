@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from whynan.capture.failure import FAILED, report_internal_error
@@ -87,8 +87,21 @@ class Watching:
         self.fail()
 
 
-def watching(*, memory: int | None, ranges: bool, copy_all: bool) -> Watching:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """What a capture is told beyond the options of a run.
+
+    `copy_all`: keep every overwritten operand. `on_sink`: asked, at the doors of the program, whether a bad number
+    that has just reached a fatal sink ends the run; what it gives is raised there.
+    """
+
+    copy_all: bool = False
+    on_sink: Callable[[Capture], BaseException | None] | None = None
+
+
+def watching(*, memory: int | None, ranges: bool, watched: Watched | None = None) -> Watching:
     """A capture to be; raises ``MissingExtraError`` at its start where torch is not installed."""
+    told = watched or Watched()
 
     def make() -> Capture:
         try:
@@ -97,7 +110,7 @@ def watching(*, memory: int | None, ranges: bool, copy_all: bool) -> Watching:
             if error.name == "torch":
                 raise MissingExtraError("torch") from error
             raise
-        return Capture(memory=memory, ranges=ranges, copy_all=copy_all)
+        return Capture(memory=memory, ranges=ranges, copy_all=told.copy_all, on_sink=told.on_sink)
 
     return Watching(make)
 

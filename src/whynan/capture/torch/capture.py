@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
 from whynan.capture.failure import FAILED
+from whynan.capture.torch.leaves import distinct
 from whynan.capture.torch.mode import TraceMode
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.patches import Patches, quietly
@@ -19,14 +21,26 @@ from whynan.source.ownership import Owner, owner_of
 from whynan.traces import Trace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
+
+    from whynan.traces import Birth, Sink
 
 
 class Capture:
     """Watches everything that PyTorch runs on this thread while it is entered."""
 
-    def __init__(self, *, memory: int | None = None, ranges: bool = False, copy_all: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        memory: int | None = None,
+        ranges: bool = False,
+        copy_all: bool = False,
+        on_sink: Callable[[Capture], BaseException | None] | None = None,
+    ) -> None:
         self.tracer = Tracer(memory=memory, ranges=ranges, copy_all=copy_all)
+        if on_sink is not None:
+            self.tracer.on_sink = partial(on_sink, self)
         self._mode = self.tracer.mode = TraceMode(self.tracer)
         self._patches = Patches(self.tracer)
         self.trace: Trace | None = None
@@ -114,17 +128,29 @@ class Capture:
         """The device that the run computed on, as far as it is known."""
         return "cuda" if torch.cuda.is_initialized() else "cpu"
 
+    def so_far(self) -> Trace:
+        """What the run has left for analysis until now; it goes on."""
+        tracer = self.tracer
+        sinks = distinct(tracer.bad.sinks.found)
+        return Trace(self._births(sinks), sinks, self._coverage(), (), tracer.bad.sinks.fatal_seen)
+
+    def _births(self, sinks: list[Sink]) -> list[Birth]:
+        """Births and literals with the step that they belong to, as far as it is known."""
+        steps = self.tracer.bad.sinks.steps
+        births = [replace(b) for b in self.tracer.labels.births if b is not None]
+        for birth in births:
+            event = birth.event
+            if not steps.met:
+                birth.event = replace(event, step=None, micro=None)
+            elif event.phase != "optimizer":
+                step = steps.at(event.ordinal, frozenset((birth.label,)), sinks)
+                birth.event = replace(event, step=step or event.step)
+        return births
+
     def _finish(self) -> Trace:
         tracer = self.tracer
         sinks = tracer.bad.sinks.finish()
-        births = [b for b in tracer.labels.births if b is not None]
-        for birth in births:
-            event = birth.event
-            if not tracer.bad.sinks.steps.met:
-                birth.event = replace(event, step=None, micro=None)
-            elif event.phase != "optimizer":
-                step = tracer.bad.sinks.steps.at(event.ordinal, frozenset((birth.label,)), sinks)
-                birth.event = replace(event, step=step or event.step)
+        births = self._births(sinks)
         ranges = tracer.ranges.records(lambda n: tracer.sites.resolve(n, None)[0])
         unexplained = [s for s in sinks if not s.labels]
         return Trace(births, sinks, self._coverage(), ranges, tracer.bad.sinks.fatal_seen, unexplained, tracer.failed)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.operators import KNOWN, operator_of
 
 if TYPE_CHECKING:
@@ -84,11 +85,15 @@ class TraceMode(TorchDispatchMode):
                     before = tracer.before(operator, args, kwargs)
         except Exception:
             tracer.fail()
-        if bare is not None:
-            with bare:
-                out = func(*args, **kwargs)
-        else:
-            out = func(*args, **kwargs) if kwargs else func(*args)
+        try:
+            if bare is not None:
+                with bare:
+                    out = func(*args, **kwargs)
+            else:
+                out = func(*args, **kwargs) if kwargs else func(*args)
+        except BaseException as error:
+            unseen(error)
+            raise
         if operator is not None and tracer.active:
             try:
                 if operator.computes_vectors and not args[0].requires_grad:

@@ -15,6 +15,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.regions import watch_regions
 from whynan.capture.torch.sites import ENGINE
@@ -85,9 +86,11 @@ class Patches:
                     kept = quietly(tracer, _engine_starts, tracer, t_outputs, args)
                 except Exception:
                     tracer.fail()
+                halt(tracer)
                 try:
                     return original(t_outputs, *args, **kwargs)
-                except BaseException:
+                except BaseException as error:
+                    unseen(error)
                     if kept is not None:
                         try:
                             quietly(tracer, _engine_raises, tracer, kept)
@@ -112,6 +115,7 @@ class Patches:
 
         def make(original: Any) -> Any:
             def call(module: Any, *args: Any, **kwargs: Any) -> Any:
+                halt(tracer)
                 lane = None
                 try:
                     lane = quietly(tracer, _module_starts, tracer, module)
@@ -119,6 +123,9 @@ class Patches:
                     tracer.fail()
                 try:
                     out = original(module, *args, **kwargs)
+                except BaseException as error:
+                    unseen(error)
+                    raise
                 finally:
                     if lane is not None:
                         try:
@@ -130,6 +137,7 @@ class Patches:
                         quietly(tracer, _module_returned, tracer, module, out)
                     except Exception:
                         tracer.fail()
+                    halt(tracer)
                 return out
 
             return functools.wraps(original)(call)
@@ -145,12 +153,14 @@ class Patches:
                 quietly(tracer, _step_starts, tracer, optimizer, closure)
             except Exception:
                 tracer.fail()
+            halt(tracer)
 
         def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
             try:
                 quietly(tracer, _step_ends, tracer, optimizer)
             except Exception:
                 tracer.fail()
+            halt(tracer)
 
         for handle in (
             register_optimizer_step_pre_hook(before),
@@ -167,7 +177,11 @@ class Patches:
                     quietly(tracer, _leaves, tracer, tensor)
                 except Exception:
                     tracer.fail()
-                return original(tensor, *args, **kwargs)
+                try:
+                    return original(tensor, *args, **kwargs)
+                except BaseException as error:
+                    unseen(error)
+                    raise
 
             return functools.wraps(original)(read)
 
@@ -181,7 +195,11 @@ class Patches:
                     quietly(tracer, _saved, tracer, obj)
                 except Exception:
                     tracer.fail()
-                return original(obj, *args, **kwargs)
+                try:
+                    return original(obj, *args, **kwargs)
+                except BaseException as error:
+                    unseen(error)
+                    raise
 
             return save
 
@@ -214,11 +232,36 @@ class Patches:
                     quietly(tracer, tracer.forget, t1, t2)
                 except Exception:
                     tracer.fail()
-                return original(t1, t2)
+                try:
+                    return original(t1, t2)
+                except BaseException as error:
+                    unseen(error)
+                    raise
 
             return swap_tensors
 
         self._replace(torch.utils, "swap_tensors", make)
+
+
+def halt(tracer: Tracer) -> None:
+    """At a door: raise what the run is to end with, where a bad number has newly reached a fatal sink."""
+    ask = tracer.on_sink
+    if ask is None or len(tracer.bad.sinks.found) == tracer.asked:
+        return
+    ending = None
+    try:
+        ending = quietly(tracer, _asked, tracer, ask)
+    except Exception:
+        tracer.fail()
+    if ending is not None:
+        raise ending
+
+
+def _asked(tracer: Tracer, ask: Callable[[], BaseException | None]) -> BaseException | None:
+    tracer.deferred.settle()
+    found = tracer.bad.sinks.found
+    fresh, tracer.asked = found[tracer.asked :], len(found)
+    return ask() if any(sink.fatal and not sink.damage for sink in fresh) else None
 
 
 def _entered_here(tracer: Tracer) -> bool:

@@ -38,7 +38,7 @@ class Sinks:
         self.found: list[Sink] = []
         self.leaves: dict[int, Leaf] = {}
         self.backwards: list[Backward] = []
-        self.outputs: list[tuple[Sink, bool, int]] = []
+        self.outputs: list[tuple[Sink, int]] = []
         self.last_backward = -1
         self.steps = Steps()
         self.skip_pending = False
@@ -298,8 +298,12 @@ class Sinks:
             return
         for name, tensor in tensors_of(out, "output"):
             if self.tracer.state_of(tensor) is not None:
-                for sink in self.sink(tensor, "output", name, True):
-                    self.outputs.append((sink, tensor.requires_grad, self.tracer.ordinal))
+                made = self.sink(tensor, "output", name, True)
+                if tensor.requires_grad:
+                    # whether a backward follows is known only later
+                    self.outputs += [(sink, self.tracer.ordinal) for sink in made]
+                else:
+                    self.found += made
 
     def target_returns(self, out: Any) -> None:
         """The target of `explain` has returned: all of it is a fatal sink."""
@@ -359,9 +363,7 @@ class Sinks:
                     self.consume(tensor, "gradient")
         if tracer.marked:
             self._modules()
-        for sink, differentiable, ordinal in self.outputs:
-            if not (differentiable and self.last_backward > ordinal):
-                self.found.append(sink)
+        self.found += [sink for sink, ordinal in self.outputs if self.last_backward <= ordinal]
         named: set[int] = set()
         for leaf in self.leaves.values():
             tensor = leaf.reference()

@@ -34,7 +34,7 @@ from whynan.capture.torch.rows import Row, Rows, forward_number
 from whynan.capture.torch.sites import Sites, in_a_hook
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
@@ -97,6 +97,9 @@ class Tracer:
         self.failed = False
         self.target: Any = None
         self.scope: tuple[int, ...] = ()
+        self.on_sink: Callable[[], BaseException | None] | None = None
+        self.asked = 0
+        """How many of the sinks found so far `on_sink` has been asked about."""
 
     def lane(self) -> Lane:
         """This thread's lane; a device thread of the engine has the main thread's autograd sites."""

@@ -1,0 +1,31 @@
+"""Tracebacks without whynan: an exception of the user's passes our doors as if they were not there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from whynan.source.ownership import Owner, owner_of
+
+if TYPE_CHECKING:
+    from types import CodeType, TracebackType
+
+# below a mode an operation is called from Python; bare, it is not
+_CALLED_BY_US: frozenset[CodeType] = frozenset((torch._ops.OpOverload.__call__.__code__,))
+
+
+def _own(traceback: TracebackType) -> bool:
+    code = traceback.tb_frame.f_code
+    return code in _CALLED_BY_US or owner_of(code.co_filename) is Owner.WHYNAN
+
+
+def unseen(error: BaseException) -> None:
+    """Take our frames off the head of an exception's traceback; to be followed by a bare ``raise``.
+
+    A bare ``raise`` puts no new entry for the frame that it stands in.
+    """
+    traceback = error.__traceback__
+    while traceback is not None and _own(traceback):
+        traceback = traceback.tb_next
+    error.__traceback__ = traceback

@@ -1,0 +1,79 @@
+"""The command `whynan`: finds the subcommand, prints what went wrong in one line, gives the exit status."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from whynan.cli.text import for_stream, one_line
+from whynan.errors import WhynanError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMANDS: Final = ("run", "checkpoint", "report", "completion")
+"""Each is a function of the same name in a file of the same name; in the order of the help text."""
+
+_INTERRUPTED: Final = 130
+
+
+class Commands(click.Group):
+    """The subcommands, each loaded when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names, the one that most people want first."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name; None where there is none."""
+        del ctx
+        return getattr(import_module(f"whynan.cli.{cmd_name}"), cmd_name) if cmd_name in COMMANDS else None
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="whynan", message="whynan %(version)s")
+def whynan() -> None:
+    """Why is it NaN? Where the first bad number was born, why, and what it reached.
+
+    \b
+    Examples:
+      whynan run train.py --epochs 3      run a program, explain its first bad number
+      whynan checkpoint last.ckpt         which tensors of a checkpoint are bad
+      whynan report report.json           show a saved report again
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; gives its exit status: 2 for bad usage or unreadable input, with one line that says why."""
+    try:
+        status = whynan.main(args=arguments, prog_name="whynan", standalone_mode=False)
+        sys.stdout.flush()
+    except WhynanError as error:
+        return _failed(str(error), error.exit_status)
+    except click.ClickException as error:
+        return _failed(_usage(error), 2)
+    except click.Abort:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # nobody reads any more: the interpreter must not meet the pipe again as it exits
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return status if isinstance(status, int) else 0
+
+
+def _usage(error: click.ClickException) -> str:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    command = context.command_path if context is not None else "whynan"
+    return f"{one_line(error.format_message()).rstrip('.')}: see {command} --help"
+
+
+def _failed(text: str, status: int) -> int:
+    print(for_stream(f"whynan: {text}", sys.stderr), file=sys.stderr)
+    return status

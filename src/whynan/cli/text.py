@@ -1,0 +1,19 @@
+"""What the commands print themselves: single lines, harmless, in what the stream can write."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from whynan.report.escape import encodable, plain
+
+
+def one_line(text: str) -> str:
+    """Text on one line, in which whatever cannot be seen is spelled out."""
+    return plain(" ".join(text.split("\n")))
+
+
+def for_stream(text: str, stream: TextIO) -> str:
+    """Text as a stream's encoding can write it."""
+    return encodable(text, stream.encoding or "utf-8")

@@ -1,0 +1,116 @@
+"""A region of a program that is fully traced, and what was found in it."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Self
+
+from whynan.errors import NestedTraceError, UsageError
+from whynan.session.allow import Allowance, Allowances, allowance, numbered
+from whynan.session.runs import report_of
+from whynan.session.watching import Watched, watching
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from contextlib import AbstractContextManager
+    from types import TracebackType
+
+    from whynan.config import Options
+    from whynan.records import Report
+
+STEPPED_ASIDE = "the program traces itself: what it did from there on is in its own report"
+
+_allowances = Allowances()
+_running: list[Region] = []
+
+
+class Region:
+    """A region in which every PyTorch operation of this thread is looked at; ``report`` is there after it.
+
+    `options`: those of the run. `watched`: what the capture is told beyond them. `command`: the name of the region in
+    its report. `quiet`: print nothing where an exception leaves it. `yields`: end, instead of refusing, where the
+    program begins a trace of its own.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        *,
+        command: str,
+        watched: Watched | None = None,
+        quiet: bool = False,
+        yields: bool = False,
+    ) -> None:
+        self.options = options
+        self.command = command
+        self.quiet = quiet
+        self.yields = yields
+        self.allowed: list[Allowance] = []
+        self.watching = watching(memory=options.memory, ranges=options.ranges, watched=watched)
+        self.notes: list[str] = []
+        self._report: Report | None = None
+
+    def __enter__(self) -> Self:
+        if self._report is not None:
+            raise UsageError("this trace has already run", "make a new one: with whynan.trace() as t: ...")
+        outer = _running[-1] if _running else None
+        if outer is not None and not outer.yields:
+            raise NestedTraceError()
+        if outer is not None:
+            outer.notes.append(STEPPED_ASIDE)
+            outer.end()
+        meant = (*(Allowance(p, "allowed in the configuration") for p in self.options.allow), *_allowances.open)
+        scope = tuple(dict.fromkeys(numbered(a, self.allowed) for a in meant))
+        self.watching.start(scope)
+        _running.append(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.end(kind, error, traceback)
+        if error is not None and self.report.verdict != "clean" and not self.quiet:
+            self.report.show()
+
+    def end(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        """Look no further and make the report; nothing where that has been done."""
+        if self not in _running:
+            return
+        _running.remove(self)
+        self.trace = self.watching.stop(kind, error, traceback)
+        self._report = report_of(
+            self.trace,
+            command=self.command,
+            flags=self.watching.flags,
+            device=self.watching.device,
+            allowances=self.allowed,
+            notes=tuple(self.notes),
+            exception=None if error is None else f"{type(error).__name__}: {error}",
+        )
+
+    @property
+    def report(self) -> Report:
+        """What was found; raises ``UsageError`` while the region still runs."""
+        if self._report is None:
+            raise UsageError("the trace has not ended", "read .report after the with block")
+        return self._report
+
+
+def allowed(pattern: str, reason: str) -> AbstractContextManager[Allowance]:
+    """An allowance for as long as a block runs, in the regions that are open and in those begun inside it."""
+    return _allowed(allowance(pattern, reason))
+
+
+@contextmanager
+def _allowed(meant: Allowance) -> Generator[Allowance]:
+    with ExitStack() as stack:
+        for running in _running:
+            stack.enter_context(running.watching.scope(numbered(meant, running.allowed)))
+        yield stack.enter_context(_allowances.region(meant))
