@@ -7,15 +7,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Literal, Self, cast, get_args
 
 from whynan.errors import UsageError
 
 _SIZE: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>(?:[kmgt]i?)?b?)", re.IGNORECASE)
 _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 ALLOWABLE: Final = re.compile(r"WN\d{0,3}|[a-z][a-z0-9]*(-[a-z0-9]+)*")
+OnNonfinite = Literal["stop", "continue", "raise"]
 _YES: Final = ("1", "true", "yes", "on")
 _NO: Final = ("0", "false", "no", "off")
 
@@ -32,6 +33,14 @@ class Options:
         all_: show the absorbed findings too.
         quiet: print no report.
         redact: leave out source text, values, names and absolute paths.
+        on_nonfinite: what a run does at the first bad number that escapes: ``stop``, ``continue`` or ``raise``.
+        pdb: open the debugger where a run is stopped.
+        start_step: the step, from 1, from which on a run is looked at.
+        steps: how many steps are looked at; all where ``None``.
+        only: the path or class of the modules whose forward is looked at; all where ``None``.
+        json: the file to write the report to.
+        trace: the folder to record the trace in.
+        baseline: an earlier report, whose findings are known.
         allow: findings that are meant: codes (``WN213``), starts of codes (``WN5``) or names of rules.
     """
 
@@ -42,6 +51,14 @@ class Options:
     all_: bool = False
     quiet: bool = False
     redact: bool = False
+    on_nonfinite: OnNonfinite = "stop"
+    pdb: bool = False
+    start_step: int = 1
+    steps: int | None = None
+    only: str | None = None
+    json: str | None = None
+    trace: str | None = None
+    baseline: str | None = None
     allow: tuple[str, ...] = ()
 
     @classmethod
@@ -59,6 +76,15 @@ class Options:
         options = options._with(_from_environment(os.environ if environment is None else environment), "", _ENVIRONMENT)
         given = {name: value for name, value in arguments.items() if value is not None}
         return options._with(given, "argument", {name: name for name in _READERS})
+
+    @classmethod
+    def restored(cls, stored: Mapping[str, Any]) -> Self:
+        """The options that ``stored()`` gave in another process."""
+        return cls(**{**stored, "allow": tuple(stored["allow"])})
+
+    def stored(self) -> dict[str, Any]:
+        """The options as a document for another process."""
+        return asdict(self)
 
     def _with(self, values: Mapping[str, object], where: str, legal: Mapping[str, str]) -> Self:
         """These options with values by their outside names, which ``legal`` maps to attributes."""
@@ -108,6 +134,28 @@ def parse_switch(value: object) -> bool:
     return word in _YES
 
 
+def parse_ending(value: object) -> str:
+    """What a run does at a bad number that escapes. Raises ``ValueError`` with what is legal."""
+    if value not in get_args(OnNonfinite):
+        raise ValueError(f"one of {', '.join(get_args(OnNonfinite))}")
+    return cast("str", value)
+
+
+def parse_count(value: object) -> int:
+    """A number of steps, 1 or more. Raises ``ValueError`` with what is legal."""
+    text = str(value).strip()
+    if isinstance(value, bool) or not text.isdecimal() or int(text) < 1:
+        raise ValueError("a whole number, 1 or more")
+    return int(text)
+
+
+def parse_text(value: object) -> str:
+    """A path or a name. Raises ``ValueError`` with what is legal."""
+    if not isinstance(value, str) or not value:
+        raise ValueError("a text that is not empty")
+    return value
+
+
 def parse_allow(value: object) -> tuple[str, ...]:
     """The rules that are meant: a sequence of codes or names, or text with commas between them.
 
@@ -133,12 +181,21 @@ _READERS: Final[dict[str, Callable[[object], object]]] = {
     "all_": parse_switch,
     "quiet": parse_switch,
     "redact": parse_switch,
+    "on_nonfinite": parse_ending,
+    "pdb": parse_switch,
+    "start_step": parse_count,
+    "steps": parse_count,
+    "only": parse_text,
+    "json": parse_text,
+    "trace": parse_text,
+    "baseline": parse_text,
     "allow": parse_allow,
 }
 
 # A file found in a directory is a stranger's: nothing in it may run the user's program again (rerun), name a file to
-# write or a library to load.
-_FROM_FILE: Final = {name.rstrip("_"): name for name in _READERS if name != "rerun"}
+# write or a library to load, nor open a debugger.
+_NOT_FROM_FILE: Final = ("rerun", "pdb", "json", "trace", "baseline")
+_FROM_FILE: Final = {name.rstrip("_"): name for name in _READERS if name not in _NOT_FROM_FILE}
 _ENVIRONMENT: Final = {f"WHYNAN_{name.rstrip('_').upper()}": name for name in _READERS}
 # Not an option of a run: whynan's own tests set it to see its internal errors.
 _INTERNAL: Final = "WHYNAN_RAISE_INTERNAL"

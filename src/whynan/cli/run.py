@@ -1,4 +1,84 @@
+"""``whynan run``: any program, unchanged, traced until its first bad number."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import click
-@click.command()
-def run() -> None:
-    """x"""
+
+from whynan.errors import UsageError
+
+if TYPE_CHECKING:
+    from whynan.session.programs import Program
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+    options_metavar="[OPTIONS]",
+)
+@click.option("-m", "module", metavar="MODULE", help="Run a module as python -m does; what follows is its arguments.")
+@click.option("-c", "code", metavar="CODE", help="Run code as python -c does; what follows is its arguments.")
+@click.option(
+    "--on-nonfinite",
+    type=click.Choice(["stop", "continue", "raise"]),
+    help="At the first bad number that escapes: stop the program before the optimizer moves a weight (the default), "
+    "continue and report at its end, or raise NonFiniteError at the program's own line.",
+)
+@click.option("--pdb", is_flag=True, default=None, help="Open the debugger where the program is stopped.")
+@click.option("--start-step", type=int, metavar="N", help="Look from the N-th optimizer step on.")
+@click.option("--steps", type=int, metavar="N", help="Look at N steps, then let the program run on unwatched.")
+@click.option(
+    "--only", metavar="MODULE", help="Look only inside modules of this path or class in the forward pass."
+)
+@click.option("--mode", type=click.Choice(["trace"]), default="trace", help="Look at every operation.")
+@click.option("--json", metavar="FILE", help="Write the report to a file.")
+@click.option("--trace", metavar="DIR", help="Record every operation in a new folder; it survives a kill.")
+@click.option("--baseline", metavar="FILE", help="An earlier report: what it found is known, and no error.")
+@click.option("--all", "all_", is_flag=True, default=None, help="Tell of bad numbers that did no harm, too.")
+@click.option("--strict", is_flag=True, default=None, help="Warnings count for the exit status.")
+@click.option("--quiet", is_flag=True, default=None, help="Print no report.")
+@click.option("--redact", is_flag=True, default=None, help="Leave out source text, values, names and paths.")
+@click.option("--memory", metavar="BYTES", help="Operands to hold for explanations, such as 256MB.")
+@click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGUMENTS]...")
+def run(module: str | None, code: str | None, mode: str, program: tuple[str, ...], **chosen: Any) -> int:
+    """Run a Python program unchanged, and explain its first bad number.
+
+    The program sees what it would see under python: its arguments, paths, streams, signals and exit status. The report
+    goes to the standard error stream. Options of whynan stand before the script, those of the script after it.
+
+    \b
+    Examples:
+      whynan run train.py --epochs 3
+      whynan run --json report.json -m package.train
+      whynan run --on-nonfinite continue --strict train.py
+      whynan run --start-step 300 --steps 20 train.py
+
+    Exit status: the program's own if it is not 0; else 1 where an error was found, or a warning with --strict; else 0.
+    It is 2 where nothing was run.
+    """
+    del mode
+    from whynan.config import Options
+    from whynan.session.checking import check
+    from whynan.session.launching import launch
+
+    target = _target(module, code, program)
+    options = Options.load(**chosen)
+    target.check()
+    check(options)
+    return launch(target, options)
+
+
+def _target(module: str | None, code: str | None, program: tuple[str, ...]) -> Program:
+    from whynan.session.programs import Program
+
+    if module is not None and code is not None:
+        raise UsageError("-m and -c cannot be had together", "give one of them")
+    if module is not None:
+        return Program("module", module, program)
+    if code is not None:
+        return Program("code", code, program)
+    if not program:
+        raise UsageError("there is nothing to run", "give a script: whynan run train.py (or -m module, or -c code)")
+    return Program("script", program[0], program[1:])

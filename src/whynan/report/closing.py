@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from whynan.records import Report
     from whynan.report.layout import Page
 
+_EXCEPTION_LENGTH: Final = 300
 _STYLES: Final = {"clean": "bold green", "damaged": "bold yellow", "inconclusive": "bold yellow"}
 
 
@@ -39,15 +40,23 @@ def _summary(report: Report) -> str:
 
 def _left_out(report: Report, *, show_all: bool) -> list[str]:
     told: list[str] = []
+    if report.run.exit_status.script is None:
+        told.append("the program was stopped here; --on-nonfinite continue lets it go on")
     if report.run.exception:
-        told.append(f"the program raised {report.run.exception}")
+        told.append(f"the program raised {_abridged(report.run.exception)}")
     hidden = 0 if show_all and report.absorbed else report.absorbed_count
     if hidden:
-        where = "; show(show_all=True) tells of them" if report.absorbed else ""
+        where = "; --all or show(show_all=True) tells of them" if report.absorbed else ""
         told.append(f"{count_text(hidden, 'place')} made bad numbers that did no harm{where}")
     if report.coverage.skipped_steps:
         told.append(f"{count_text(report.coverage.skipped_steps, 'step')} skipped by the loss scaler, as it should")
     return told
+
+
+def _abridged(exception: str) -> str:
+    """The first line of an exception's text: the rest can be a whole tensor, and the traceback has it."""
+    first, _, rest = exception.partition("\n")
+    return f"{first[:_EXCEPTION_LENGTH]}..." if rest or len(first) > _EXCEPTION_LENGTH else first
 
 
 def _second_run(report: Report) -> list[str]:
@@ -61,4 +70,7 @@ def _second_run(report: Report) -> list[str]:
 
 def _notes(report: Report) -> list[str]:
     notes = [f"note: {note}" for note in report.coverage.notes]
-    return notes + [f'note: allow("{pattern}") excused nothing, and can go' for pattern in report.unused_allows]
+    for allow in report.unused_allows:
+        written = allow if allow.startswith("#") else f'allow("{allow}")'
+        notes.append(f"note: {written} excused nothing, and can go")
+    return notes

@@ -30,13 +30,17 @@ _SEVERITY: Final = {"error": "bold red", "warning": "bold yellow", "info": "bold
 _STATUS: Final = {"verified": "green", "distorting": "yellow", "rejected": "red", "unverified": "yellow"}
 
 
-def show(report: Report, *, show_all: bool = False) -> None:
-    """Print a report to standard output, as wide as the terminal and in its encoding, in colour on a terminal."""
-    out: TextIO | None = sys.stdout
+def show(report: Report, *, show_all: bool = False, to: TextIO | None = None) -> None:
+    """Print a report to standard output, as wide as the terminal and in its encoding, in colour on a terminal.
+
+    `to`: another stream to print to.
+    """
+    out: TextIO | None = to or sys.stdout
     if out is None or out.closed:  # pyright: ignore[reportUnnecessaryComparison] (so it is without a console)
         return
     encoding = out.encoding or "utf-8"  # pyright: ignore[reportUnnecessaryComparison] (io.StringIO has none)
-    _write(out, render(report, show_all=show_all, color=_in_color(out), encoding=encoding) + "\n")
+    text = render(report, width=_width(out), show_all=show_all, color=_in_color(out), encoding=encoding)
+    _write(out, text + "\n")
 
 
 def render(
@@ -68,6 +72,16 @@ def render(
     return page.finish(color=color)
 
 
+def _width(out: TextIO) -> int | None:
+    """The width of the terminal that an output is; None where it is none, or a variable says another."""
+    if os.environ.get("COLUMNS", "").isdecimal() or not out.isatty():
+        return None
+    try:
+        return min(os.get_terminal_size(out.fileno()).columns, _WIDEST) or None
+    except OSError:
+        return None
+
+
 def _versions(report: Report) -> str:
     versions = report.run.versions
     # the part behind the plus is how it was built, which the device says better
@@ -80,7 +94,7 @@ def _finding(page: Page, finding: Finding, report: Report, right: str, line_of: 
     page.heading(wording.headline(finding, raised=raised), right, _SEVERITY[finding.severity])
     page.blank()
     _born(page, finding, line_of)
-    page.row("element", wording.element(finding.element))
+    page.row("element", wording.element(finding.element, entered=finding.birth == "entered"))
     _operands(page, finding, report)
     page.row("why", (f"{finding.rule} {finding.name}", "bold"), f": {finding.message}")
     if finding.explanation:
@@ -90,6 +104,8 @@ def _finding(page: Page, finding: Finding, report: Report, right: str, line_of: 
     if again := wording.repeats(finding):
         page.row("again", again)
     page.items("reaches", wording.reached(finding, raised=raised), " · ")
+    if wrong := wording.finite_but_wrong(finding):
+        page.row("", wrong)
     for fix in finding.fixes:
         _fix(page, fix)
     page.blank()

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from whynan.errors import NestedTraceError, UsageError
@@ -17,8 +18,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import TracebackType
 
+    from whynan.capture.torch import Capture
     from whynan.config import Options
     from whynan.records import Report
+    from whynan.session.baseline import Baseline
+    from whynan.traces import Trace
 
 STEPPED_ASIDE = "the program traces itself: what it did from there on is in its own report"
 
@@ -50,6 +54,8 @@ class Region:
         self.allowed: list[Allowance] = []
         self.watching = watching(memory=options.memory, ranges=options.ranges, watched=watched)
         self.notes: list[str] = []
+        self.baseline: Baseline | None = None
+        self.whole_program = False
         self._report: Report | None = None
 
     def __enter__(self) -> Self:
@@ -60,7 +66,7 @@ class Region:
             raise NestedTraceError()
         if outer is not None:
             outer.notes.append(STEPPED_ASIDE)
-            outer.end()
+            outer.end(early=True)
         meant = (*(Allowance(p, "allowed in the configuration") for p in self.options.allow), *_allowances.open)
         scope = tuple(dict.fromkeys(numbered(a, self.allowed) for a in meant))
         self.watching.start(scope)
@@ -79,19 +85,39 @@ class Region:
         kind: type[BaseException] | None = None,
         error: BaseException | None = None,
         traceback: TracebackType | None = None,
+        *,
+        early: bool = False,
     ) -> None:
-        """Look no further and make the report; nothing where that has been done."""
+        """Look no further and make the report; nothing where that has been done.
+
+        `early`: the program goes on, and what it holds has not left it.
+        """
         if self not in _running:
             return
         _running.remove(self)
-        self.trace = self.watching.stop(kind, error, traceback)
-        self._report = report_of(
-            self.trace,
+        self.trace = self.watching.stop(kind, error, traceback, early=early)
+        self._report = self._report_of(self.trace, self.allowed, error)
+
+    def preview(self, capture: Capture) -> Report:
+        """What has been found so far; the region goes on."""
+        return self._report_of(capture.so_far(), [replace(a) for a in self.allowed], None)
+
+    def desert(self) -> None:
+        """Leave without a word: this is a child process, and the region is its parent's."""
+        if self in _running:
+            _running.remove(self)
+            self.watching.desert()
+
+    def _report_of(self, trace: Trace, allowed: list[Allowance], error: BaseException | None) -> Report:
+        return report_of(
+            trace,
             command=self.command,
             flags=self.watching.flags,
             device=self.watching.device,
-            allowances=self.allowed,
+            allowances=allowed,
             notes=tuple(self.notes),
+            baseline=self.baseline,
+            every_comment=self.whole_program,
             exception=None if error is None else f"{type(error).__name__}: {error}",
         )
 

@@ -12,6 +12,7 @@ from whynan.capture.failure import FAILED, report_internal_error
 from whynan.records import ExitStatus, Replay, Report, Run, Source
 from whynan.rules.catalogue import explain as explain_finding
 from whynan.session.allow import excused
+from whynan.session.comments import all_comments, comment_at
 from whynan.source.fingerprint import sha256_of
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from whynan.records import Finding
     from whynan.session.allow import Allowance
+    from whynan.session.baseline import Baseline
+    from whynan.session.comments import Comment
     from whynan.traces import Trace
 
 
@@ -44,15 +47,21 @@ def build_report(
     replay: Replay | None = None,
     exception: str | None = None,
     notes: tuple[str, ...] = (),
-    keep_absorbed: bool = True,
+    baseline: Baseline | None = None,
+    every_comment: bool = False,
 ) -> Report:
-    """Judge, explain and excuse every birth of a trace."""
+    """Judge, explain and excuse every birth of a trace.
+
+    `every_comment`: the region is the whole program, so that a comment which excused nothing can go.
+    """
     judged = findings_of(trace)
     scopes = {id(b.element): b.scope for b in trace.births}
+    used: set[Comment] = set()
 
     def finish(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
         # excused by the scope of their births: the element is the birth's own
-        return tuple(excused(explain_finding(f), allowances, scopes.get(id(f.element), ())) for f in findings)
+        told = (excused(explain_finding(f), allowances, scopes.get(id(f.element), ())) for f in findings)
+        return tuple(_known(_commented(f, used), baseline) for f in told)
 
     escaped, damaging, absorbed = finish(judged.escaped), finish(judged.damaging), finish(judged.absorbed)
     meant = [f for f in (*escaped, *damaging) if f.allowed is not None]
@@ -82,12 +91,29 @@ def build_report(
         ),
         findings=escaped,
         damaging=damaging,
-        absorbed=absorbed if keep_absorbed else (),
+        absorbed=absorbed,
         absorbed_count=len(absorbed),
-        unused_allows=tuple(a.pattern for a in allowances if not a.used),
+        unused_allows=(
+            *(a.pattern for a in allowances if not a.used),
+            *(str(c) for c in (all_comments() if every_comment else ()) if c not in used),
+        ),
         coverage=trace.coverage.model_copy(update={"notes": said}),
         ranges=trace.ranges,
     )
+
+
+def _commented(finding: Finding, used: set[Comment]) -> Finding:
+    comment = comment_at(finding)
+    if comment is None:
+        return finding
+    used.add(comment)
+    return finding.model_copy(update={"allowed": finding.allowed or comment.reason, "severity": "info"})
+
+
+def _known(finding: Finding, baseline: Baseline | None) -> Finding:
+    if baseline is None or finding.allowed is not None or finding.fate == "absorbed" or not baseline.knows(finding):
+        return finding
+    return finding.model_copy(update={"allowed": f"known from {baseline.path}", "severity": "info"})
 
 
 def versions() -> dict[str, str]:

@@ -42,14 +42,22 @@ class Watching:
             self._abandon()
 
     def stop(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        *,
+        early: bool = False,
     ) -> Trace:
-        """Leave the capture; gives what it saw."""
+        """Leave the capture; gives what it saw. `early`: the program goes on with what it holds."""
         capture = self.capture
         if capture is None:
             return unseen()
         try:
-            capture.__exit__(kind, error, traceback)
+            if early:
+                capture.leave()
+            else:
+                capture.__exit__(kind, error, traceback)
             self.flags, self.device = capture.flags(), capture.device()
         except Exception:
             self._abandon()
@@ -57,6 +65,12 @@ class Watching:
         self.capture = None
         trace = capture.trace or unseen()
         return _cut_short(trace) if self.failed and not trace.failed else trace
+
+    def desert(self) -> None:
+        """Leave the capture in a forked child, where nothing is looked at."""
+        capture, self.capture = self.capture, None
+        if capture is not None:
+            capture.abandon()
 
     def tell(self, what: Callable[[Capture], None]) -> None:
         """Let the capture know something."""
@@ -92,11 +106,17 @@ class Watched:
     """What a capture is told beyond the options of a run.
 
     `copy_all`: keep every overwritten operand. `on_sink`: asked, at the doors of the program, whether a bad number
-    that has just reached a fatal sink ends the run; what it gives is raised there.
+    that has just reached a fatal sink ends the run; what it gives is raised there. `only`: the path or class of the
+    modules whose forward is looked at. `first_step`, `steps`: look from that optimizer step on, at so many. `threads`:
+    look at the threads that the program starts, too.
     """
 
     copy_all: bool = False
     on_sink: Callable[[Capture], BaseException | None] | None = None
+    only: str | None = None
+    first_step: int = 1
+    steps: int | None = None
+    threads: bool = False
 
 
 def watching(*, memory: int | None, ranges: bool, watched: Watched | None = None) -> Watching:
@@ -110,7 +130,16 @@ def watching(*, memory: int | None, ranges: bool, watched: Watched | None = None
             if error.name == "torch":
                 raise MissingExtraError("torch") from error
             raise
-        return Capture(memory=memory, ranges=ranges, copy_all=told.copy_all, on_sink=told.on_sink)
+        return Capture(
+            memory=memory,
+            ranges=ranges,
+            copy_all=told.copy_all,
+            on_sink=told.on_sink,
+            only=told.only,
+            first_step=told.first_step,
+            steps=told.steps,
+            threads=told.threads,
+        )
 
     return Watching(make)
 

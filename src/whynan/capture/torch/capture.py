@@ -14,6 +14,7 @@ from whynan.capture.failure import FAILED
 from whynan.capture.torch.leaves import distinct
 from whynan.capture.torch.mode import TraceMode
 from whynan.capture.torch.names import tensors_of
+from whynan.capture.torch.narrowing import Attempts, Only
 from whynan.capture.torch.patches import Patches, quietly
 from whynan.capture.torch.tracer import Tracer
 from whynan.records import Coverage
@@ -37,25 +38,68 @@ class Capture:
         ranges: bool = False,
         copy_all: bool = False,
         on_sink: Callable[[Capture], BaseException | None] | None = None,
+        only: str | None = None,
+        first_step: int = 1,
+        steps: int | None = None,
+        threads: bool = False,
     ) -> None:
         self.tracer = Tracer(memory=memory, ranges=ranges, copy_all=copy_all)
         if on_sink is not None:
             self.tracer.on_sink = partial(on_sink, self)
+        self.tracer.only = None if only is None else Only(only)
+        self.tracer.every_thread = threads
+        self._first_step = first_step
+        self.tracer.bad.sinks.steps.offset = first_step - 1
+        if steps is not None:
+            self.tracer.last_step = first_step - 1 + steps
+            self.tracer.on_last_step = self.leave
+        self._waiting: Attempts | None = None
         self._mode = self.tracer.mode = TraceMode(self.tracer)
         self._patches = Patches(self.tracer)
         self.trace: Trace | None = None
         self._entered = False
 
     def __enter__(self) -> Self:
+        if self._first_step > 1:
+            self._waiting = Attempts(self._first_step - 1, self._enter_late)
+        else:
+            self._enter()
+        return self
+
+    def _enter(self) -> None:
+        self._waiting = None
         self.tracer.thread = threading.get_ident()
         try:
             self._patches.install()
-            self._mode.__enter__()
+            if self.tracer.only is None:
+                self._mode.__enter__()
+                self._entered = True
         except BaseException:
             self._patches.remove()
             raise
-        self._entered = True
-        return self
+
+    def _enter_late(self) -> None:
+        try:
+            self._enter()
+        except Exception:
+            self.tracer.fail()
+
+    def leave(self) -> None:
+        """Look no further while the program goes on: what it still holds has not left it."""
+        tracer = self.tracer
+        self._leave()
+        self._patches.remove()
+        try:
+            if tracer.active and self.trace is None:
+                with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+                    tracer.deferred.settle()
+                    tracer.bad.sinks.look_at_modules()
+                    self.trace = self.so_far()
+        except Exception:
+            tracer.fail()
+        finally:
+            tracer.active = False
+            tracer.close()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -64,9 +108,12 @@ class Capture:
             self._leave(kind, error, traceback)
         finally:
             self._patches.remove()
+        if self._waiting is not None:
+            self._waiting.stop()
+            self.tracer.notes[f"step {self._first_step} was never reached, so nothing was looked at"] = None
         tracer = self.tracer
         try:
-            if tracer.active:
+            if tracer.active and self.trace is None:
                 with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
                     tracer.deferred.settle()
                     if error is not None:
@@ -85,13 +132,19 @@ class Capture:
         error: BaseException | None = None,
         traceback: TracebackType | None = None,
     ) -> None:
-        if self._entered:
-            self._entered = False
+        if not self._entered:
+            return
+        self._entered = False
+        depth = torch._C._len_torch_dispatch_stack()
+        # below a mode of the program's it stays, and does nothing any more
+        if depth and torch._C._get_dispatch_stack_at(depth - 1) is self._mode:
             self._mode.__exit__(kind, error, traceback)
 
     def abandon(self) -> None:
         """Stop looking after an error of our own: the mode and the patches go, whatever else there was."""
         self.tracer.active = False
+        if self._waiting is not None:
+            self._waiting.stop()
         with suppress(Exception):
             self._leave()
         self._patches.remove()
@@ -158,6 +211,8 @@ class Capture:
     def _coverage(self) -> Coverage:
         tracer = self.tracer
         notes = list(tracer.notes)
+        if tracer.only is not None:
+            notes.append(tracer.only.note())
         if tracer.failed:
             notes.append(FAILED)
         if tracer.rows.evicted and any(b is not None and b.label_kind == "birth" for b in tracer.labels.births):

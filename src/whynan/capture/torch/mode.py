@@ -95,6 +95,9 @@ class TraceMode(TorchDispatchMode):
             unseen(error)
             raise
         if operator is not None and tracer.active:
+            lock = tracer.lock
+            if lock is not None:
+                lock.acquire()
             try:
                 if operator.computes_vectors and not args[0].requires_grad:
                     tracer.notes[VALUES_NOTE] = None
@@ -104,4 +107,7 @@ class TraceMode(TorchDispatchMode):
                     tracer.after(operator, args, kwargs, out, before)
             except Exception:
                 tracer.fail()
+            finally:
+                if lock is not None:
+                    lock.release()
         return out

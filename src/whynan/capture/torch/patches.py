@@ -19,6 +19,7 @@ from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.regions import watch_regions
 from whynan.capture.torch.sites import ENGINE
+from whynan.capture.torch.threads import watch_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +44,7 @@ class Patches:
         self._modules()
         self._optimizers()
         self._readers()
-        self._threads()
+        watch_threads(self.tracer, self._replace)
         self._swaps()
         watch_regions(self.tracer, self._replace)
 
@@ -88,6 +89,8 @@ class Patches:
                     tracer.fail()
                 halt(tracer)
                 try:
+                    if tracer.only is not None and kept is not None:
+                        return tracer.only.run(tracer, kept[0], original, (t_outputs, *args), kwargs)
                     return original(t_outputs, *args, **kwargs)
                 except BaseException as error:
                     unseen(error)
@@ -122,7 +125,10 @@ class Patches:
                 except Exception:
                     tracer.fail()
                 try:
-                    out = original(module, *args, **kwargs)
+                    if tracer.only is not None:
+                        out = tracer.only.call(tracer, lane, original, module, args, kwargs)
+                    else:
+                        out = original(module, *args, **kwargs)
                 except BaseException as error:
                     unseen(error)
                     raise
@@ -161,6 +167,11 @@ class Patches:
             except Exception:
                 tracer.fail()
             halt(tracer)
+            if tracer.last_step is not None and tracer.active:
+                try:
+                    _last_step(tracer)
+                except Exception:
+                    tracer.fail()
 
         for handle in (
             register_optimizer_step_pre_hook(before),
@@ -205,22 +216,6 @@ class Patches:
 
         self._replace(torch, "save", make_save)
 
-    def _threads(self) -> None:
-        tracer = self.tracer
-
-        def make(original: Any) -> Any:
-            @functools.wraps(original)
-            def start(thread: threading.Thread) -> Any:
-                try:
-                    quietly(tracer, _thread_starts, tracer, thread)
-                except Exception:
-                    tracer.fail()
-                return original(thread)
-
-            return start
-
-        self._replace(threading.Thread, "start", make)
-
     def _swaps(self) -> None:
         tracer = self.tracer
 
@@ -250,18 +245,19 @@ def halt(tracer: Tracer) -> None:
         return
     ending = None
     try:
-        ending = quietly(tracer, _asked, tracer, ask)
+        if quietly(tracer, _fatal_since, tracer):
+            ending = ask()
     except Exception:
         tracer.fail()
     if ending is not None:
         raise ending
 
 
-def _asked(tracer: Tracer, ask: Callable[[], BaseException | None]) -> BaseException | None:
+def _fatal_since(tracer: Tracer) -> bool:
     tracer.deferred.settle()
     found = tracer.bad.sinks.found
     fresh, tracer.asked = found[tracer.asked :], len(found)
-    return ask() if any(sink.fatal and not sink.damage for sink in fresh) else None
+    return any(sink.fatal and not sink.damage for sink in fresh)
 
 
 def _entered_here(tracer: Tracer) -> bool:
@@ -280,7 +276,10 @@ def quietly(tracer: Tracer, function: Callable[..., Any], *args: Any) -> Any:
     if torch.compiler.is_compiling() or not tracer.active or not _entered_here(tracer):
         return None
     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
-        return function(*args)
+        if tracer.lock is None:
+            return function(*args)
+        with tracer.lock:
+            return function(*args)
 
 
 def _engine_starts(tracer: Tracer, outputs: Any, args: Any) -> Any:
@@ -363,15 +362,17 @@ def _step_ends(tracer: Tracer, optimizer: Any) -> None:
     tracer.bad.sinks.step_ends(optimizer)
 
 
+def _last_step(tracer: Tracer) -> None:
+    steps = tracer.bad.sinks.steps
+    if tracer.on_last_step is not None and steps.offset + steps.attempts >= (tracer.last_step or 0):
+        tracer.notes[f"looked at up to step {tracer.last_step}, as --steps says"] = None
+        tracer.on_last_step()
+
+
 def _leaves(tracer: Tracer, tensor: Any) -> None:
     if tracer.marked or tracer.deferred.events:
         tracer.deferred.settle()
         tracer.bad.sinks.leaves_for_python(tensor)
-
-
-def _thread_starts(tracer: Tracer, thread: threading.Thread) -> None:
-    if not thread.daemon:
-        tracer.notes[f"thread {thread.name!r} was not entered: what it computed was not traced"] = None
 
 
 def _saved(tracer: Tracer, obj: Any) -> None:

@@ -361,8 +361,7 @@ class Sinks:
                 if state is not None and not state.skipped:
                     # put there by hand
                     self.consume(tensor, "gradient")
-        if tracer.marked:
-            self._modules()
+        self.look_at_modules()
         self.found += [sink for sink, ordinal in self.outputs if self.last_backward <= ordinal]
         named: set[int] = set()
         for leaf in self.leaves.values():
@@ -378,8 +377,9 @@ class Sinks:
                 self._held(state)
         return distinct(self.found)
 
-    def _modules(self) -> None:
-        for root in list(self.tracer.names.roots):
+    def look_at_modules(self) -> None:
+        """What is bad in the parameters and buffers of the modules that ran."""
+        for root in list(self.tracer.names.roots) if self.tracer.marked else ():
             for p in root.parameters():
                 if self.tracer.state_of(p) is not None:
                     self._stored(p, "parameter", self.tracer.names.describe(p)[0])

@@ -22,6 +22,8 @@ class Steps:
         """The number of the optimizer whose step is under way."""
         self.micro = 0
         self.attempts = 0
+        self.offset = 0
+        """Attempts that were made before anything was looked at."""
         self.met = False
 
     def begin(self, optimizer: Any) -> bool:
@@ -55,7 +57,7 @@ class Steps:
         """1 + the attempts so far, and which backward since the last; kept only if an optimizer is ever met."""
         attempts = self.attempts if self.owner is None else len(self._skips) + len(self._ends[self.owner])
         micro = self.micro if in_backward or self.owner is not None else self.micro + 1
-        return attempts + 1, max(micro, 1)
+        return self.offset + attempts + 1, max(micro, 1)
 
     def at(self, ordinal: int, labels: frozenset[int], sinks: list[Sink]) -> int | None:
         """1 + the attempts, before an event, of the optimizer that consumed what was born there; None if unknown."""
@@ -63,7 +65,7 @@ class Steps:
         owner = min(owners) if owners else (0 if len(self._ends) == 1 else None)
         if owner is None:
             return None
-        return 1 + bisect_right(self._ends[owner], ordinal) + bisect_right(self._skips, ordinal)
+        return self.offset + 1 + bisect_right(self._ends[owner], ordinal) + bisect_right(self._skips, ordinal)
 
     def _number(self, optimizer: Any) -> int | None:
         known = self._numbers.get(id(optimizer))

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from whynan.capture.torch.narrowing import Only
     from whynan.capture.torch.operators import Operator
 
 ACCUMULATE_GRAD = 2**64 - 1
@@ -100,6 +101,13 @@ class Tracer:
         self.on_sink: Callable[[], BaseException | None] | None = None
         self.asked = 0
         """How many of the sinks found so far `on_sink` has been asked about."""
+        self.only: Only | None = None
+        self.last_step: int | None = None
+        self.on_last_step: Callable[[], None] | None = None
+        self.every_thread = False
+        self.entered: dict[int, Any] = {}
+        """The mode as each further thread has entered it, by the thread's number."""
+        self.lock: threading.RLock | None = None
 
     def lane(self) -> Lane:
         """This thread's lane; a device thread of the engine has the main thread's autograd sites."""

@@ -1,0 +1,116 @@
+"""Looking at less than all: at the forward of some modules only, from some optimizer step on, at so many steps."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from whynan.capture.torch.frames import unseen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from whynan.capture.torch.lanes import Lane
+    from whynan.capture.torch.tracer import Tracer
+
+_sequence_nr = torch.autograd._get_sequence_nr
+
+
+class Only:
+    """The modules whose forward is looked at, by path, by the path of a module around them, or by class.
+
+    The mode is entered where such a call begins and left where it ends, so that all else costs nothing; a backward is
+    looked at as a whole.
+    """
+
+    def __init__(self, wanted: str) -> None:
+        self.wanted = wanted
+        self._fits: dict[int, bool] = {}
+        self._seen: dict[str, None] = {}
+        self._inside = False
+
+    def call(self, tracer: Tracer, lane: Lane | None, original: Any, module: Any, args: Any, kwargs: Any) -> Any:
+        """Call a module, looking at it if it is one of those."""
+        if lane is None or self._inside or not self._wants(tracer, module, lane.module):
+            return original(module, *args, **kwargs)
+        return self.run(tracer, lane, original, (module, *args), kwargs)
+
+    def run(self, tracer: Tracer, lane: Lane | None, original: Any, args: Any, kwargs: Any) -> Any:
+        """Call a function and look at what it runs."""
+        mode = tracer.mode
+        if mode is None or lane is None or self._inside:
+            return original(*args, **kwargs)
+        self._inside = True
+        lane.sequence = _sequence_nr()
+        mode.__enter__()
+        try:
+            return original(*args, **kwargs)
+        except BaseException as error:
+            unseen(error)
+            raise
+        finally:
+            mode.__exit__(None, None, None)
+            self._inside = False
+
+    def note(self) -> str:
+        """What to say where no module was one of those."""
+        if any(self._fits.values()):
+            return f"only the forward of {self.wanted} was looked at, and every backward"
+        known = ", ".join(list(self._seen)[:12]) or "none"
+        return f"no module called {self.wanted} ran; those that ran: {known}"
+
+    def _wants(self, tracer: Tracer, module: Any, number: int) -> bool:
+        found = self._fits.get(number)
+        if found is None:
+            path = tracer.names.module_path(number) or ""
+            kind = type(module).__name__
+            self._seen[path or kind] = None
+            found = self._fits[number] = self.wanted in (path, kind) or path.startswith(f"{self.wanted}.")
+        return found
+
+
+class Attempts:
+    """Counts the step attempts of a program that is not looked at yet; those that a scaler skips are attempts too."""
+
+    def __init__(self, wanted: int, reached: Callable[[], None]) -> None:
+        self._wanted = wanted
+        self._reached = reached
+        self._counts: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._by_scaler = False
+        self._handle = register_optimizer_step_post_hook(self._stepped)
+        self._scaled = torch.amp.grad_scaler.GradScaler.step
+        self._patched = self._scaler_step(self._scaled)
+        torch.amp.grad_scaler.GradScaler.step = self._patched
+
+    def stop(self) -> None:
+        """Count no further."""
+        self._handle.remove()
+        if torch.amp.grad_scaler.GradScaler.step is self._patched:
+            torch.amp.grad_scaler.GradScaler.step = self._scaled
+
+    def _scaler_step(self, original: Any) -> Any:
+        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            self._by_scaler = True
+            try:
+                return original(scaler, optimizer, *args, **kwargs)
+            except BaseException as error:
+                unseen(error)
+                raise
+            finally:
+                self._by_scaler = False
+                self._count(optimizer)
+
+        return step
+
+    def _stepped(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        if not self._by_scaler:
+            self._count(optimizer)
+
+    def _count(self, optimizer: Any) -> None:
+        count = self._counts[optimizer] = self._counts.get(optimizer, 0) + 1
+        if count >= self._wanted:
+            self.stop()
+            self._reached()

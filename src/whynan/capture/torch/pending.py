@@ -1,0 +1,49 @@
+"""What would be a sink if the run ended now: what waits in gradients and outputs for what the program does next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from whynan.capture.torch.leaves import Leaf
+    from whynan.capture.torch.sinks import Sinks
+    from whynan.traces import Sink
+
+
+class Pending:
+    """Reads the sinks of a run that goes on, and changes none of them."""
+
+    def __init__(self, sinks: Sinks) -> None:
+        self._sinks = sinks
+        self._read = 0
+        self._found: set[Any] = set()
+
+    def sinks(self) -> list[Sink]:
+        """Gradients that nothing has used or discarded, the losses that they came from, outputs without a backward."""
+        waiting = [sink for sink, ordinal in self._sinks.outputs if self._sinks.last_backward <= ordinal]
+        for leaf in self._sinks.leaves.values():
+            if (leaf.left or leaf.pending) and self._held(leaf):
+                waiting += leaf.left
+                waiting += [sink for record in leaf.pending.values() for sink in record.loss]
+        return waiting
+
+    def places(self) -> frozenset[Any]:
+        """The places and labels of all sinks, found and waiting: what tells whether there is something new."""
+        found = self._sinks.found
+        self._found.update(map(_place, found[self._read :]))
+        self._read = len(found)
+        return frozenset(self._found.union(map(_place, self.sinks())))
+
+    def _held(self, leaf: Leaf) -> bool:
+        """Whether the program still has a leaf's gradient, or let the leaf go with it."""
+        tensor = leaf.reference()
+        if tensor is None:
+            return True
+        if tensor.grad is None or self._sinks._was_reset(tensor.grad):
+            return False
+        state = self._sinks.tracer.state_of(tensor.grad)
+        return state is None or not state.skipped
+
+
+def _place(sink: Sink) -> tuple[Any, ...]:
+    return sink.kind, sink.name, sink.labels, sink.damage

@@ -1,0 +1,122 @@
+"""A program that `whynan run` attends: traced from the moment torch is there, stopped where it must, reported once."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from whynan.config import Options
+from whynan.session.ending import Stopped, debug, hide, user_frame
+from whynan.session.region import Region
+from whynan.session.watching import Watched
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from whynan.capture.torch import Capture
+    from whynan.records import Finding, Report
+
+
+class Attended:
+    """The run of one program; ``apart`` sets its modules and paths aside for as long as whynan works."""
+
+    def __init__(self, told: str, apart: Callable[[], AbstractContextManager[None]]) -> None:
+        document: dict[str, Any] = json.loads(told)
+        self.options = Options.restored(document["options"])
+        self._status_file: str = document["status"]
+        self._command: str = document["command"]
+        self._apart = apart
+        self._region: Region | None = None
+        self._reported = False
+        self._stopped = False
+
+    def begin(self) -> None:
+        """Look at everything from here on."""
+        asks = self.options.on_nonfinite != "continue"
+        watched = Watched(
+            on_sink=self._ask if asks else None,
+            only=self.options.only,
+            first_step=self.options.start_step,
+            steps=self.options.steps,
+            threads=True,
+        )
+        self._region = Region(self.options, command=self._command, watched=watched, quiet=True, yields=True)
+        self._region.whole_program = True
+        if self.options.baseline is not None:
+            from whynan.session.baseline import Baseline
+
+            self._region.baseline = Baseline.read(self.options.baseline)
+        self._region.__enter__()
+
+    def end(self, error: BaseException | None = None, *, early: bool = False) -> None:
+        """Tell what was found, once: on the standard error stream and wherever an option says.
+
+        `early`: in the midst of the program.
+        """
+        if error is not None:
+            hide(error)
+        if self._reported:
+            return
+        self._reported = True
+        region = self._region
+        if region is None:
+            self._write_status(whynan=0)
+            return
+        kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
+        region.end(kind, error, traceback, early=early)
+        from whynan.session.delivery import deliver
+
+        deliver(self._final(region.report), self.options)
+        self._write_status(whynan=self._exit_status(region.report))
+
+    def forked(self) -> None:
+        """In a child of the program's: nothing is looked at there."""
+        self._reported = True
+        if self._region is not None:
+            self._region.desert()
+
+    def _ask(self, capture: Capture) -> BaseException | None:
+        """At a door of the program, after a fatal sink: the exception to end the run with, if it is to end."""
+        with self._apart():
+            errors = self._errors(capture)
+            if not errors:
+                return None
+            frame = user_frame(sys._getframe())
+            self._stopped = self.options.on_nonfinite == "stop"
+            self.end(early=True)
+            if self.options.pdb and frame is not None:
+                debug(frame)
+        if not self._stopped:
+            from whynan.errors import NonFiniteError
+
+            return NonFiniteError(errors[0])
+        return Stopped()
+
+    def _errors(self, capture: Capture) -> tuple[Finding, ...]:
+        assert self._region is not None
+        report = self._region.preview(capture)
+        return tuple(f for f in report.findings if f.severity == "error")
+
+    def _final(self, report: Report) -> Report:
+        status = report.run.exit_status.model_copy(update={"whynan": self._exit_status(report)})
+        if self._stopped:
+            status = status.model_copy(update={"script": None})
+        return report.model_copy(update={"run": report.run.model_copy(update={"exit_status": status})})
+
+    def _exit_status(self, report: Report) -> int:
+        strict = self.options.strict and report.verdict == "damaged"
+        return 1 if strict else report.run.exit_status.whynan
+
+    def _write_status(self, *, whynan: int) -> None:
+        status = {"whynan": whynan, "stopped": self._stopped}
+        with open(self._status_file, "w", encoding="utf-8", opener=_private) as file:
+            json.dump(status, file)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

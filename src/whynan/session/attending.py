@@ -1,0 +1,178 @@
+"""whynan inside the program's own process, from before its first line: it waits for torch, and for the end.
+
+Nothing is loaded here that Python has not loaded itself, so that a program without torch runs as if alone.
+"""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType, TracebackType
+    from typing import Any
+
+    from whynan.session.attended import Attended
+
+
+class Attending:
+    """One program from its start to its end; ``told`` says what `whynan run` was asked for, as text."""
+
+    def __init__(self, told: str) -> None:
+        self._told = told
+        self._pid = os.getpid()
+        self._path = list(sys.path)
+        self._modules = frozenset(sys.modules)
+        self._attended: Attended | None = None
+        self._over = False
+
+    def begin(self) -> None:
+        """Torch has been loaded: look at what it runs."""
+        if os.getpid() == self._pid and not self._over:
+            self._guarded(self._begin)
+
+    def end(self, error: BaseException | None = None) -> None:
+        """The program is over: the report."""
+        if os.getpid() != self._pid or self._over:
+            return
+        self._over = True
+        self._guarded(lambda: self._program().end(error))
+
+    def forked(self) -> None:
+        """In a child that the program has forked: it runs as if alone."""
+        self._over = True
+        if self._attended is not None:
+            self._attended.forked()
+
+    def _begin(self) -> None:
+        self._program().begin()
+
+    def _program(self) -> Attended:
+        if self._attended is None:
+            from whynan.session.attended import Attended
+
+            self._attended = Attended(self._told, self._apart)
+        return self._attended
+
+    def _guarded(self, act: Callable[[], None]) -> None:
+        try:
+            with self._apart():
+                act()
+        except Exception:
+            from whynan.capture.failure import report_internal_error
+
+            report_internal_error()
+
+    def _apart(self) -> Apart:
+        return Apart(self._path, self._modules)
+
+
+class Apart:
+    """A stretch in which what is imported is what whynan means, and after which the program still finds its own.
+
+    A program with a ``rich.py`` beside it gets that one, whatever whynan has loaded.
+    """
+
+    _aside: dict[str, ModuleType] = {}  # noqa: RUF012 (one for the process)
+
+    def __init__(self, path: list[str], at_start: frozenset[str]) -> None:
+        self._path = path
+        self._at_start = at_start
+
+    def __enter__(self) -> None:
+        self._theirs, sys.path = sys.path, list(self._path)
+        self._shadowed = {name: sys.modules[name] for name in self._aside if name in sys.modules}
+        sys.modules.update(self._aside)
+        self._before = frozenset(sys.modules)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        sys.path = self._theirs
+        loaded = [n for n in sys.modules if n not in self._before and n not in self._at_start]
+        own = self._names_beside()
+        for name in loaded:
+            if name.partition(".")[0] in own:
+                self._aside[name] = sys.modules[name]
+        for name in self._aside:
+            sys.modules.pop(name, None)
+        sys.modules.update(self._shadowed)
+
+    def _names_beside(self) -> set[str]:
+        """The top-level modules that stand in the program's folders in front of what is installed."""
+        found: set[str] = set()
+        for folder in self._theirs:
+            if folder in self._path:
+                continue
+            try:
+                found.update(entry.partition(".")[0] for entry in os.listdir(folder or os.curdir))
+            except OSError:
+                continue
+        return found - {"whynan"}
+
+
+class _Finder:
+    """Finds torch as the finders after it do, and lets whynan begin once it is loaded."""
+
+    def __init__(self, attending: Attending) -> None:
+        self._attending = attending
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The spec of torch, of which the loader tells when it is done; of nothing else."""
+        if name != "torch":
+            return None
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        for finder in sys.meta_path:
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                self._listen(spec.loader)
+                return spec
+        return None
+
+    def _listen(self, loader: Any) -> None:
+        load = loader.exec_module
+        attending = self._attending
+
+        def exec_module(module: ModuleType) -> None:
+            del loader.exec_module
+            try:
+                load(module)
+            except BaseException as error:
+                # torch's own failure, without our frame
+                error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+                raise
+            attending.begin()
+
+        loader.exec_module = exec_module
+
+
+def attend(told: str) -> None:
+    """Wait for torch, for the exception that ends the program, and for its end."""
+    attending = Attending(told)
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        # on its way out of the program: nothing of Python's stands below
+        if event == "sys.excepthook" and sys._getframe().f_back is None:
+            attending.end(arguments[2])
+
+    def leave(status: int) -> None:
+        attending.end()
+        leave_now(status)
+
+    sys.addaudithook(hook)
+    atexit.register(attending.end)
+    os.register_at_fork(after_in_child=attending.forked)
+    leave_now, os._exit = os._exit, leave
+    if "torch" in sys.modules:
+        attending.begin()
+    else:
+        sys.meta_path.insert(0, _Finder(attending))  # pyright: ignore[reportArgumentType]

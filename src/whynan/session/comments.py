@@ -1,0 +1,93 @@
+"""``# whynan: allow WN213``: what the program's own source says is meant, where it is born."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import io
+import linecache
+import re
+import sys
+import tokenize
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from whynan.source.ownership import Owner, owner_of
+
+if TYPE_CHECKING:
+    from whynan.records import Finding
+
+_MARK: Final = "whynan: allow"
+_COMMENT: Final = re.compile(
+    r"#\s*whynan:\s*allow\s+(?P<patterns>[\w-]+(?:\s*,\s*[\w-]+)*)(?P<reason>.*)", re.DOTALL
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """One comment: the lines that it speaks of, the codes, starts of codes or names that it allows, and its reason."""
+
+    file: str
+    line: int
+    last: int
+    patterns: tuple[str, ...]
+    reason: str
+
+    def fits(self, finding: Finding) -> bool:
+        """Whether it stands at the expression of a finding and names its rule."""
+        site = finding.site
+        if site is None:
+            return False
+        first, last = site.line, site.end_line or site.line
+        near = first <= self.last and self.line <= last
+        return near and any(finding.rule.startswith(p) or finding.name == p for p in self.patterns)
+
+    def __str__(self) -> str:
+        return f"# {_MARK} {', '.join(self.patterns)} at {self.file}:{self.line}"
+
+
+def comment_at(finding: Finding) -> Comment | None:
+    """The comment that says a finding is meant: on a line of its expression, or alone on the line above."""
+    site = finding.site
+    if site is None or site.file.startswith("<"):
+        return None
+    return next((c for c in comments_of(site.file) if c.fits(finding)), None)
+
+
+def all_comments() -> list[Comment]:
+    """Those of every file of the user's that is loaded."""
+    found: list[Comment] = []
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and file.endswith(".py") and owner_of(file) is Owner.USER:
+            found += comments_of(file)
+    return found
+
+
+@lru_cache(maxsize=1024)
+def comments_of(file: str) -> tuple[Comment, ...]:
+    """The comments of a file, by tokens: what merely looks like one inside a string is none."""
+    text = "".join(linecache.getlines(file))
+    if _MARK not in text:
+        return ()
+    found: list[Comment] = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            made = _comment(file, token) if token.type == tokenize.COMMENT else None
+            if made is not None:
+                found.append(made)
+    except (tokenize.TokenError, SyntaxError):
+        return tuple(found)
+    return tuple(found)
+
+
+def _comment(file: str, token: tokenize.TokenInfo) -> Comment | None:
+    matched = _COMMENT.match(token.string)
+    if matched is None:
+        return None
+    line = token.start[0]
+    alone = not token.line[: token.start[1]].strip()
+    patterns = tuple(p.strip() for p in matched["patterns"].split(","))
+    reason = matched["reason"].strip(" :-—–()") or f"by the comment at line {line}"
+    return Comment(file, line, line + 1 if alone else line, patterns, reason)

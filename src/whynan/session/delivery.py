@@ -1,0 +1,42 @@
+"""A report on its way out of a run: to the standard error stream, and to the files that an option names."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from whynan.session.files import write_text
+
+if TYPE_CHECKING:
+    from whynan.config import Options
+    from whynan.records import Report
+
+
+def deliver(report: Report, options: Options) -> None:
+    """Print a report, unless it is not wanted, and write its document; the program's own output comes first."""
+    from whynan.report import json, terminal
+
+    if options.redact:
+        from whynan.report.redaction import redacted
+
+        report = redacted(report)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    if options.json is not None:
+        try:
+            write_text(options.json, json.to_json(report) + "\n")
+        except OSError as error:
+            _say(f"whynan: the report could not be written to {options.json} ({error.strerror})")
+    if not options.quiet:
+        terminal.show(report, show_all=options.all_, to=sys.__stderr__)
+
+
+def _say(text: str) -> None:
+    from whynan.report.escape import plain
+
+    with suppress(Exception):
+        print(plain(text), file=sys.__stderr__, flush=True)
