@@ -90,6 +90,7 @@ def _finding(root: Root, fate: Fate, severity: str, sinks: list[Sink], by_label:
             "occurrences": birth.occurrences,
             "modules": tuple(birth.modules),
             "element": birth.element,
+            "data": birth.data,
             "forward_operands": birth.forward_operands,
             "message": birth.note or "",
             "chain": chain(birth, causes, sinks, root.also),

@@ -14,10 +14,33 @@ if TYPE_CHECKING:
     from whynan.session.programs import Program
 
 
-@click.command(
-    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
-    options_metavar="[OPTIONS]",
-)
+class _Run(click.Command):
+    """A command whose own options end, as Python's do, where the program is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options up to the program; all else is the program's."""
+        end = self._end(ctx, args)
+        return super().parse_args(ctx, args if end is None else [*args[:end], "--", *args[end:]])
+
+    def _end(self, ctx: click.Context, args: list[str]) -> int | None:
+        """Where the program's own arguments begin after a -m or -c; None without one."""
+        valued = {
+            name for p in self.get_params(ctx) if isinstance(p, click.Option) and not p.is_flag for name in p.opts
+        }
+        place = 0
+        while place < len(args):
+            word = args[place]
+            if word in ("-m", "-c"):
+                return place + 2
+            if word.startswith(("-m", "-c")):
+                return place + 1
+            if word == "--" or word == "-" or not word.startswith("-"):
+                return None
+            place += 2 if word in valued else 1
+        return None
+
+
+@click.command(cls=_Run, context_settings={"allow_interspersed_args": False})
 @click.option("-m", "module", metavar="MODULE", help="Run a module as python -m does; what follows is its arguments.")
 @click.option("-c", "code", metavar="CODE", help="Run code as python -c does; what follows is its arguments.")
 @click.option(
@@ -29,9 +52,7 @@ if TYPE_CHECKING:
 @click.option("--pdb", is_flag=True, default=None, help="Open the debugger where the program is stopped.")
 @click.option("--start-step", type=int, metavar="N", help="Look from the N-th optimizer step on.")
 @click.option("--steps", type=int, metavar="N", help="Look at N steps, then let the program run on unwatched.")
-@click.option(
-    "--only", metavar="MODULE", help="Look only inside modules of this path or class in the forward pass."
-)
+@click.option("--only", metavar="MODULE", help="Look only inside modules of this path or class in the forward pass.")
 @click.option("--mode", type=click.Choice(["trace"]), default="trace", help="Look at every operation.")
 @click.option("--json", metavar="FILE", help="Write the report to a file.")
 @click.option("--trace", metavar="DIR", help="Record every operation in a new folder; it survives a kill.")

@@ -3,6 +3,7 @@
 from whynan.records.report import BirthKind as BirthKind
 from whynan.records.report import ChainLink as ChainLink
 from whynan.records.report import Coverage as Coverage
+from whynan.records.report import Data as Data
 from whynan.records.report import Element as Element
 from whynan.records.report import ExitStatus as ExitStatus
 from whynan.records.report import Fate as Fate

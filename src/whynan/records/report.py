@@ -84,6 +84,28 @@ class ForwardOperand(Record):
     origin: Origin = "gone"
 
 
+class Data(Record):
+    """Where a value came from: a batch of a loader, an array of NumPy's, a value that was made a tensor, a file.
+
+    ``name`` is the place in the batch or file, or the expression of the value; ``site`` is where it became a tensor.
+    ``batch`` and ``rows`` count from 0, as indices do, ``passed`` (which pass over the data) from 1. ``rows`` are those
+    that hold bad values, at most 16 of ``n_rows``, and ``indices`` their entries in the dataset, which are certain only
+    ``in_order``: torch's own collation keeps the order, another may not.
+    """
+
+    kind: Literal["batch", "numpy", "value", "file"]
+    name: str | None = None
+    file: str | None = None
+    site: Site | None = None
+    batch: int | None = None
+    passed: int | None = None
+    worker: int | None = None
+    rows: tuple[int, ...] = ()
+    n_rows: int = 0
+    indices: tuple[int | str, ...] = ()
+    in_order: bool = True
+
+
 class ChainLink(Record):
     """One event on the path from the cause of the bad operand to the sink, in order of execution."""
 
@@ -146,6 +168,7 @@ class Finding(Record):
     occurrences: int = 1
     modules: tuple[str, ...] = ()
     element: Element
+    data: Data | None = None
     forward_operands: tuple[ForwardOperand, ...] = ()
     message: str = ""
     explanation: str = ""

@@ -15,6 +15,7 @@ from whynan.report import wording
 from whynan.report.closing import closing
 from whynan.report.excerpt import Sources, excerpt
 from whynan.report.layout import Page
+from whynan.rules.data import data_text
 
 if TYPE_CHECKING:
     from whynan.records import Finding, Fix, Report
@@ -96,6 +97,8 @@ def _finding(page: Page, finding: Finding, report: Report, right: str, line_of: 
     _born(page, finding, line_of)
     page.row("element", wording.element(finding.element, entered=finding.birth == "entered"))
     _operands(page, finding, report)
+    if finding.data is not None and finding.birth not in ("entered", "literal"):
+        page.row("data", data_text(finding.data))
     page.row("why", (f"{finding.rule} {finding.name}", "bold"), f": {finding.message}")
     if finding.explanation:
         page.row("", finding.explanation)

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from whynan.records import ChainLink, Element, Finding, ForwardOperand, Operand, Reach, SinkKind, Site
 
 _NAMES_SHOWN: Final = 3
+_NAME_LENGTH: Final = 60
+"""A name that the program made itself, such as the key of a dictionary, can be of any length."""
 _CAUSES_SHOWN: Final = 4
+_OPERANDS_SHOWN: Final = 16
+_POSITIONS: Final = frozenset(("self", "other", "input", "src", "source", "value", "tensor1", "tensor2"))
+"""Names of operands that say no more than where they stand."""
 
 _PLACES: Final[dict[SinkKind, str]] = {
     "loss": "the loss",
@@ -45,7 +50,7 @@ def headline(finding: Finding, *, raised: bool) -> str:
     if finding.fate == "absorbed":
         what = f"{word} that did no harm"
     elif finding.fate == "damaging":
-        what = f"{word} turned into a wrong finite value"
+        what = f"{word} turned into a wrong finite value{_damaged_place(finding)}"
     elif not finding.reaches:
         what = f"{word} in the run"
     else:
@@ -61,6 +66,12 @@ def _reached_word(finding: Finding, word: str) -> str:
     """What arrives: NaN stays NaN, but Inf that went through operations may have become NaN on the way."""
     carried = any(link.role == "step" for link in finding.chain)
     return "Inf or NaN" if carried and word != "NaN" else word
+
+
+def _damaged_place(finding: Finding) -> str:
+    kinds: list[SinkKind] = [reach.kind for reach in finding.reaches]
+    spoiled: list[SinkKind] = [kind for kind in kinds if kind != "observed"]
+    return f" in {_PLACES[spoiled[0]]}" if spoiled else ""
 
 
 def _first_place(finding: Finding, *, raised: bool) -> str:
@@ -91,9 +102,14 @@ def place(site: Site) -> list[str]:
     """A place: ``net.py:40:16``, ``in Net.forward, module encoder.0``."""
     column = "" if site.column is None else f":{site.column}"
     function = f"in {site.function}" if site.function and site.function != "<module>" else ""
-    module = f"module {site.module}" if site.module else ""
+    module = _module(site.module) if site.module else ""
     inside = ", ".join(part for part in (function, module) if part)
     return [f"{site.file}:{site.line}{column}", *([inside] if inside else [])]
+
+
+def _module(name: str) -> str:
+    """A module by its name; of a redacted report the name is ``module 1`` already."""
+    return name if name.startswith("module ") else f"module {name}"
 
 
 def _phase(finding: Finding) -> list[str]:
@@ -103,8 +119,11 @@ def _phase(finding: Finding) -> list[str]:
     return [] if words is None else [words]
 
 
-def element(found: Element) -> str:
-    """The first bad element, its value, and how many more: ``[0, 3] of f32[8, 4] is NaN, and 8 more of 32``."""
+def element(found: Element, *, entered: bool = False) -> str:
+    """The first bad element, its value, and how many more: ``[0, 3] of f32[8, 4] is NaN, and 8 more of 32``.
+
+    What has `entered` is nobody's result.
+    """
     array = array_of(found.dtype, found.shape)
     named = [found.tensor] if found.tensor else []
     if found.list_index is not None:
@@ -112,7 +131,7 @@ def element(found: Element) -> str:
     elif found.output:
         named.append(f"output {found.output}")
     if not found.shape and not named:
-        named = ["the result"]
+        named = ["the value" if entered else "the result"]
     holder = f"{', '.join(named)}, {array}," if named else array
     where = "an element of " if found.index is None else f"{index_text(found.index)} of " if found.index else ""
     others = found.count - 1
@@ -122,12 +141,19 @@ def element(found: Element) -> str:
 
 def operands(found: Iterable[Operand | ForwardOperand]) -> list[str]:
     """The values that the operation met, each told once: ``imag = 1e-20``."""
-    return list(dict.fromkeys(text for operand in found if (text := _operand(operand))))
+    told = list(dict.fromkeys(text for operand in found if (text := _operand(operand))))
+    if len(told) <= _OPERANDS_SHOWN:
+        return told
+    return [*told[:_OPERANDS_SHOWN], f"and {len(told) - _OPERANDS_SHOWN:,} more operands"]
 
 
 def _operand(operand: Operand | ForwardOperand) -> str:
     """An operand's value; of a row its range; of one that is not held any more, a question mark."""
-    name = operand.expression or operand.name
+    written = _is_number(operand.expression)
+    if written and operand.name in _POSITIONS:
+        # the line of source shows it
+        return ""
+    name = operand.name if written else operand.expression or operand.name
     shape = getattr(operand, "shape", None)
     array = array_of(operand.dtype, shape) if operand.dtype and shape is not None else ""
     low, high = getattr(operand, "min", None), getattr(operand, "max", None)
@@ -142,6 +168,20 @@ def _operand(operand: Operand | ForwardOperand) -> str:
     if operand.origin == "gone":
         return f"{name} = ?"
     return f"{name}: {array}" if array else ""
+
+
+def _is_number(expression: str | None) -> bool:
+    """Whether the source writes an operand as a number: ``2``, ``-1e-3``."""
+    try:
+        complex(expression or "")
+    except ValueError:
+        return False
+    return True
+
+
+def finite_but_wrong(finding: Finding) -> str:
+    """What is to be known of a damaging finding where it ends: nothing bad is seen there."""
+    return "finite there, but not what float64 would have given" if finding.fate == "damaging" else ""
 
 
 def gone(finding: Finding) -> list[str]:
@@ -161,8 +201,11 @@ def causes(finding: Finding) -> list[str]:
     What the sentence of the finding has said already is not said again.
     """
     file = None if finding.site is None else finding.site.file
-    told = [_at(link, file) for link in finding.chain if link.role == "cause" and link.summary not in finding.message]
-    told = list(dict.fromkeys(told))
+    links = [link for link in finding.chain if link.role == "cause" and link.summary not in finding.message]
+    if finding.data is not None and finding.birth == "entered":
+        # the sentence says where it came from, and the first line where it was read
+        links = [link for link in links if link.site != finding.site]
+    told = list(dict.fromkeys(_at(link, file) for link in links))
     if len(told) <= _CAUSES_SHOWN:
         return told
     last = _CAUSES_SHOWN - 2
@@ -180,7 +223,8 @@ def repeats(finding: Finding) -> str:
     """How often, and in which modules, the same was born; nothing for one."""
     parts = [f"{finding.occurrences:,} times in all"] if finding.occurrences > 1 else []
     if len(finding.modules) > 1:
-        parts.append(f"in modules {_listed(finding.modules)}")
+        named = all(name.startswith("module ") for name in finding.modules)
+        parts.append(f"in {'' if named else 'modules '}{_listed(finding.modules)}")
     return ", ".join(parts)
 
 
@@ -219,7 +263,7 @@ def _group(kind: SinkKind, group: Sequence[Reach]) -> str:
     if kind == "output":
         return f"{'the output' if names in ([], ['output']) else _listed(names)}{share}"
     if len(group) == 1:
-        return f"{_ONE[kind]} {names[0]}{share}" if names else f"a {kind}{share}"
+        return f"{_ONE[kind]} {_shortened(names[0])}{share}" if names else f"a {kind}{share}"
     listed = f": {_listed(names)}" if names else ""
     return f"{count_text(len(group), kind)}{listed}{share}"
 
@@ -230,5 +274,11 @@ def _share(group: Sequence[Reach]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_NAMES_SHOWN])
+    shown = ", ".join(_shortened(name) for name in names[:_NAMES_SHOWN])
     return f"{shown} and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else shown
+
+
+def _shortened(name: str) -> str:
+    """Beginning and end of a long name, which tell it from its neighbours."""
+    half = _NAME_LENGTH // 2 - 2
+    return name if len(name) <= _NAME_LENGTH else f"{name[:half]}...{name[-half:]}"

@@ -34,10 +34,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import GENERAL, Explanation, Rule
+from whynan.rules.data import data_text
 from whynan.rules.facts import result
 
 if TYPE_CHECKING:
-    from whynan.records import Finding
+    from whynan.records import Data, Finding
 
 
 def match(finding: Finding) -> Explanation | None:
@@ -45,7 +46,7 @@ def match(finding: Finding) -> Explanation | None:
         return None
     element = finding.element
     place = f" at {list(element.index)}" if element.index else ""
-    source = finding.message or "data from outside"
+    source = data_text(finding.data) or finding.message or "data from outside"
     if element.total == 1:
         share = ""
     elif element.count == element.total:
@@ -54,9 +55,16 @@ def match(finding: Finding) -> Explanation | None:
         share = f": {element.count:,} of its {element.total:,} elements"
     return Explanation(
         f"{source} holds {result(finding)}{place}{share}",
-        "No operation of this run made it: it was there when it was first read.",
+        _explained(finding.data),
         GENERAL,
     )
+
+
+def _explained(data: Data | None) -> str:
+    told = "No operation of this run made it: it was there when it was first read."
+    if data is None or not data.indices or data.in_order:
+        return told
+    return f"{told} The dataset index holds if the collate function keeps the order of the samples."
 
 
 RULE = Rule("WN001", "nan-in-data", match)

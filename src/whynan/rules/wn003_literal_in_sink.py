@@ -41,6 +41,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import GENERAL, Explanation, Rule
+from whynan.rules.data import data_text
 from whynan.rules.facts import base, result
 from whynan.rules.wording import doing
 
@@ -61,12 +62,31 @@ _SINKS = {
 def match(finding: Finding) -> Explanation | None:
     if finding.birth != "literal":
         return None
-    source = finding.message or "a constant that the program writes"
+    if _of_the_update(finding):
+        return _setting(finding)
+    source = data_text(finding.data) or finding.message or "a constant that the program writes"
     return Explanation(
         f"{source}, {result(finding)}, arrives in {_sink(finding)}"
         + (f" through {doing(finding)}" if base(finding) else ""),
         "The value was not computed but handed in or written on purpose, and then selected or reduced where it should "
         "have been left out.",
+        GENERAL,
+    )
+
+
+def _of_the_update(finding: Finding) -> bool:
+    """Whether an operation of the optimizer's own was given the value as a Python number."""
+    sources = [link for link in finding.chain if link.role in ("cause", "birth")]
+    return bool(sources) and all(link.phase == "optimizer" and link.op is not None for link in sources)
+
+
+def _setting(finding: Finding) -> Explanation:
+    """The numbers that an update is made with are the optimizer's settings, and its count of steps."""
+    return Explanation(
+        f"the optimizer's update is made with {result(finding)}, a Python number, in {doing(finding)}: a setting such as lr, "
+        f"weight_decay or a beta is {result(finding)} in this step",
+        "Neither the gradient nor the parameter is at fault. A scheduler that divides by 0 is the usual source: print "
+        "optimizer.param_groups before the step.",
         GENERAL,
     )
 

@@ -32,6 +32,7 @@ References
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import DERIVATIVE, OPERATION, Explanation, Rule
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 
 
 _LOGS = ("log", "log2", "log10")
+_BELOW_ONE = {"float64": "1 - 1.1e-16", "float32": "1 - 6e-8", "float16": "1 - 4.9e-4", "bfloat16": "1 - 3.9e-3"}
+"""The greatest number below 1."""
 
 
 def match(finding: Finding) -> Explanation | None:
@@ -64,7 +67,8 @@ def match(finding: Finding) -> Explanation | None:
         finite = f"is {out}" if found is not None else "has no finite value"
         return Explanation(
             f"{name}({at}) {finite}{derivative(finding) or here(spelled(finding, 'self'), at)}",
-            "A probability that underflowed or a count of 0 is the usual operand; the gradient 1/x is Inf there as well.",
+            _complement(spelled(finding, "self"), finding)
+            or "A probability that underflowed or a count of 0 is the usual operand; the gradient 1/x is Inf there as well.",
             OPERATION,
         )
     if name == "xlogy" and is_zero(finding, "other"):
@@ -89,7 +93,8 @@ def _derivative(finding: Finding) -> Explanation | None:
         divisor = f"1 + {name or 'x'}" if of == "log1p" else (name or "its operand")
         return Explanation(
             f"the derivative of {of} divides by {divisor}, which is 0 here: {said(value(finding, 'self'))} / 0 is {result(finding)}",
-            "The gradient of a logarithm divides by its operand: Inf at 0, or NaN where the gradient that comes in is 0.",
+            _complement(name, finding)
+            or "The gradient of a logarithm divides by its operand: Inf at 0, or NaN where the gradient that comes in is 0.",
             DERIVATIVE,
         )
     if of == "logit" and behind in (0.0, 1.0):
@@ -107,6 +112,31 @@ def _derivative(finding: Finding) -> Explanation | None:
             DERIVATIVE,
         )
     return None
+
+
+def _complement(operand: str | None, finding: Finding) -> str | None:
+    """What is to be known of log(1 - p): p is 1 long before its logit is infinite."""
+    p, below = _subtracted_from_one(operand), _BELOW_ONE.get(finding.element.dtype)
+    if p is None or below is None:
+        return None
+    return (
+        f"{p} is 1 here: {finding.element.dtype} has no number between {below} and 1, and a probability closer to 1 rounds to it. "
+        "Of a sigmoid of x, logsigmoid(-x) is the same logarithm and stays finite; so does a loss that takes logits."
+    )
+
+
+def _subtracted_from_one(operand: str | None) -> str | None:
+    """The p of ``1 - p``."""
+    try:
+        tree = ast.parse(operand or "", mode="eval").body
+    except SyntaxError:
+        return None
+    if not isinstance(tree, ast.BinOp) or not isinstance(tree.op, ast.Sub):
+        return None
+    one = tree.left
+    return (
+        ast.get_source_segment(operand or "", tree.right) if isinstance(one, ast.Constant) and one.value == 1 else None
+    )
 
 
 def _at_pole(finding: Finding, of: str) -> str | None:

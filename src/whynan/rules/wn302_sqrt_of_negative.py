@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from whynan.records import Finding
 
 
+_EIGENVALUES = {"aten._linalg_eigh.default", "aten.linalg_eigh.default", "aten.linalg_eigvalsh.default"}
+
+
 def match(finding: Finding) -> Explanation | None:
     if not is_nan(finding):
         return None
@@ -57,10 +60,20 @@ def match(finding: Finding) -> Explanation | None:
     if name in ("sqrt", "rsqrt") and found is not None and found < 0:
         return Explanation(
             f"{name}({said(found)}) is NaN{derivative(finding) or here(spelled(finding, 'self'), 'negative')}",
-            "A difference of two nearly equal numbers, or an operand that nothing bounds, is the usual source.",
+            _usual(finding),
             OPERATION,
         )
     return _variance(finding)
+
+
+def _usual(finding: Finding) -> str:
+    """Where a negative operand usually comes from; eigenvalues are known by the operation that made them."""
+    if _EIGENVALUES & {link.op for link in finding.chain if link.role == "cause"}:
+        return (
+            "The matrix is not positive definite. Of a covariance of fewer samples than features some eigenvalues are 0 in "
+            "exact arithmetic, and come out a rounding error above or below it."
+        )
+    return "A difference of two nearly equal numbers, or an operand that nothing bounds, is the usual source."
 
 
 def _variance(finding: Finding) -> Explanation | None:

@@ -45,19 +45,26 @@ if TYPE_CHECKING:
 def match(finding: Finding) -> Explanation | None:
     if base(finding) not in ("_ctc_loss", "_cudnn_ctc_loss") or finding.element.value != INF or not all_finite(finding):
         return None
-    steps, symbols = _span(row(finding, "input_lengths")), _span(row(finding, "target_lengths"))
-    lengths = f": {steps} input steps for {symbols} symbols" if steps and symbols else ""
+    steps, symbols = row(finding, "input_lengths"), row(finding, "target_lengths")
+    lengths = f": {_span(steps)} input steps for {_span(symbols)} symbols" if steps and symbols else ""
+    whose = _sample(finding)
+    if whose and steps and symbols and (steps[0] != steps[1] or symbols[0] != symbols[1]):
+        lengths += " in the batch"
     return Explanation(
-        f"the CTC loss is Inf, because a target has no alignment with its input{lengths}",
+        f"the CTC loss{whose} is Inf, because {'its' if whose else 'a'} target has no alignment with its input{lengths}",
         "Each symbol takes a step of the input, and two equal symbols in a row take one more for the blank between them.",
         OPERATION,
     )
 
 
-def _span(lengths: tuple[float, float] | None) -> str:
+def _sample(finding: Finding) -> str:
+    """Which of a batch; the loss of each is an element."""
+    element = finding.element
+    return f" of sample {element.index[0]}" if element.index and element.total > 1 else ""
+
+
+def _span(lengths: tuple[float, float]) -> str:
     """One length, or the least and greatest of the batch: which of them is this sample's is not known."""
-    if lengths is None:
-        return ""
     low, high = lengths
     return said(low) if low == high else f"{said(low)} to {said(high)}"
 

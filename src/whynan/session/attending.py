@@ -31,6 +31,7 @@ class Attending:
         self._modules = frozenset(sys.modules)
         self._attended: Attended | None = None
         self._over = False
+        self._failed = False
 
     def begin(self) -> None:
         """Torch has been loaded: look at what it runs."""
@@ -42,7 +43,10 @@ class Attending:
         if os.getpid() != self._pid or self._over:
             return
         self._over = True
-        self._guarded(lambda: self._program().end(error))
+        if not self._failed:
+            self._guarded(lambda: self._program().end(error))
+        if self._failed:
+            self._guarded(self._give_up)
 
     def forked(self) -> None:
         """In a child that the program has forked: it runs as if alone."""
@@ -52,6 +56,12 @@ class Attending:
 
     def _begin(self) -> None:
         self._program().begin()
+
+    def _give_up(self) -> None:
+        import json
+
+        with open(json.loads(self._told)["status"], "w", encoding="utf-8") as file:
+            json.dump({"whynan": 0, "stopped": False}, file)
 
     def _program(self) -> Attended:
         if self._attended is None:
@@ -65,9 +75,16 @@ class Attending:
             with self._apart():
                 act()
         except Exception:
-            from whynan.capture.failure import report_internal_error
+            self._fail()
 
-            report_internal_error()
+    def _fail(self) -> None:
+        """An error of our own: one warning, and whoever waits for the program learns that there is no report."""
+        if self._failed:
+            return
+        self._failed = True
+        from whynan.capture.failure import report_internal_error
+
+        report_internal_error()
 
     def _apart(self) -> Apart:
         return Apart(self._path, self._modules)

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final
 from whynan.source.ownership import Owner, owner_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from whynan.records import Finding
 
 _MARK: Final = "whynan: allow"
-_COMMENT: Final = re.compile(
-    r"#\s*whynan:\s*allow\s+(?P<patterns>[\w-]+(?:\s*,\s*[\w-]+)*)(?P<reason>.*)", re.DOTALL
-)
+_COMMENT: Final = re.compile(r"#\s*whynan:\s*allow\s+(?P<patterns>[\w-]+(?:\s*,\s*[\w-]+)*)(?P<reason>.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,16 @@ class Comment:
         return f"# {_MARK} {', '.join(self.patterns)} at {self.file}:{self.line}"
 
 
-def comment_at(finding: Finding) -> Comment | None:
-    """The comment that says a finding is meant: on a line of its expression, or alone on the line above."""
+def comment_at(finding: Finding, known: Sequence[Comment] | None = None) -> Comment | None:
+    """The comment that says a finding is meant: on a line of its expression, or alone on the line above.
+
+    `known`: the comments of a run that is not this one.
+    """
     site = finding.site
     if site is None or site.file.startswith("<"):
         return None
-    return next((c for c in comments_of(site.file) if c.fits(finding)), None)
+    there = comments_of(site.file) if known is None else [c for c in known if c.file == site.file]
+    return next((c for c in there if c.fits(finding)), None)
 
 
 def all_comments() -> list[Comment]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from whynan.errors import NonFiniteError
-
 from whynan.source.ownership import Owner, owner_of
 
 if TYPE_CHECKING:

@@ -33,14 +33,6 @@ class Program:
         """What the program is called in a report; its arguments are never recorded."""
         return {"script": self.what, "module": f"-m {self.what}", "code": "-c ..."}[self.kind]
 
-    @property
-    def folder(self) -> str:
-        """The folder that Python puts first on the program's path."""
-        if self.kind != "script":
-            return os.getcwd()
-        real = os.path.realpath(self.what)
-        return real if os.path.isdir(real) else os.path.dirname(real)
-
     def check(self) -> None:
         """Raise ``UsageError`` for what Python could not begin to run; nothing of the program is executed."""
         if self.kind == "script":
@@ -50,6 +42,8 @@ class Program:
 
     def _check_script(self) -> None:
         path = self.what
+        if path == "-":
+            return
         if os.path.isdir(path):
             if not os.path.isfile(os.path.join(path, "__main__.py")):
                 raise UsageError(f"{path} is a directory", "give the script in it, or one with a __main__.py")

@@ -16,7 +16,7 @@ from whynan.session.comments import all_comments, comment_at
 from whynan.source.fingerprint import sha256_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from whynan.records import Finding
     from whynan.session.allow import Allowance
@@ -49,10 +49,13 @@ def build_report(
     notes: tuple[str, ...] = (),
     baseline: Baseline | None = None,
     every_comment: bool = False,
+    comments: Sequence[Comment] | None = None,
+    run: Run | None = None,
 ) -> Report:
     """Judge, explain and excuse every birth of a trace.
 
-    `every_comment`: the region is the whole program, so that a comment which excused nothing can go.
+    `every_comment`: the region is the whole program, so that a comment which excused nothing can go. `comments` and
+    `run`: those of a run that is not this one.
     """
     judged = findings_of(trace)
     scopes = {id(b.element): b.scope for b in trace.births}
@@ -61,7 +64,7 @@ def build_report(
     def finish(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
         # excused by the scope of their births: the element is the birth's own
         told = (excused(explain_finding(f), allowances, scopes.get(id(f.element), ())) for f in findings)
-        return tuple(_known(_commented(f, used), baseline) for f in told)
+        return tuple(_known(_commented(f, used, comments), baseline) for f in told)
 
     escaped, damaging, absorbed = finish(judged.escaped), finish(judged.damaging), finish(judged.absorbed)
     meant = [f for f in (*escaped, *damaging) if f.allowed is not None]
@@ -79,7 +82,8 @@ def build_report(
     )
     return Report(
         verdict=verdict,
-        run=Run(
+        run=run
+        or Run(
             command=command,
             exit_status=ExitStatus(script=1 if exception else 0, whynan=1 if verdict == "nonfinite" else 0),
             versions=versions(),
@@ -102,8 +106,8 @@ def build_report(
     )
 
 
-def _commented(finding: Finding, used: set[Comment]) -> Finding:
-    comment = comment_at(finding)
+def _commented(finding: Finding, used: set[Comment], comments: Sequence[Comment] | None) -> Finding:
+    comment = comment_at(finding, comments)
     if comment is None:
         return finding
     used.add(comment)

@@ -60,6 +60,14 @@ def operand_expressions(
     return found
 
 
+def first_argument(code: CodeType, lasti: int) -> str | None:
+    """The source text of the first argument of a call; None for anything else."""
+    located = locate(code, lasti)
+    if located is None or not isinstance(located.node, ast.Call) or not located.node.args:
+        return None
+    return located.syntax.text(span_of(located.node.args[0]))
+
+
 def _texts(syntax: Syntax, operands: _Operands) -> dict[str, str]:
     texts = {name: syntax.text(span_of(node)) for name, node in operands.items()}
     return {name: text for name, text in texts.items() if text}

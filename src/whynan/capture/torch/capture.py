@@ -16,16 +16,18 @@ from whynan.capture.torch.mode import TraceMode
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.narrowing import Attempts, Only
 from whynan.capture.torch.patches import Patches, quietly
+from whynan.capture.torch.recording import Recording
 from whynan.capture.torch.tracer import Tracer
 from whynan.records import Coverage
 from whynan.source.ownership import Owner, owner_of
 from whynan.traces import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
     from whynan.traces import Birth, Sink
+    from whynan.traces.writing import TraceWriter
 
 
 class Capture:
@@ -42,8 +44,11 @@ class Capture:
         first_step: int = 1,
         steps: int | None = None,
         threads: bool = False,
+        recording: TraceWriter | None = None,
     ) -> None:
         self.tracer = Tracer(memory=memory, ranges=ranges, copy_all=copy_all)
+        if recording is not None:
+            self.tracer.recording = Recording(recording, self.tracer, self.so_far)
         if on_sink is not None:
             self.tracer.on_sink = partial(on_sink, self)
         self.tracer.only = None if only is None else Only(only)
@@ -125,6 +130,8 @@ class Capture:
             tracer.close()
         if self.trace is None:
             self.trace = Trace([], [], self._coverage(), failed=True)
+        if tracer.recording is not None:
+            tracer.recording.finish(self.trace)
 
     def _leave(
         self,
@@ -181,11 +188,12 @@ class Capture:
         """The device that the run computed on, as far as it is known."""
         return "cuda" if torch.cuda.is_initialized() else "cpu"
 
-    def so_far(self) -> Trace:
-        """What the run has left for analysis until now; it goes on."""
+    def so_far(self, waiting: Iterable[Sink] = ()) -> Trace:
+        """What the run has left for analysis until now, with sinks that it would have if it ended now; it goes on."""
         tracer = self.tracer
-        sinks = distinct(tracer.bad.sinks.found)
-        return Trace(self._births(sinks), sinks, self._coverage(), (), tracer.bad.sinks.fatal_seen)
+        sinks = distinct([*tracer.bad.sinks.found, *waiting])
+        unexplained = [s for s in sinks if not s.labels]
+        return Trace(self._births(sinks), sinks, self._coverage(), (), tracer.bad.sinks.fatal_seen, unexplained)
 
     def _births(self, sinks: list[Sink]) -> list[Birth]:
         """Births and literals with the step that they belong to, as far as it is known."""
@@ -238,6 +246,7 @@ def _held_by(error: BaseException) -> list[tuple[str, Any]]:
     while step is not None:
         own = owner_of(step.tb_frame.f_code.co_filename) in (Owner.WHYNAN, Owner.TORCH)
         for name, value in () if own else list(step.tb_frame.f_locals.items()):
-            found += tensors_of(value, name)
+            # what pytest and comprehensions keep in between has names like @py_assert1 and .0
+            found += tensors_of(value, name) if name.isidentifier() else []
         step = step.tb_next
     return found

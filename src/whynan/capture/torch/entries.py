@@ -70,6 +70,9 @@ class Entries:
                 if whole is not None and whole is not holder:
                     element = _element_in(whole, holder, mask, element)
                 birth = self._birth(note, element, event, constant if literal else None, is_nan=is_nan, literal=literal)
+                birth.data = tracer.origins.data_of(holder, mask)
+                if birth.data is None and constant is not None:
+                    birth.data = tracer.origins.value_at(constant.site)
                 set_id = self.known[key] = tracer.labels.add(birth)
             else:
                 self._again(set_id)
@@ -199,6 +202,7 @@ class Entries:
                         element=element,
                         causes=frozenset((label,)),
                         note=source.note,
+                        data=source.data,
                         named=True,
                         computed=not copies and element.value is not None and element.value != element.value,
                         scope=self.tracer.scope,

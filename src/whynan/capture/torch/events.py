@@ -59,6 +59,8 @@ class Events:
         site, library_site = tracer.sites.resolve(number, tracer.names.module_path(module))
         if phase == "forward" and self._writes_buffer(operator, args):
             phase = "buffer"
+        if phase == "forward" and lane.loading:
+            phase = "data"
         step, micro = self.sinks.steps.now(in_backward=node is not None)
         return Event(
             ordinal=row.ordinal - tracer.first,

@@ -33,6 +33,8 @@ class Lane:
         self.optimizer: Any = None
         self.optimizer_site = 0
         self.closure = False
+        self.loading = 0
+        """How many loaders are fetching a batch, one inside the other."""
         self.loss_labels: frozenset[int] = frozenset()
 
     def entry(self, number: int) -> tuple[int, int, Operator, int, int] | None:

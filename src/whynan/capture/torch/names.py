@@ -72,6 +72,18 @@ class Names:
             known = self._paths[number] = self._path_of(module)
         return known or None
 
+    def paths(self) -> list[str | None]:
+        """The paths of all modules by number, in one walk over the trees that they stand in."""
+        trees: dict[int, str] = {}
+        for root in list(self.roots) if len(self._paths) + 1 < len(self._modules) else ():
+            for path, inner in root.named_modules():
+                number = self._numbers.get(inner)
+                if number is not None and (inner is root or number not in trees):
+                    trees[number] = path or type(root).__name__
+        for number, path in trees.items():
+            self._paths.setdefault(number, path)
+        return [self._paths.get(number) or self.module_path(number) for number in range(len(self._modules))]
+
     def _path_of(self, module: nn.Module) -> str:
         for root in list(self.roots):
             if root is module:

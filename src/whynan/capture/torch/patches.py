@@ -17,6 +17,8 @@ from torch.optim.optimizer import (
 
 from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.names import tensors_of
+from whynan.capture.torch.origins import watch_origins
+from whynan.capture.torch.recording import moment
 from whynan.capture.torch.regions import watch_regions
 from whynan.capture.torch.sites import ENGINE
 from whynan.capture.torch.threads import watch_threads
@@ -46,6 +48,7 @@ class Patches:
         self._readers()
         watch_threads(self.tracer, self._replace)
         self._swaps()
+        watch_origins(self.tracer, self._replace)
         watch_regions(self.tracer, self._replace)
 
     def remove(self) -> None:
@@ -215,6 +218,8 @@ class Patches:
             return save
 
         self._replace(torch, "save", make_save)
+        # what prints a tensor puts every mode aside
+        self._replace(torch._tensor_str, "_str", make)
 
     def _swaps(self) -> None:
         tracer = self.tracer
@@ -312,6 +317,7 @@ def _engine_ends(tracer: Tracer, kept: Any) -> None:
     lane, create_graph, backward, labels, depth = kept
     if not depth:
         tracer.bad.sinks.backward_ends(lane.backward)
+        moment(tracer)
     lane.create_graph = create_graph
     lane.engine_depth = depth
     if depth:
@@ -340,6 +346,7 @@ def _module_returned(tracer: Tracer, module: Any, out: Any) -> None:
         return
     tracer.deferred.settle()
     tracer.bad.sinks.module_returns(out)
+    moment(tracer)
 
 
 def _step_starts(tracer: Tracer, optimizer: Any, closure: bool) -> None:
@@ -360,6 +367,7 @@ def _step_ends(tracer: Tracer, optimizer: Any) -> None:
     lane.closure = False
     lane.optimizer_site = 0
     tracer.bad.sinks.step_ends(optimizer)
+    moment(tracer)
 
 
 def _last_step(tracer: Tracer) -> None:

@@ -27,12 +27,12 @@ class Pending:
                 waiting += [sink for record in leaf.pending.values() for sink in record.loss]
         return waiting
 
-    def places(self) -> frozenset[Any]:
-        """The places and labels of all sinks, found and waiting: what tells whether there is something new."""
+    def places(self) -> tuple[int, frozenset[Any]]:
+        """How many places the sinks have that were found, and which others wait: differs where one is new."""
         found = self._sinks.found
         self._found.update(map(_place, found[self._read :]))
         self._read = len(found)
-        return frozenset(self._found.union(map(_place, self.sinks())))
+        return len(self._found), frozenset(map(_place, self.sinks())) - self._found
 
     def _held(self, leaf: Leaf) -> bool:
         """Whether the program still has a leaf's gradient, or let the leaf go with it."""

@@ -73,8 +73,8 @@ class Ranges:
             (event, op, phase, site, output, tensor.dtype, tuple(tensor.shape), found or counters(tensor))
         )
 
-    def records(self, site_of: Callable[[int], Site | None]) -> tuple[Range, ...]:
-        """All of them as records."""
+    def records(self, site_of: Callable[[int], Site | None], since: int = 0) -> tuple[Range, ...]:
+        """All of them, or those from one on, as records."""
         return tuple(
             Range(
                 event=event,
@@ -88,5 +88,5 @@ class Ranges:
                 finite_max=found[2],
                 **found[0],
             )
-            for event, op, phase, site, output, dtype, shape, found in self._rows
+            for event, op, phase, site, output, dtype, shape, found in self._rows[since:]
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from whynan.source.expressions import operand_expressions
+from whynan.source.expressions import first_argument, operand_expressions
 from whynan.source.ownership import Owner, owner_of
 from whynan.source.positions import resolve
 
@@ -70,6 +70,9 @@ class Sites:
         self._numbers: dict[tuple[int, int, int, int] | None, int] = {None: 0}
         self._keys: list[tuple[int, int, int, int] | None] = [None]
 
+    def __len__(self) -> int:
+        return len(self._keys)
+
     def here(self, depth: int = 1) -> int:
         """The number of the site that the frame `depth` above the caller stands at."""
         key = walk(sys._getframe(depth))
@@ -89,6 +92,11 @@ class Sites:
         if key is None or key[2]:
             return {}
         return operand_expressions(_owners[key[0]][0], key[1], operator, names, numbers=numbers)
+
+    def first_argument(self, number: int) -> str | None:
+        """The source text of the first argument of the call that a site is; None where it stands in a library."""
+        key = self._keys[number]
+        return None if key is None or key[2] else first_argument(_owners[key[0]][0], key[1])
 
     def resolve(self, number: int, module: str | None) -> tuple[Site | None, Site | None]:
         """The user's site and, where the event stands in a library, the library's."""

@@ -16,6 +16,7 @@ from whynan.capture.torch.deferred import Deferred
 from whynan.capture.torch.labels import Labels
 from whynan.capture.torch.lanes import ACCUMULATION, BACKWARD, FORWARD, NODES_MASK, OPTIMIZER, Lane
 from whynan.capture.torch.names import Names
+from whynan.capture.torch.origins import Origins
 from whynan.capture.torch.planes import (
     ATTRIBUTE,
     FLOATS,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch.narrowing import Only
     from whynan.capture.torch.operators import Operator
+    from whynan.capture.torch.recording import Recording
 
 ACCUMULATE_GRAD = 2**64 - 1
 SMALL = 1 << 16
@@ -77,6 +79,7 @@ class Tracer:
         self.labels = Labels()
         self.sites = Sites()
         self.names = Names()
+        self.origins = Origins(self)
         self.rows = Rows(DEFAULT_WINDOW if memory is None else memory)
         self.marked: weakref.WeakSet[State] = weakref.WeakSet()
         self.uninitialised: weakref.WeakSet[State] = weakref.WeakSet()
@@ -98,6 +101,7 @@ class Tracer:
         self.failed = False
         self.target: Any = None
         self.scope: tuple[int, ...] = ()
+        self.recording: Recording | None = None
         self.on_sink: Callable[[], BaseException | None] | None = None
         self.asked = 0
         """How many of the sinks found so far `on_sink` has been asked about."""
@@ -234,8 +238,10 @@ class Tracer:
                 rows.hold(ordinal, held, layout, copy, size + first.numel() * first.element_size())
             else:
                 rows.hold(ordinal, held, None, copy, size)
-        if not ordinal & 1023:
+        if ordinal & 1023 == 1023:
             self.any_marked = bool(self.marked) or bool(self.uninitialised)
+            if self.recording is not None and place == RING_MASK:
+                self.recording.full()
         if waits:
             row = Row(ordinal, operator, site, phase, kind, lane.module)
             by_alias = phase in (BACKWARD, ACCUMULATION)
@@ -395,6 +401,8 @@ class Tracer:
     def close(self) -> None:
         """End the trace: let go of operands, and give the next trace its own ordinals."""
         self.mode = None
+        if self.recording is not None:
+            self.recording.close()
         _next_ordinal[0] = self.ordinal + 1
         self.rows.clear()
 

@@ -1,0 +1,49 @@
+"""Where a value came in, in words."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from whynan.records import Data
+
+MOST_TOLD: Final = 4
+"""So many rows of a batch are told one by one."""
+
+
+def data_text(data: Data | None) -> str:
+    """Where a value came in: ``batch[1], row 5 of batch 312 (dataset index 4,805, worker 1)``; empty if unknown."""
+    if data is None:
+        return ""
+    name = data.name or ""
+    if data.kind in ("numpy", "value"):
+        made = f"made a tensor at {data.site.file}:{data.site.line}" if data.site is not None else "made a tensor"
+        return f"{name or 'a value'} ({'a NumPy array, ' if data.kind == 'numpy' else ''}{made})"
+    if data.kind == "file":
+        return f"{name} in {data.file}" if name else f"the file {data.file}"
+    return f"{name}, {_in_batch(data)}" if name and name != "batch" else _in_batch(data)
+
+
+def _in_batch(data: Data) -> str:
+    batch = f"batch {data.batch:,}" if data.batch is not None else "a batch"
+    rows = [f"{row:,}" for row in data.rows]
+    row = "" if not rows else f"row {rows[0]} of " if data.n_rows == 1 else f"rows {_some(rows, data.n_rows)} of "
+    notes: list[str] = []
+    if data.indices:
+        told = [f"{i:,}" if isinstance(i, int) else str(i) for i in data.indices]
+        count = max(data.n_rows, len(told))
+        notes.append(f"dataset index {told[0]}" if count == 1 else f"dataset indices {_some(told, count)}")
+    if data.worker is not None:
+        notes.append(f"worker {data.worker}")
+    if data.passed is not None and data.passed > 1:
+        notes.append(f"pass {data.passed} over the data")
+    known = f" ({', '.join(notes)})" if notes else ""
+    return f"{row}{batch}{known}"
+
+
+def _some(texts: list[str], count: int) -> str:
+    shown = texts[:MOST_TOLD]
+    more = count - len(shown)
+    return f"{', '.join(shown)} and {more:,} more" if more > 0 else f"{', '.join(shown[:-1])} and {shown[-1]}"

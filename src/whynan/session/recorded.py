@@ -1,0 +1,151 @@
+"""A run and its trace on disk: what the session knows is written too, and the trace gives the same report again."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from whynan.records import ExitStatus, Run, Source
+from whynan.rules.catalogue import rules
+from whynan.session.allow import Allowance
+from whynan.session.baseline import Baseline
+from whynan.session.comments import Comment, comments_of
+from whynan.session.runs import build_report, versions
+from whynan.source.fingerprint import sha256_of
+from whynan.traces.documents import CommentPart, KnownPart, Meant, SessionPart
+from whynan.traces.reading import read_trace
+
+if TYPE_CHECKING:
+    from whynan.config import Options
+    from whynan.records import Report
+    from whynan.session.watching import Watching
+    from whynan.traces import Trace
+    from whynan.traces.reading import Recorded
+    from whynan.traces.writing import TraceWriter
+
+OPTIONS: Final = ("memory", "ranges", "on_nonfinite", "start_step", "steps", "strict")
+"""Those that say what a trace can hold; none of them names a file or anything of the program's."""
+_LARGEST_SOURCE: Final = 64 << 20
+
+
+def begin(writer: TraceWriter, watching: Watching, *, command: str, options: Options, allowed: list[Allowance]) -> None:
+    """The run is about to begin: of what run the trace is, and what is meant as the run goes on."""
+    writer.meant = lambda: tuple(_meant(allowance, private=writer.names is not None) for allowance in allowed)
+    capture = watching.capture
+    run = Run(
+        command=command,
+        exit_status=ExitStatus(script=None, whynan=0),
+        versions=versions(),
+        device="cpu" if capture is None else capture.device(),
+        flags={} if capture is None else capture.flags(),
+    )
+    writer.begin(_private(writer, run), {name: getattr(options, name) for name in OPTIONS})
+
+
+def end(
+    writer: TraceWriter, trace: Trace, report: Report, *, notes: tuple[str, ...], baseline: Baseline | None
+) -> Report:
+    """The run has ended with this trace and report; gives the report, which says so where the trace had to stop."""
+    if trace is not writer.last:
+        writer.facts(trace, {source.file: source.sha256 for source in report.run.sources}, len(trace.ranges))
+    session = SessionPart(notes=notes, unused_allows=report.unused_allows)
+    if writer.names is None:
+        session = session.model_copy(update={"comments": _comments(trace), **_known(baseline)})
+    again(writer, report, session)
+    if writer.note is None or writer.note in report.coverage.notes:
+        return report
+    coverage = report.coverage.model_copy(update={"notes": (*report.coverage.notes, writer.note)})
+    return report.model_copy(update={"coverage": coverage})
+
+
+def again(writer: TraceWriter, report: Report, session: SessionPart | None = None) -> None:
+    """More is known of how the run has ended: its exit status."""
+    writer.end(_private(writer, report.run), session)
+
+
+def report_of_directory(directory: str | os.PathLike[str]) -> Report:
+    """The report of a trace on disk; raises ``UsageError`` where it is none."""
+    return report_of_recorded(read_trace(directory))
+
+
+def report_of_recorded(recorded: Recorded) -> Report:
+    """The report of a trace that was read, made as that of its run was."""
+    run, session = recorded.run, recorded.session
+    finished = recorded.ended is not None
+    known = frozenset((k.rule, k.phase, k.op, k.place) for k in session.known)
+    report = build_report(
+        recorded.trace,
+        command=run.command,
+        flags=run.flags,
+        device=run.device,
+        allowances=[Allowance(meant.pattern, meant.reason) for meant in recorded.allowances],
+        notes=session.notes,
+        baseline=None if session.baseline is None else Baseline(session.baseline, known),
+        comments=_recorded_comments(recorded) if finished else _unchanged_comments(recorded),
+        run=run,
+    )
+    if finished:
+        return report.model_copy(update={"unused_allows": session.unused_allows})
+    # what excused nothing so far might have done so later
+    return report.model_copy(update={"unused_allows": (), "run": _cut_short(recorded, report)})
+
+
+def _cut_short(recorded: Recorded, report: Report) -> Run:
+    """A run of which nobody knows how it ended."""
+    status = ExitStatus(script=None, whynan=1 if report.verdict == "nonfinite" else 0)
+    sites = (site for f in (*report.findings, *report.damaging) for site in (f.site, f.library_site))
+    files = dict.fromkeys(site.file for site in sites if site is not None)
+    sources = tuple(Source(file=f, sha256=recorded.sources[f]) for f in files if f in recorded.sources)
+    return recorded.run.model_copy(update={"exit_status": status, "sources": sources})
+
+
+def _private(writer: TraceWriter, run: Run) -> Run:
+    if writer.names is None:
+        return run
+    from whynan.report.redaction import REPORT
+    from whynan.traces.redaction import Redaction
+
+    return Redaction(REPORT, writer.names).of(run)
+
+
+def _meant(allowance: Allowance, *, private: bool) -> Meant:
+    if not private:
+        return Meant(pattern=allowance.pattern, reason=allowance.reason)
+    public = any(allowance.fits(rule.code, rule.name) for rule in rules())
+    return Meant(pattern=allowance.pattern if public else "left out", reason="left out")
+
+
+def _known(baseline: Baseline | None) -> dict[str, Any]:
+    if baseline is None:
+        return {}
+    known = sorted(baseline.known, key=str)
+    return {
+        "baseline": baseline.path,
+        "known": tuple(KnownPart(rule=r, phase=phase, op=op, place=place) for r, phase, op, place in known),
+    }
+
+
+def _comments(trace: Trace) -> tuple[CommentPart, ...]:
+    """The comments that say what is meant, of every file that something was born in."""
+    names = ("file", "line", "last", "patterns", "reason")
+    files = dict.fromkeys(birth.event.site.file for birth in trace.births if birth.event.site is not None)
+    found = (comment for file in files if not file.startswith("<") for comment in comments_of(file))
+    return tuple(CommentPart(**{name: getattr(comment, name) for name in names}) for comment in found)
+
+
+def _recorded_comments(recorded: Recorded) -> list[Comment]:
+    return [Comment(c.file, c.line, c.last, c.patterns, c.reason) for c in recorded.session.comments]
+
+
+def _unchanged_comments(recorded: Recorded) -> list[Comment]:
+    """The comments of those source files that still are what they were in a run that could not record them."""
+    return [c for file, digest in recorded.sources.items() if _is_still(file, digest) for c in comments_of(file)]
+
+
+def _is_still(file: str, digest: str) -> bool:
+    try:
+        return os.path.getsize(file) <= _LARGEST_SOURCE and sha256_of(file) == digest
+    except (OSError, ValueError):
+        return False
