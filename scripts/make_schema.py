@@ -1,17 +1,21 @@
-"""Write the published JSON Schema from the record types."""
+"""Write the published JSON Schemas from the record types."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+from whynan.report import checkpoint_json
 from whynan.report.json import SCHEMA_FILE, make_schema
+
+SCHEMAS = {SCHEMA_FILE: make_schema, checkpoint_json.SCHEMA_FILE: checkpoint_json.make_schema}
 
 
 def main() -> None:
-    """Write the schema beside the renderer."""
-    target = Path(__file__).parents[1] / "src" / "whynan" / "report" / "schema" / SCHEMA_FILE
-    target.write_text(json.dumps(make_schema(), indent=2) + "\n", "utf-8")
+    """Write the schemas beside the renderers."""
+    folder = Path(__file__).parents[1] / "src" / "whynan" / "report" / "schema"
+    for file, make in SCHEMAS.items():
+        (folder / file).write_text(json.dumps(make(), indent=2) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

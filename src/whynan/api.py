@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from whynan.records import Report
     from whynan.session.allow import Allowance
+    from whynan.traces.writing import TraceWriter
 
 RERUN_MEMORY = 4 << 30
 
@@ -30,6 +31,7 @@ class Trace(Region):
         memory: bytes of operands to hold for explanations, or text such as ``"512MB"``; 64 MiB unless given.
         ranges: record counters and finite range of every tensor.
         yields: end, instead of refusing, where the program begins a trace of its own.
+        recording: writes the trace to disk as it is made.
     """
 
     def __init__(
@@ -41,9 +43,11 @@ class Trace(Region):
         command: str = "trace",
         copy_all: bool = False,
         quiet: bool = False,
+        recording: TraceWriter | None = None,
     ) -> None:
         options = Options.load(memory=memory, ranges=ranges)
-        super().__init__(options, command=command, watched=Watched(copy_all=copy_all), quiet=quiet, yields=yields)
+        watched = Watched(copy_all=copy_all, recording=recording)
+        super().__init__(options, command=command, watched=watched, quiet=quiet, yields=yields)
 
 
 def trace(*, memory: int | str | None = None, ranges: bool = False) -> Trace:

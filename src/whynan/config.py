@@ -80,7 +80,8 @@ class Options:
     @classmethod
     def restored(cls, stored: Mapping[str, Any]) -> Self:
         """The options that ``stored()`` gave in another process."""
-        return cls(**{**stored, "allow": tuple(stored["allow"])})
+        values: dict[str, Any] = {**stored, "allow": tuple(stored["allow"])}
+        return cls(**values)
 
     def stored(self) -> dict[str, Any]:
         """The options as a document for another process."""

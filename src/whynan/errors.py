@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final, Protocol
+
+_LONGEST: Final = 1000
+"""Characters of one half of an error's line."""
 
 
 class WhynanError(Exception):
@@ -78,5 +81,7 @@ class NonFiniteError(WhynanError):
 
 
 def _one_line(text: str) -> str:
-    """Names and values come from strangers: control characters are shown, never sent to a terminal."""
+    """Names and values come from strangers: control characters are shown, and no name fills the screen."""
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST // 2]}... ({len(text) - _LONGEST:,} more characters) ...{text[-_LONGEST // 2 :]}"
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)

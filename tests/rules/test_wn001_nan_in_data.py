@@ -10,6 +10,7 @@ import pytest
 import torch
 from syrupy.assertion import SnapshotAssertion
 from torch import nn
+from torch.utils.data import DataLoader, Dataset
 
 ROWS = np.array([[1.0, 2.0], [np.nan, 3.0]], dtype=np.float32)
 
@@ -28,6 +29,42 @@ def one_value() -> object:
     return torch.from_numpy(ROWS[1, :1]).sum()
 
 
+class Scaled(Dataset[torch.Tensor]):
+    """Rows scaled in place by NumPy, each by its own maximum."""
+
+    def __init__(self, *rows: list[float]) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        row = np.array(self.rows[index], dtype=np.float32)
+        with np.errstate(invalid="ignore"):
+            return torch.from_numpy(row / row.max())
+
+
+def _sum_of_batches(*rows: list[float]) -> object:
+    return sum(batch.sum() for batch in DataLoader(Scaled(*rows), batch_size=4))
+
+
+def a_sample_divided_by_its_maximum() -> object:
+    return _sum_of_batches([1.0, 2.0], [0.0, 0.0], [3.0, 4.0])
+
+
+def two_such_samples() -> object:
+    return _sum_of_batches([0.0, 0.0], [1.0, 2.0], [0.0, 0.0])
+
+
+def two_samples_of_a_worker() -> object:
+    rows = Scaled([0.0, 0.0], [1.0, 2.0], [0.0, 0.0])
+    return sum(batch.sum() for batch in DataLoader(rows, batch_size=4, num_workers=1))
+
+
+def a_gap_in_a_sample() -> object:
+    return _sum_of_batches([1.0, 2.0], [-np.inf, 1.0], [np.inf, 3.0])
+
+
 def numbers() -> object:
     return torch.from_numpy(ROWS[:1]).mean()
 
@@ -37,7 +74,18 @@ def a_gap_that_is_left_out() -> object:
     return data[~data.isnan()].mean()
 
 
-@pytest.mark.parametrize("program", [a_row_of_the_batch, a_weight, one_value])
+@pytest.mark.parametrize(
+    "program",
+    [
+        a_row_of_the_batch,
+        a_weight,
+        one_value,
+        a_sample_divided_by_its_maximum,
+        two_such_samples,
+        two_samples_of_a_worker,
+        a_gap_in_a_sample,
+    ],
+)
 def test_it_says_what_happened(program: Any, first: Callable[..., dict[str, str]], snapshot: SnapshotAssertion) -> None:
     said = first(program)
     assert said["rule"] == "WN001"

@@ -18,6 +18,31 @@ def a_mask_in_the_loss() -> object:
     return scores.grad
 
 
+def _step(optimizer: type[torch.optim.Optimizer], gradient: float = 1.0, lr: float = float("nan")) -> object:
+    weight = torch.ones(2, requires_grad=True)
+    weight.grad = torch.full((2,), gradient)
+    made = optimizer([weight], lr=0.1)  # pyright: ignore[reportCallIssue]
+    made.param_groups[0]["lr"] = lr  # as a scheduler does
+    made.step()
+    return weight
+
+
+def a_learning_rate_of_sgd() -> object:
+    return _step(torch.optim.SGD)
+
+
+def a_learning_rate_of_adamw() -> object:
+    return _step(torch.optim.AdamW)
+
+
+def a_gradient_that_is_written() -> object:
+    return _step(torch.optim.SGD, gradient=float("inf"), lr=0.1)
+
+
+def a_finite_learning_rate() -> object:
+    return _step(torch.optim.AdamW, lr=0.1)
+
+
 def a_mask_that_softmax_takes_away() -> object:
     scores = torch.tensor([1.0, 2.0], requires_grad=True)
     mask = torch.tensor([0.0, float("-inf")])
@@ -26,13 +51,15 @@ def a_mask_that_softmax_takes_away() -> object:
     return scores.grad
 
 
-@pytest.mark.parametrize("program", [a_mask_in_the_loss])
+@pytest.mark.parametrize(
+    "program", [a_mask_in_the_loss, a_learning_rate_of_sgd, a_learning_rate_of_adamw, a_gradient_that_is_written]
+)
 def test_it_says_what_happened(program: Any, first: Callable[..., dict[str, str]], snapshot: SnapshotAssertion) -> None:
     said = first(program)
     assert said["rule"] == "WN003"
     assert said == snapshot
 
 
-@pytest.mark.parametrize("program", [a_mask_that_softmax_takes_away])
+@pytest.mark.parametrize("program", [a_mask_that_softmax_takes_away, a_finite_learning_rate])
 def test_the_healthy_twin_is_clean(program: Any, clean: Callable[..., bool]) -> None:
     assert clean(program)

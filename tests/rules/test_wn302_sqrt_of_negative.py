@@ -15,6 +15,11 @@ def a_variance_by_subtraction() -> object:
     return (x.square() - 2).sqrt()
 
 
+def an_eigenvalue() -> object:
+    values, _ = torch.linalg.eigh(torch.tensor([[1.0, 0.0], [0.0, -0.25]]))
+    return values.sqrt()
+
+
 def selected_away() -> object:
     x = torch.tensor([-1.0, 4.0], requires_grad=True)
     torch.where(x > 0, x.sqrt(), 0.0).sum().backward()
@@ -26,7 +31,7 @@ def clamped() -> object:
     return (x.square() - 2).clamp(min=0).sqrt()
 
 
-@pytest.mark.parametrize("program", [a_variance_by_subtraction, selected_away])
+@pytest.mark.parametrize("program", [a_variance_by_subtraction, an_eigenvalue, selected_away])
 def test_it_says_what_happened(program: Any, first: Callable[..., dict[str, str]], snapshot: SnapshotAssertion) -> None:
     said = first(program)
     assert said["rule"] == "WN302"

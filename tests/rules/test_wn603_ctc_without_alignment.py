@@ -17,13 +17,19 @@ def a_target_longer_than_the_input() -> object:
     return nn.functional.ctc_loss(log_probs, target, steps, symbols)
 
 
+def one_of_a_batch() -> object:
+    log_probs = torch.zeros(5, 3, 4).log_softmax(-1)
+    targets, steps, symbols = torch.tensor([[1, 2, 3]] * 3), torch.tensor([5, 2, 5]), torch.tensor([3, 3, 2])
+    return nn.functional.ctc_loss(log_probs, targets, steps, symbols)
+
+
 def zero_infinity() -> object:
     log_probs = torch.zeros(3, 1, 4).log_softmax(-1)
     target, steps, symbols = torch.tensor([[1, 1, 1]]), torch.tensor([3]), torch.tensor([3])
     return nn.functional.ctc_loss(log_probs, target, steps, symbols, zero_infinity=True)
 
 
-@pytest.mark.parametrize("program", [a_target_longer_than_the_input])
+@pytest.mark.parametrize("program", [a_target_longer_than_the_input, one_of_a_batch])
 def test_it_says_what_happened(program: Any, first: Callable[..., dict[str, str]], snapshot: SnapshotAssertion) -> None:
     said = first(program)
     assert said["rule"] == "WN603"

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import traceback
 import warnings
+from contextlib import suppress
 
 FAILED = "whynan met an error of its own and stopped looking: what follows it was not seen"
 
@@ -28,9 +29,13 @@ def report_internal_error() -> None:
     except OSError:
         path = "(the traceback could not be written)"
     kind = sys.exc_info()[0]
-    warnings.warn(
+    what = (
         f"whynan met an error of its own ({kind.__name__ if kind else 'unknown'}) and is off for the rest of this "
-        f"trace; your run goes on unharmed. Traceback: {path}",
-        RuntimeWarning,
-        stacklevel=4,
+        f"trace; your run goes on unharmed. Traceback: {path}"
     )
+    try:
+        warnings.warn(what, RuntimeWarning, stacklevel=4)
+    except RuntimeWarning:
+        # where warnings are errors (-W error, pytest's filterwarnings), this one would be the run's
+        with suppress(Exception):
+            print(what, file=sys.stderr)

@@ -1,4 +1,126 @@
+"""``whynan checkpoint``: which tensors of a checkpoint are bad, and among several since which one."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Self
+
 import click
+
+from whynan.errors import MissingExtraError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from whynan.records.checkpoint import Checkpoints
+
+
 @click.command()
-def checkpoint() -> None:
-    """x"""
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--all", "all_", is_flag=True, default=None, help="List every tensor, and every checkpoint.")
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="NAME",
+    help="A tensor whose NaN and Inf are meant, by name or pattern: '*.mask'.",
+)
+@click.option("--json", metavar="FILE", help="Write the counters of every tensor to a file.")
+@click.option("--quiet", is_flag=True, default=None, help="Print nothing; the exit status tells.")
+@click.option("--redact", is_flag=True, default=None, help="Leave out names, paths and values.")
+def checkpoint(files: tuple[str, ...], allow: tuple[str, ...], **chosen: Any) -> int:
+    """Say which tensors of a checkpoint hold NaN or Inf, its optimizer state included.
+
+    FILE is one of torch.save (.pt, .pth, .bin), of Lightning (.ckpt) or of safetensors, the .index.json of a sharded
+    one, or a folder of these. Of several the first bad one is told, in the order of the steps that they store, else of
+    their names. Nothing that a file holds is run.
+
+    \b
+    Examples:
+      whynan checkpoint last.ckpt
+      whynan checkpoint ckpt-*.pt                     since when is it bad?
+      whynan checkpoint out/checkpoint-*              folders of the transformers Trainer
+      whynan checkpoint model.safetensors.index.json --json counters.json --quiet
+
+    Exit status: 0 where everything is finite, 1 where something is bad, 2 where something cannot be read.
+    """
+    from whynan.config import Options
+    from whynan.session.files import check_writable, write_text
+
+    options = Options.load(**chosen)
+    if options.json is not None:
+        check_writable(options.json, "--json")
+        _refuse_to_lose(options.json, files)
+    found = _read(files, allow)
+    if options.redact:
+        found = found.redacted()
+    if options.json is not None:
+        write_text(options.json, f"{found.to_json()}\n")
+    if not options.quiet:
+        found.show(show_all=options.all_)
+    return found.exit_status(strict=False)
+
+
+class Found:
+    """What was found in checkpoints."""
+
+    def __init__(self, report: Checkpoints) -> None:
+        self.report = report
+
+    def show(self, *, show_all: bool) -> None:
+        """Print it."""
+        from whynan.report.checkpoint import show
+
+        show(self.report, show_all=show_all)
+
+    def to_json(self) -> str:
+        """Its document."""
+        from whynan.report.checkpoint_json import to_json
+
+        return to_json(self.report)
+
+    def exit_status(self, *, strict: bool) -> int:
+        """2 where a checkpoint could not be read, 1 where one is bad, else 0; there are no warnings to be strict of."""
+        del strict
+        if any(held.verdict == "unreadable" for held in self.report.checkpoints):
+            return 2
+        return 0 if self.report.verdict == "clean" else 1
+
+    def redacted(self) -> Self:
+        """The same for other eyes."""
+        from whynan.report.checkpoint_redaction import redacted
+
+        return type(self)(redacted(self.report))
+
+
+def saved(content: bytes) -> Found:
+    """What was found, from the document that was saved of it."""
+    from whynan.report.checkpoint_json import read
+
+    return Found(read(content))
+
+
+def _read(files: Sequence[str], allow: Sequence[str]) -> Found:
+    try:
+        from whynan.models.checkpoints import read
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise MissingExtraError("torch") from error
+    from rich.console import Console
+
+    from whynan.cli.progress import ProgressLine
+
+    with ProgressLine(Console(stderr=True)) as progress:
+        return Found(read(files, allow=allow, progress=progress))
+
+
+def _refuse_to_lose(target: str, files: Sequence[str]) -> None:
+    """Raise ``UsageError`` where the document would take the place of a checkpoint: ``--json *.pt`` names one."""
+    if not os.path.isfile(target) or not os.path.getsize(target):
+        return
+    with open(target, "rb") as file:
+        is_document = file.read(1) == b"{"
+    if not is_document or os.path.realpath(target) in {os.path.realpath(file) for file in files}:
+        raise UsageError(f"--json {target} would be written over, and is no report", "name another file")

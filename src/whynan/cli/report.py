@@ -1,4 +1,154 @@
+"""``whynan report``: a saved report, or the trace of a run, told again; nothing of the run is needed for it."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, cast
+
 import click
+
+from whynan.errors import UsageError
+
+if TYPE_CHECKING:
+    from whynan.records import Report
+
+KINDS: Final = {
+    "whynan.report/1": "whynan.cli.report:saved_report",
+}
+"""What reads a document, by the document's schema: module and function, from its bytes to a ``Document``."""
+
+_MOST_BYTES: Final = 1 << 30
+
+
+class Document(Protocol):
+    """Something that was found and saved."""
+
+    def show(self, *, show_all: bool) -> None:
+        """Print it."""
+        ...
+
+    def to_json(self) -> str:
+        """Its document."""
+        ...
+
+    def exit_status(self, *, strict: bool) -> int:
+        """The exit status of a command that tells of it."""
+        ...
+
+    def redacted(self) -> Self:
+        """The same without what is private."""
+        ...
+
+
 @click.command()
-def report() -> None:
-    """x"""
+@click.argument("path", metavar="FILE|DIR")
+@click.option("--all", "all_", is_flag=True, default=None, help="Tell of bad numbers that did no harm, too.")
+@click.option("--json", metavar="FILE", help="Write the report to a file.")
+@click.option("--quiet", is_flag=True, default=None, help="Print no report.")
+@click.option("--strict", is_flag=True, default=None, help="Warnings count for the exit status.")
+@click.option("--redact", is_flag=True, default=None, help="Leave out source text, values, names and paths.")
+def report(path: str, **chosen: Any) -> int:
+    """Show a saved report again, or make one of the trace of a run, on any machine.
+
+    A trace that its run did not end, because it was killed or the disk was full, is told of up to where it goes.
+
+    \b
+    Examples:
+      whynan report report.json
+      whynan report runs/t1                           the folder that run --trace has written
+      whynan report runs/t1 --json report.json --quiet
+      whynan report report.json --redact --json public.json
+
+    Exit status: 1 where an error was found, or a warning with --strict; else 0. It is 2 where there is nothing to read.
+    """
+    from whynan.config import Options
+    from whynan.session.files import check_writable, write_text
+
+    options = Options.load(**chosen)
+    if options.json is not None:
+        check_writable(options.json, "--json")
+    document = opened(path)
+    if options.redact:
+        document = document.redacted()
+    if options.json is not None:
+        write_text(options.json, f"{document.to_json()}\n")
+    if not options.quiet:
+        document.show(show_all=options.all_)
+    return document.exit_status(strict=options.strict)
+
+
+class Saved:
+    """A report of a run."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+
+    def show(self, *, show_all: bool) -> None:
+        """Print it as the run did."""
+        self.report.show(show_all=show_all)
+
+    def to_json(self) -> str:
+        """Its document."""
+        from whynan.report.json import to_json
+
+        return to_json(self.report)
+
+    def exit_status(self, *, strict: bool) -> int:
+        """1 for an error, or with `strict` for a warning; else 0."""
+        warned = any(f.severity == "warning" for f in (*self.report.findings, *self.report.damaging))
+        return 1 if self.report.run.exit_status.whynan or (strict and warned) else 0
+
+    def redacted(self) -> Self:
+        """The report for other eyes."""
+        from whynan.report.redaction import redacted
+
+        return type(self)(redacted(self.report))
+
+
+def saved_report(content: bytes) -> Document:
+    """The report that a file holds; raises ``UsageError`` where it holds none."""
+    from whynan.report.json import read
+
+    return Saved(read(content))
+
+
+def opened(path: str) -> Document:
+    """What a file or the folder of a trace holds; raises ``UsageError`` where that is nothing of whynan's."""
+    if os.path.isdir(path):
+        from whynan.session.recorded import report_of_directory
+
+        return Saved(report_of_directory(path))
+    content = _content(path)
+    schema = _schema(content)
+    if schema.startswith("whynan.trace/"):
+        raise UsageError(f"{path} is one file of a trace", f"give its folder: {os.path.dirname(path) or '.'}")
+    module, function = KINDS.get(schema, KINDS["whynan.report/1"]).split(":")
+    return getattr(import_module(module), function)(content)
+
+
+def _content(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+    except FileNotFoundError:
+        raise UsageError(f"there is no file or folder {path}", "give a report.json, or the folder of a trace") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror})", "check what it is, and its permissions") from None
+    if len(content) > _MOST_BYTES:
+        raise UsageError(f"{path} is larger than 1 GiB", "give a report.json, or the folder of a trace")
+    return content
+
+
+def _schema(content: bytes) -> str:
+    """The schema that a JSON document names; empty where there is none, and the reader will say what is wrong."""
+    import json
+
+    try:
+        held: Any = json.loads(content)
+    except (ValueError, RecursionError):
+        return ""
+    named = cast("dict[str, Any]", held).get("schema") if isinstance(held, dict) else None
+    return named if isinstance(named, str) else ""

@@ -263,7 +263,9 @@ class Report(Record):
 
     def to_json(self, indent: int | None = 2) -> str:
         """The JSON document of this report."""
-        return self.model_dump_json(by_alias=True, indent=indent)
+        from importlib import import_module
+
+        return import_module("whynan.report.json").to_json(self, indent=indent)
 
     def show(self, *, show_all: bool = False) -> None:
         """Print the terminal report."""

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from functools import lru_cache
 from typing import Final
 
@@ -24,11 +23,29 @@ _PLAINER: Final[dict[str, str]] = {
 }
 
 
+# Printable by Python's tables, and yet without a shape of their own: fillers, joiners, invisible vowels, variation
+# selectors (about whose width terminals disagree), the empty braille pattern (Unicode, Default_Ignorable_Code_Point).
+_SHAPELESS: Final = frozenset(
+    chr(code)
+    for first, last in (
+        (0x034F, 0x034F),
+        (0x115F, 0x1160),
+        (0x17B4, 0x17B5),
+        (0x180B, 0x180F),
+        (0x2800, 0x2800),
+        (0x3164, 0x3164),
+        (0xFE00, 0xFE0F),
+        (0xFFA0, 0xFFA0),
+        (0xE0100, 0xE01EF),
+    )
+    for code in range(first, last + 1)
+)
+
+
 def plain(text: str) -> str:
     r"""Text in which whatever cannot be seen is spelled out: ``\x1b``, ``\n``, ``\u202e``, ``\udc80``.
 
-    Line breaks, control and formatting characters, lone surrogates, and the variation selectors, about whose width
-    terminals disagree.
+    Line breaks, control and formatting characters, lone surrogates, and what takes place without a shape.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -45,10 +62,8 @@ def encodable(text: str, encoding: str) -> str:
     return "".join(_degraded(character, encoding) for character in text)
 
 
-@lru_cache(maxsize=1024)
 def _seen(character: str) -> bool:
-    # str.isprintable holds for the selectors, which are marks without a shape of their own
-    return character.isprintable() and not unicodedata.name(character, "").startswith("VARIATION SELECTOR")
+    return character.isprintable() and character not in _SHAPELESS
 
 
 @lru_cache(maxsize=1024)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import io
 import linecache
+import os
 import tokenize
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -54,7 +55,8 @@ def _read(file: str, sha256: str) -> list[str]:
     try:
         if not _readable(Path(file)):
             return []
-        content = Path(file).read_bytes()
+        with Path(file).open("rb") as opened:
+            content = opened.read(_MOST_BYTES)
         if hashlib.sha256(content).hexdigest() != sha256.lower():
             return []
         encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
@@ -64,19 +66,26 @@ def _read(file: str, sha256: str) -> list[str]:
 
 
 def _cached(file: str) -> list[str]:
-    """The lines of a notebook's cell, or of a file whose hash is not known."""
+    """The lines of a notebook's cell, or of a file that this process has read before, as it ran it.
+
+    Of a file whose hash is not known nothing else says that it is the run's: a report could name any.
+    """
     try:
-        if Path(file).exists() and not _readable(Path(file)):
-            return []
-        linecache.checkcache(file)
-        return linecache.getlines(file)
+        names = (file, os.path.abspath(file))
+        for name in names:
+            linecache.checkcache(name)
+        held = [name for name in names if name in linecache.cache]
+        return linecache.getlines(held[0]) if held else []
     except (OSError, ValueError):
         return []
 
 
 def _readable(path: Path) -> bool:
-    """Whether this is a file of a fair size: to read the pipe or device that a report may name could never end."""
-    return path.is_file() and path.stat().st_size <= _MOST_BYTES
+    """Whether this is a file of a fair size: to read the pipe or device that a report may name could never end.
+
+    Files that the system makes up as they are read have none.
+    """
+    return path.is_file() and 0 < path.stat().st_size <= _MOST_BYTES
 
 
 def excerpt(site: Site, line_of: LineOf) -> tuple[Excerpt, ...]:

@@ -5,14 +5,16 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib import resources
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NoReturn, TypeVar, cast
 
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from whynan.errors import UsageError
 from whynan.records import Report
+from whynan.records.report import Record
 
 SCHEMA: Final = "whynan.report/1"
 SCHEMA_FILE: Final = "whynan.report-1.json"
@@ -20,46 +22,62 @@ _NUMBER: Final[dict[str, Any]] = {"anyOf": [{"type": "number"}, {"enum": ["NaN",
 _MIXED: Final = ("value", "flags")
 """Fields that may hold text too, so that nothing but the name of a number tells a number from it."""
 _LONGEST: Final = 160
+_Kind = TypeVar("_Kind", bound=Record)
+_BEYOND_ASCII: Final = re.compile("[\x7f-\U0010ffff]+")
 
 
-def to_json(report: Report, *, indent: int | None = 2) -> str:
-    """The document of a report: strict JSON, in which NaN and the infinities are strings.
+def to_json(report: Record, *, indent: int | None = 2) -> str:
+    """The document of a report, or of another record: strict JSON, in which NaN and the infinities are strings.
 
-    A lone surrogate in a name (a file name that is not UTF-8) has no place in JSON and is written as its escape.
+    A lone surrogate in a name (a file name that is not UTF-8) has no place in JSON and is written as its escape. So is
+    what a terminal would obey, or not show: a report is looked at with ``cat`` too.
     """
     try:
-        return report.model_dump_json(by_alias=True, indent=indent)
+        text = report.model_dump_json(by_alias=True, indent=indent)
     except PydanticSerializationError:
-        spelled = Report.model_validate(_spelled(report.model_dump(by_alias=True)))
-        return spelled.model_dump_json(by_alias=True, indent=indent)
+        spelled = type(report).model_validate(_spelled(report.model_dump(by_alias=True)))
+        text = spelled.model_dump_json(by_alias=True, indent=indent)
+    # only strings hold such characters: what has a meaning in JSON is ASCII
+    return _BEYOND_ASCII.sub(lambda found: _escaped(found[0]), text)
 
 
 def read(text: str | bytes) -> Report:
     """The report of a document; raises ``UsageError`` that names the first thing that is wrong with any other text."""
+    return read_as(Report, SCHEMA, text)
+
+
+def read_as(kind: type[_Kind], schema: str, text: str | bytes) -> _Kind:
+    """The record of a document of some schema; raises ``UsageError`` as `read` does."""
     document = _parsed(text)
     if not isinstance(document, dict):
         raise _unreadable("it holds no JSON object")
     version = cast("dict[str, Any]", document).get("schema")
-    if version != SCHEMA:
+    if version != schema:
         raise _unreadable(f"its schema is {json.dumps(version)}")
     try:
-        return Report.model_validate(_with_numbers(document))
+        return kind.model_validate(_with_numbers(document))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
         raise _unreadable(f"{place or 'the document'}: {first['msg'].replace('valid tuple', 'valid list')}") from error
 
 
-def schema() -> dict[str, Any]:
-    """The published JSON Schema (draft 2020-12) of the document."""
-    file = resources.files("whynan.report") / "schema" / SCHEMA_FILE
+def schema(name: str = SCHEMA_FILE) -> dict[str, Any]:
+    """The published JSON Schema (draft 2020-12) of the document, or of another one by the name of its file."""
+    file = resources.files("whynan.report") / "schema" / name
     return json.loads(file.read_text(encoding="utf-8"))
 
 
-def make_schema() -> dict[str, Any]:
+def make_schema(kind: type[Record] = Report, schema: str = SCHEMA) -> dict[str, Any]:
     """The schema as the record types imply it; pydantic calls every float a plain number, which is not all."""
-    made = _numbers(Report.model_json_schema(by_alias=True, mode="serialization"))
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA, **made}
+    made = _numbers(kind.model_json_schema(by_alias=True, mode="serialization"))
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": schema, **made}
+
+
+def _escaped(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)
 
 
 def _parsed(text: str | bytes) -> Any:

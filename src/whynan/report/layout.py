@@ -24,6 +24,10 @@ Piece = str | tuple[str, str]
 NARROWEST: Final = 32
 _CONTENT: Final = 11
 _TAB: Final = "    "
+_HEAD: Final = 800
+_TAIL: Final = 200
+_SHORTENED: Final = _HEAD + _TAIL + 200
+"""Text longer than this is told by its beginning and its end."""
 
 
 class Page:
@@ -79,10 +83,10 @@ class Page:
     def code(self, line: Excerpt, note: str = "") -> None:
         """A line of source, carets under what is marked in it, and a note behind them."""
         indent = _CONTENT + (4 if self.width >= 60 else 2)
-        start, end = line.marked or (0, 0)
+        text, (start, end) = _around(line)
         cells = [
             (_TAB if character == "\t" else self._spell(character), start <= number < end)
-            for number, character in enumerate(line.text)
+            for number, character in enumerate(text)
         ]
         last = ""
         for row in _rows(cells, self.width - indent):
@@ -113,7 +117,7 @@ class Page:
         return out.getvalue().removesuffix("\n")
 
     def _spell(self, text: str) -> str:
-        return encodable(plain(text), self._encoding)
+        return encodable(_shortened(plain(text)), self._encoding)
 
     def _text(self, *pieces: Piece) -> Text:
         line = Text()
@@ -129,6 +133,25 @@ class Page:
         for number, line in enumerate(text.wrap(self._console, self.width - indent, overflow="fold")):
             lead = Text("  ").append(label.ljust(indent - 2), "cyan") if label and not number else Text(" " * indent)
             self._lines.append(lead.append_text(line))
+
+
+def _shortened(text: str) -> str:
+    """Text of a length that can be read; how much of it is left out stands where it was."""
+    if len(text) <= _SHORTENED:
+        return text
+    return f"{text[:_HEAD]}... ({len(text) - _HEAD - _TAIL:,} more characters) ...{text[-_TAIL:]}"
+
+
+def _around(line: Excerpt) -> tuple[str, tuple[int, int]]:
+    """A line of source and what is marked in it; of a very long one only what stands around the mark."""
+    start, end = line.marked or (0, 0)
+    if len(line.text) <= _SHORTENED:
+        return line.text, (start, end)
+    first = max(start - _TAIL, 0)
+    lead, rest = "... " if first else "", line.text[first:]
+    text = f"{lead}{rest[:_HEAD]} ..." if len(rest) > _HEAD else lead + rest
+    moved = len(lead) - first
+    return text, (start + moved, min(end + moved, len(lead) + _HEAD))
 
 
 def _rows(cells: list[tuple[str, bool]], room: int) -> list[list[tuple[str, bool]]]:

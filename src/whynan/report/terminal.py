@@ -18,6 +18,8 @@ from whynan.report.layout import Page
 from whynan.rules.data import data_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from whynan.records import Finding, Fix, Report
     from whynan.report.excerpt import LineOf
 
@@ -36,12 +38,20 @@ def show(report: Report, *, show_all: bool = False, to: TextIO | None = None) ->
 
     `to`: another stream to print to.
     """
+
+    def told(width: int | None, color: bool, encoding: str) -> str:
+        return render(report, width=width, show_all=show_all, color=color, encoding=encoding)
+
+    put(told, to)
+
+
+def put(told: Callable[[int | None, bool, str], str], to: TextIO | None = None) -> None:
+    """Print what `told` makes of the width of an output, whether it is in colour, and its encoding."""
     out: TextIO | None = to or sys.stdout
     if out is None or out.closed:  # pyright: ignore[reportUnnecessaryComparison] (so it is without a console)
         return
     encoding = out.encoding or "utf-8"  # pyright: ignore[reportUnnecessaryComparison] (io.StringIO has none)
-    text = render(report, width=_width(out), show_all=show_all, color=_in_color(out), encoding=encoding)
-    _write(out, text + "\n")
+    _write(out, told(_width(out), _in_color(out), encoding) + "\n")
 
 
 def render(
@@ -68,7 +78,10 @@ def render(
     told = [*report.findings, *report.damaging, *(report.absorbed if show_all else ())]
     for number, finding in enumerate(told, 1):
         right = _versions(report) if number == 1 else f"{number} of {len(told)}"
-        _finding(page, finding, report, right, line_of)
+        like = wording.told_before(finding, told[: number - 1])
+        _finding(
+            page, finding, report, right, line_of, None if like is None else (told[like], f"{like + 1} of {len(told)}")
+        )
     closing(page, report, show_all=show_all)
     return page.finish(color=color)
 
@@ -90,19 +103,23 @@ def _versions(report: Report) -> str:
     return " · ".join([*named, report.run.device])
 
 
-def _finding(page: Page, finding: Finding, report: Report, right: str, line_of: LineOf) -> None:
+def _finding(
+    page: Page, finding: Finding, report: Report, right: str, line_of: LineOf, like: tuple[Finding, str] | None
+) -> None:
+    """One finding; of one at the expression of an earlier one (`like`, and which) only what is different."""
     raised = report.run.exception is not None
     page.heading(wording.headline(finding, raised=raised), right, _SEVERITY[finding.severity])
     page.blank()
-    _born(page, finding, line_of)
+    _born(page, finding, line_of, "" if like is None else like[1])
     page.row("element", wording.element(finding.element, entered=finding.birth == "entered"))
-    _operands(page, finding, report)
+    if like is None:
+        _operands(page, finding, report)
     if finding.data is not None and finding.birth not in ("entered", "literal"):
         page.row("data", data_text(finding.data))
     page.row("why", (f"{finding.rule} {finding.name}", "bold"), f": {finding.message}")
-    if finding.explanation:
+    if finding.explanation and (like is None or finding.explanation != like[0].explanation):
         page.row("", finding.explanation)
-    for number, cause in enumerate(wording.causes(finding)):
+    for number, cause in enumerate(wording.causes(finding, None if like is None else like[0])):
         page.row("" if number else "from", cause)
     if again := wording.repeats(finding):
         page.row("again", again)
@@ -114,9 +131,12 @@ def _finding(page: Page, finding: Finding, report: Report, right: str, line_of: 
     page.blank()
 
 
-def _born(page: Page, finding: Finding, line_of: LineOf) -> None:
+def _born(page: Page, finding: Finding, line_of: LineOf, like: str) -> None:
     page.items("born", wording.born(finding), "  ")
     op = finding.op or ""
+    if like:
+        page.row("", f"the expression of {like}{f', {op}' if op else ''}")
+        return
     lines = () if finding.site is None else excerpt(finding.site, line_of)
     for number, line in enumerate(lines, 1):
         page.code(line, op if number == len(lines) else "")

@@ -195,11 +195,20 @@ def _ranged(operand: Operand | ForwardOperand) -> bool:
     return getattr(operand, "min", None) is not None or getattr(operand, "max", None) is not None
 
 
-def causes(finding: Finding) -> list[str]:
+def told_before(finding: Finding, earlier: Sequence[Finding]) -> int | None:
+    """Which of the findings that were told was born in the same expression; None if none was."""
+    if finding.site is None or finding.site.column is None:
+        return None
+    return next((n for n, known in enumerate(earlier) if known.site == finding.site), None)
+
+
+def causes(finding: Finding, like: Finding | None = None) -> list[str]:
     """What made the operand bad, in order; of a long chain where it began and what came last.
 
-    What the sentence of the finding has said already is not said again.
+    What the sentence of the finding has said already is not said again, nor a path that a finding `like` it has shown.
     """
+    if like is not None and _path(finding) == _path(like):
+        return []
     file = None if finding.site is None else finding.site.file
     links = [link for link in finding.chain if link.role == "cause" and link.summary not in finding.message]
     if finding.data is not None and finding.birth == "entered":
@@ -210,6 +219,12 @@ def causes(finding: Finding) -> list[str]:
         return told
     last = _CAUSES_SHOWN - 2
     return [told[0], f"({count_text(len(told) - 1 - last, 'step')} between)", *told[-last:]]
+
+
+def _path(finding: Finding) -> list[tuple[str | None, int | None]]:
+    """The events behind a birth, whatever element it was that went through them."""
+    links = [link for link in finding.chain if link.role == "cause"]
+    return [(link.op, None if link.site is None else link.site.line) for link in links]
 
 
 def _at(link: ChainLink, file: str | None) -> str:

@@ -38,26 +38,49 @@ from whynan.rules.data import data_text
 from whynan.rules.facts import result
 
 if TYPE_CHECKING:
-    from whynan.records import Data, Finding
+    from whynan.records import Data, Element, Finding
+
+_WHOLE = (
+    " A sample that is NaN throughout was usually divided by something of its own that is 0: the maximum of an empty mask, "
+    "the sum or the standard deviation of a constant one."
+)
 
 
 def match(finding: Finding) -> Explanation | None:
     if finding.birth != "entered" or "uninitialised" in finding.message:
         return None
-    element = finding.element
-    place = f" at {list(element.index)}" if element.index else ""
+    whole = _whole_rows(finding)
     source = data_text(finding.data) or finding.message or "data from outside"
-    if element.total == 1:
-        share = ""
-    elif element.count == element.total:
-        share = f": all of its {element.total:,} elements"
-    else:
-        share = f": {element.count:,} of its {element.total:,} elements"
+    verb = "hold" if finding.data is not None and finding.data.n_rows > 1 else "holds"
     return Explanation(
-        f"{source} holds {result(finding)}{place}{share}",
-        _explained(finding.data),
+        f"{source} {verb} {result(finding)}{_which(finding.element, whole)}",
+        _explained(finding.data) + (_WHOLE if whole else ""),
         GENERAL,
     )
+
+
+def _which(element: Element, whole: int) -> str:
+    """Which elements: all of some rows, or the first one and how many."""
+    if whole:
+        return f": every element of the {'row' if whole == 1 else f'{whole} rows'}"
+    place = f" at {list(element.index)}" if element.index else ""
+    if element.total == 1:
+        return place
+    count = "all" if element.count == element.total else f"{element.count:,}"
+    return f"{place}: {count} of its {element.total:,} elements"
+
+
+def _whole_rows(finding: Finding) -> int:
+    """How many rows of a batch hold nothing but NaN; 0 where one of the bad rows holds something else."""
+    element, data = finding.element, finding.data
+    if data is None or data.kind != "batch" or not data.n_rows or element.total == 1:
+        return 0
+    if data.n_rows == 1 and element.count == element.total:
+        # read as a sample, before it was made a row of the batch
+        return 1
+    if len(element.shape) < 2:
+        return 0
+    return data.n_rows if element.count * element.shape[0] == data.n_rows * element.total else 0
 
 
 def _explained(data: Data | None) -> str:

@@ -10,9 +10,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from whynan.config import Options
+from whynan.session import recorded
 from whynan.session.ending import Stopped, debug, hide, user_frame
 from whynan.session.region import Region
 from whynan.session.watching import Watched
+from whynan.traces.writing import TraceWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +33,9 @@ class Attended:
         self._status_file: str = document["status"]
         self._command: str = document["command"]
         self._apart = apart
+        self._recording = None
+        if self.options.trace is not None:
+            self._recording = TraceWriter(self.options.trace, redact=self.options.redact)
         self._region: Region | None = None
         self._reported = False
         self._stopped = False
@@ -44,6 +49,7 @@ class Attended:
             first_step=self.options.start_step,
             steps=self.options.steps,
             threads=True,
+            recording=self._recording,
         )
         self._region = Region(self.options, command=self._command, watched=watched, quiet=True, yields=True)
         self._region.whole_program = True
@@ -71,7 +77,10 @@ class Attended:
         region.end(kind, error, traceback, early=early)
         from whynan.session.delivery import deliver
 
-        deliver(self._final(region.report), self.options)
+        report = self._final(region.report)
+        if self._recording is not None:
+            recorded.again(self._recording, report)
+        deliver(report, self.options)
         self._write_status(whynan=self._exit_status(region.report))
 
     def forked(self) -> None:
@@ -86,7 +95,7 @@ class Attended:
             errors = self._errors(capture)
             if not errors:
                 return None
-            frame = user_frame(sys._getframe())
+            frame = user_frame(sys._getframe())  # pyright: ignore[reportPrivateUsage]
             self._stopped = self.options.on_nonfinite == "stop"
             self.end(early=True)
             if self.options.pdb and frame is not None:

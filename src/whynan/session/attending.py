@@ -178,7 +178,7 @@ def attend(told: str) -> None:
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         # on its way out of the program: nothing of Python's stands below
-        if event == "sys.excepthook" and sys._getframe().f_back is None:
+        if event == "sys.excepthook" and sys._getframe().f_back is None:  # pyright: ignore[reportPrivateUsage]
             attending.end(arguments[2])
 
     def leave(status: int) -> None:

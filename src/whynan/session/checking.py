@@ -25,3 +25,8 @@ def check(options: Options) -> None:
 
         for pattern in options.allow:
             allowance(pattern, "allowed in the configuration")
+    if options.trace is not None:
+        from whynan.traces.writing import TraceWriter
+
+        # last: it makes the folder
+        TraceWriter(options.trace)

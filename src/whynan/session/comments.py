@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import io
-import linecache
 import re
 import sys
 import tokenize
@@ -14,6 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from whynan.source.ownership import Owner, owner_of
+from whynan.source.syntax import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +72,7 @@ def all_comments() -> list[Comment]:
 @lru_cache(maxsize=1024)
 def comments_of(file: str) -> tuple[Comment, ...]:
     """The comments of a file, by tokens: what merely looks like one inside a string is none."""
-    text = "".join(linecache.getlines(file))
+    text = "".join(lines_of(file))
     if _MARK not in text:
         return ()
     found: list[Comment] = []

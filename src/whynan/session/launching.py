@@ -12,6 +12,8 @@ import json
 import os
 import sys
 import tempfile
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,14 +33,15 @@ def launch(program: Program, options: Options) -> int:
     Raises ``UsageError`` where the Python that runs whynan would not let it attend.
     """
     flags = _interpreter_flags()
+    options = _from_anywhere(options)
     with tempfile.TemporaryDirectory(prefix="whynan-", ignore_cleanup_errors=True) as folder:
         status = os.path.join(folder, "status.json")
         command = [sys.executable, *flags, *program.command_line]
         code = Supervisor().run(command, _environment(program, options, status))
         told = _read(status)
     script = code if code >= 0 else 128 - code
-    if options.json is not None and script and told is not None and not told.get("stopped"):
-        _amend(options.json, script)
+    if script and told is not None and not told.get("stopped"):
+        _amend(options, script)
     if told is None and not options.quiet:
         _say_unseen(code, options)
     if code < 0:
@@ -80,8 +83,28 @@ def _read(path: str) -> dict[str, Any] | None:
         return None
 
 
-def _amend(path: str, script: int) -> None:
-    """Put into a report the exit status that was known only once the program had ended."""
+def _from_anywhere(options: Options) -> Options:
+    """The options with paths that hold wherever the program goes."""
+    given = {name: getattr(options, name) for name in ("json", "trace", "baseline")}
+    return replace(options, **{name: os.path.abspath(path) for name, path in given.items() if path is not None})
+
+
+def _amend(options: Options, script: int) -> None:
+    """Put into what was written the exit status that was known only once the program had ended."""
+    if options.json is not None:
+        _amend_report(options.json, script)
+    if options.trace is not None:
+        from whynan.session.files import write_text
+
+        path = os.path.join(options.trace, "run.json")
+        document = _read(path)
+        if document is not None:
+            document["run"]["exit_status"]["script"] = script
+            with suppress(OSError):
+                write_text(path, json.dumps(document, indent=2))
+
+
+def _amend_report(path: str, script: int) -> None:
     from whynan.report.json import read, to_json
     from whynan.session.files import write_text
 

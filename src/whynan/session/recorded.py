@@ -18,9 +18,8 @@ from whynan.traces.documents import CommentPart, KnownPart, Meant, SessionPart
 from whynan.traces.reading import read_trace
 
 if TYPE_CHECKING:
-    from whynan.config import Options
     from whynan.records import Report
-    from whynan.session.watching import Watching
+    from whynan.session.region import Region
     from whynan.traces import Trace
     from whynan.traces.reading import Recorded
     from whynan.traces.writing import TraceWriter
@@ -30,34 +29,48 @@ OPTIONS: Final = ("memory", "ranges", "on_nonfinite", "start_step", "steps", "st
 _LARGEST_SOURCE: Final = 64 << 20
 
 
-def begin(writer: TraceWriter, watching: Watching, *, command: str, options: Options, allowed: list[Allowance]) -> None:
-    """The run is about to begin: of what run the trace is, and what is meant as the run goes on."""
-    writer.meant = lambda: tuple(_meant(allowance, private=writer.names is not None) for allowance in allowed)
-    capture = watching.capture
+def begin(writer: TraceWriter, region: Region) -> None:
+    """The run begins: of what run the trace is, and what is meant as the run goes on."""
+    try:
+        _begin(writer, region)
+    except Exception:
+        region.watching.fail()
+
+
+def end(writer: TraceWriter, region: Region) -> Report:
+    """The run has ended; gives its report, which says so where the trace had to stop."""
+    try:
+        _end(writer, region)
+    except Exception:
+        region.watching.fail()
+    report = region.report
+    if writer.note is None or writer.note in report.coverage.notes:
+        return report
+    coverage = report.coverage.model_copy(update={"notes": (*report.coverage.notes, writer.note)})
+    return report.model_copy(update={"coverage": coverage})
+
+
+def _begin(writer: TraceWriter, region: Region) -> None:
+    writer.meant = lambda: tuple(_meant(allowance, private=writer.names is not None) for allowance in region.allowed)
+    capture = region.watching.capture
     run = Run(
-        command=command,
+        command=region.command,
         exit_status=ExitStatus(script=None, whynan=0),
         versions=versions(),
         device="cpu" if capture is None else capture.device(),
         flags={} if capture is None else capture.flags(),
     )
-    writer.begin(_private(writer, run), {name: getattr(options, name) for name in OPTIONS})
+    writer.begin(_private(writer, run), {name: getattr(region.options, name) for name in OPTIONS})
 
 
-def end(
-    writer: TraceWriter, trace: Trace, report: Report, *, notes: tuple[str, ...], baseline: Baseline | None
-) -> Report:
-    """The run has ended with this trace and report; gives the report, which says so where the trace had to stop."""
+def _end(writer: TraceWriter, region: Region) -> None:
+    trace, report = region.trace, region.report
     if trace is not writer.last:
         writer.facts(trace, {source.file: source.sha256 for source in report.run.sources}, len(trace.ranges))
-    session = SessionPart(notes=notes, unused_allows=report.unused_allows)
+    session = SessionPart(notes=tuple(region.notes), unused_allows=report.unused_allows)
     if writer.names is None:
-        session = session.model_copy(update={"comments": _comments(trace), **_known(baseline)})
+        session = session.model_copy(update={"comments": _comments(trace), **_known(region.baseline)})
     again(writer, report, session)
-    if writer.note is None or writer.note in report.coverage.notes:
-        return report
-    coverage = report.coverage.model_copy(update={"notes": (*report.coverage.notes, writer.note)})
-    return report.model_copy(update={"coverage": coverage})
 
 
 def again(writer: TraceWriter, report: Report, session: SessionPart | None = None) -> None:

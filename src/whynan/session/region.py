@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from whynan.errors import NestedTraceError, UsageError
+from whynan.session import recorded
 from whynan.session.allow import Allowance, Allowances, allowance, numbered
 from whynan.session.runs import report_of
 from whynan.session.watching import Watched, watching
@@ -53,6 +54,7 @@ class Region:
         self.yields = yields
         self.allowed: list[Allowance] = []
         self.watching = watching(memory=options.memory, ranges=options.ranges, watched=watched)
+        self.recording = None if watched is None else watched.recording
         self.notes: list[str] = []
         self.baseline: Baseline | None = None
         self.whole_program = False
@@ -71,6 +73,8 @@ class Region:
         scope = tuple(dict.fromkeys(numbered(a, self.allowed) for a in meant))
         self.watching.start(scope)
         _running.append(self)
+        if self.recording is not None:
+            recorded.begin(self.recording, self)
         return self
 
     def __exit__(
@@ -97,6 +101,8 @@ class Region:
         _running.remove(self)
         self.trace = self.watching.stop(kind, error, traceback, early=early)
         self._report = self._report_of(self.trace, self.allowed, error)
+        if self.recording is not None:
+            self._report = recorded.end(self.recording, self)
 
     def preview(self, capture: Capture) -> Report:
         """What has been found so far; the region goes on."""

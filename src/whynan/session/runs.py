@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
+from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -74,12 +75,7 @@ def build_report(
     if meant and verdict in ("nonfinite", "damaged"):
         errors = any(f.severity == "error" for f in escaped)
         verdict = "nonfinite" if errors else ("damaged" if escaped or damaging else "clean")
-    said = (*trace.coverage.notes, *notes) + tuple(
-        f"{f.rule} {f.name} at {f.site.file}:{f.site.line} is allowed: {f.allowed}"
-        if f.site is not None
-        else f"{f.rule} {f.name} is allowed: {f.allowed}"
-        for f in meant
-    )
+    said = (*trace.coverage.notes, *notes, *(_allowed(f) for f in meant))
     return Report(
         verdict=verdict,
         run=run
@@ -106,6 +102,11 @@ def build_report(
     )
 
 
+def _allowed(finding: Finding) -> str:
+    where = f" at {finding.site.file}:{finding.site.line}" if finding.site is not None else ""
+    return f"{finding.rule} {finding.name}{where} is allowed: {finding.allowed}"
+
+
 def _commented(finding: Finding, used: set[Comment], comments: Sequence[Comment] | None) -> Finding:
     comment = comment_at(finding, comments)
     if comment is None:
@@ -120,13 +121,17 @@ def _known(finding: Finding, baseline: Baseline | None) -> Finding:
     return finding.model_copy(update={"allowed": f"known from {baseline.path}", "severity": "info"})
 
 
+# read from files, and asked for once a test by the pytest plugin
+_version = cache(metadata.version)
+
+
 def versions() -> dict[str, str]:
     """Versions of whynan, Python and the frameworks that are loaded."""
-    found = {"whynan": metadata.version("whynan"), "python": platform.python_version()}
+    found = {"whynan": _version("whynan"), "python": platform.python_version()}
     for name in ("torch", "numpy", "transformers", "onnx", "onnxruntime"):
         if name in sys.modules:
             try:
-                found[name] = metadata.version(name)
+                found[name] = _version(name)
             except metadata.PackageNotFoundError:
                 continue
     return found

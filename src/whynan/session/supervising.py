@@ -59,7 +59,7 @@ class Supervisor:
             return process.wait()
         # who sent a signal tells whether the program has had it already
         wanted: set[Any] = {*heard, signal.SIGCHLD}
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGCHLD, _nothing)
         signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
         try:
             while (code := process.poll()) is None:
@@ -75,6 +75,10 @@ class Supervisor:
         if self._process is not None:
             with suppress(OSError):
                 os.kill(self._process.pid, number)
+
+
+def _nothing(number: int, frame: object) -> None:
+    del number, frame
 
 
 def _die_with_parent() -> None:

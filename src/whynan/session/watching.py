@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from whynan.capture.torch import Capture
+    from whynan.traces.writing import TraceWriter
 
 
 class Watching:
@@ -108,7 +109,7 @@ class Watched:
     `copy_all`: keep every overwritten operand. `on_sink`: asked, at the doors of the program, whether a bad number
     that has just reached a fatal sink ends the run; what it gives is raised there. `only`: the path or class of the
     modules whose forward is looked at. `first_step`, `steps`: look from that optimizer step on, at so many. `threads`:
-    look at the threads that the program starts, too.
+    look at the threads that the program starts, too. `recording`: writes the trace to disk.
     """
 
     copy_all: bool = False
@@ -117,6 +118,7 @@ class Watched:
     first_step: int = 1
     steps: int | None = None
     threads: bool = False
+    recording: TraceWriter | None = None
 
 
 def watching(*, memory: int | None, ranges: bool, watched: Watched | None = None) -> Watching:
@@ -138,6 +140,7 @@ def watching(*, memory: int | None, ranges: bool, watched: Watched | None = None
             only=told.only,
             first_step=told.first_step,
             steps=told.steps,
+            recording=told.recording,
             threads=told.threads,
         )
 

@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from whynan.records import Site
-from whynan.source.syntax import Span, Spanned, Syntax, span_of, syntax_of
+from whynan.source.syntax import Span, Spanned, Syntax, lines_of, span_of, syntax_of
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -148,7 +148,9 @@ def _resolve(code: CodeType, lasti: int, line: int | None) -> Site:
 
 
 def _with_line(site: Site, code: CodeType) -> Site:
-    return site.model_copy(update={"code": linecache.getline(code.co_filename, site.line).strip() or None})
+    lines = lines_of(code.co_filename)
+    text = lines[site.line - 1].strip() if 0 < site.line <= len(lines) else ""
+    return site.model_copy(update={"code": text or None})
 
 
 _sites: dict[tuple[int, int, int | None], tuple[CodeType, Site]] = {}

@@ -161,12 +161,20 @@ def _without_comments(text: str) -> str:
 _files: dict[str, Syntax] = {}
 
 
+def lines_of(filename: str) -> list[str]:
+    """The lines that `linecache` has of a file; none of a name that no file can have (a NUL, half a surrogate pair)."""
+    try:
+        return linecache.getlines(filename)
+    except ValueError:
+        return []
+
+
 def syntax_of(filename: str) -> Syntax:
     """The syntax of a file as `linecache` has it: the file, a notebook's cell, whatever registered itself there.
 
     Parsed once, and again when `linecache` holds other lines.
     """
-    lines = linecache.getlines(filename)
+    lines = lines_of(filename)
     known = _files.get(filename)
     # linecache hands out the very list that it holds, so that the same list means an unchanged file
     if known is None or known.lines is not lines:

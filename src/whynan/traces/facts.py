@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from whynan.records import BirthKind, ChainLink, Coverage, Element, ForwardOperand, Phase, Range, SinkKind, Site
+from whynan.records import BirthKind, ChainLink, Coverage, Data, Element, ForwardOperand, Phase, Range, SinkKind, Site
 
 LabelKind = Literal["birth", "literal"]
 
@@ -57,6 +57,7 @@ class Birth:
     note: str | None = None
     named: bool = False
     computed: bool = False
+    data: Data | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ ANY_TEXT = st.text(st.characters(exclude_categories=()))
         ("\u2764\ufe0f", "\u2764\\ufe0f"),
         ("\U000e0100", "\\U000e0100"),
         ("e\u0301", "e\u0301"),
+        ("a\u3164\u034f\u2800b", "a\\u3164\\u034f\\u2800b"),
     ],
 )
 def test_what_cannot_be_seen_is_spelled_out(text: str, shown: str) -> None:

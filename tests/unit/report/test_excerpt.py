@@ -63,9 +63,21 @@ def test_a_file_that_cannot_be_read_as_source_shows_the_expression(tmp_path: Pat
     assert excerpt(site, Sources([source]).line) == (Excerpt("torch.log(x)", None),)
 
 
-def test_a_file_of_no_known_hash_is_believed_where_it_agrees(tmp_path: Path) -> None:
+def test_a_file_of_no_known_hash_is_not_read(tmp_path: Path) -> None:
     site, _ = written(tmp_path / "net.py")
+    assert excerpt(site, Sources([]).line) == (Excerpt("torch.log(x)", None),)
+    assert Sources([]).line(site.file, 4) is None
+
+
+def test_a_file_that_this_process_has_read_is_believed_where_it_agrees(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, _ = written(tmp_path / "net.py")
+    linecache.getlines(site.file)
     assert excerpt(site, Sources([]).line) == (Excerpt("return torch.log(x)", (7, 19)),)
+    monkeypatch.chdir(tmp_path)
+    relative = site.model_copy(update={"file": "net.py"})
+    assert excerpt(relative, Sources([]).line) == (Excerpt("return torch.log(x)", (7, 19)),)
     written(tmp_path / "net.py", TEXT.replace("log(x)", "exp(x)"))
     assert excerpt(site, Sources([]).line) == (Excerpt("torch.log(x)", None),)
 

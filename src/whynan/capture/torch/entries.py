@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,6 +10,7 @@ from whynan.capture.torch import attribution, planes
 from whynan.capture.torch.operands import at, element_of
 from whynan.capture.torch.planes import bad_mask, nan_mask, store
 from whynan.records import ChainLink
+from whynan.source.syntax import lines_of
 from whynan.traces import Birth, Event
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Entries:
                     element = _element_in(whole, holder, mask, element)
                 birth = self._birth(note, element, event, constant if literal else None, is_nan=is_nan, literal=literal)
                 birth.data = tracer.origins.data_of(holder, mask)
-                if birth.data is None and constant is not None:
+                if birth.data is None and constant is not None and not written:
                     birth.data = tracer.origins.value_at(constant.site)
                 set_id = self.known[key] = tracer.labels.add(birth)
             else:
@@ -108,7 +108,7 @@ class Entries:
         text = site.code or ""
         if row.site == reader:
             # x[0] = float("nan"): the expression is the target, and the value stands beside it
-            text = linecache.getline(site.file, site.line)
+            text = "".join(lines_of(site.file)[site.line - 1 : site.line])
         return "nan" in text.lower() or "inf" in text.lower()
 
     def _birth(

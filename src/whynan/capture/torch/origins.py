@@ -257,7 +257,7 @@ def _loading(tracer: Tracer, original: Any) -> Any:
     return fetch
 
 
-def _sent(origins: Origins, args: Any, kwargs: Any, index: Any) -> None:
+def _sent(_origins: Origins, args: Any, _kwargs: Any, index: Any) -> None:
     """A sampler has said which entries the next batch is made of."""
     iterator = args[0]
     number = getattr(iterator, "_send_idx", None)
@@ -269,7 +269,7 @@ def _sent(origins: Origins, args: Any, kwargs: Any, index: Any) -> None:
     getattr(iterator, _SENT)[number] = index
 
 
-def _received(origins: Origins, args: Any, kwargs: Any, out: Any) -> None:
+def _received(_origins: Origins, args: Any, _kwargs: Any, _out: Any) -> None:
     """A worker's batch is being handed out: the task that is no longer waited for is its."""
     iterator = args[0]
     worker = args[2] if len(args) > 2 else kwargs.get("worker_idx")
@@ -282,7 +282,7 @@ def _received(origins: Origins, args: Any, kwargs: Any, out: Any) -> None:
         del sent[other]
 
 
-def _batch(origins: Origins, args: Any, kwargs: Any, batch: Any) -> None:
+def _batch(origins: Origins, args: Any, _kwargs: Any, batch: Any) -> None:
     iterator, before = args
     index, worker = getattr(iterator, _ONE, (None, None))
     number = iterator._num_yielded - 1
@@ -317,6 +317,6 @@ def _loaded(origins: Origins, args: Any, kwargs: Any, out: Any) -> None:
     origins.note(out, Data(kind="file", file=os.fsdecode(name)))
 
 
-def _from_numpy(origins: Origins, args: Any, kwargs: Any, out: Any) -> None:
+def _from_numpy(origins: Origins, args: Any, _kwargs: Any, out: Any) -> None:
     if args and hasattr(args[0], "__array_interface__") and origins.of(out) is None:
         origins.note_array(out, origins.tracer.sites.here())

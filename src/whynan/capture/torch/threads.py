@@ -42,7 +42,7 @@ def _around(tracer: Tracer, act: Callable[[Tracer, Any], None], original: Any, *
     return call
 
 
-def _enter(tracer: Tracer, thread: Any) -> None:
+def _enter(tracer: Tracer, _thread: Any) -> None:
     if tracer.mode is None or tracer.only is not None:
         return
     if tracer.lock is None:
@@ -52,7 +52,7 @@ def _enter(tracer: Tracer, thread: Any) -> None:
     tracer.entered[threading.get_ident()] = tracer.mode.__enter__()
 
 
-def _leave(tracer: Tracer, thread: Any) -> None:
+def _leave(tracer: Tracer, _thread: Any) -> None:
     mode = tracer.entered.pop(threading.get_ident(), None)
     depth = torch._C._len_torch_dispatch_stack()
     if mode is not None and depth and torch._C._get_dispatch_stack_at(depth - 1) is mode:

@@ -36,7 +36,7 @@ def _attend() -> None:
 def _theirs() -> None:
     """Load the ``sitecustomize`` that Python would have loaded instead, if there is one."""
     del sys.modules["sitecustomize"]
-    import sitecustomize  # noqa: F401 (pyright: ignore)
+    __import__("sitecustomize")
 
 
 _attend()

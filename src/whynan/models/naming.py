@@ -1,0 +1,37 @@
+"""Short names for paths, by which they can be told apart."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def distinct(paths: Sequence[str]) -> list[str]:
+    """The paths without those that lead to the same place as one before them."""
+    places: dict[str, str] = {}
+    for path in paths:
+        places.setdefault(os.path.realpath(path), path)
+    return list(places.values())
+
+
+def short_names(paths: Sequence[str]) -> list[str]:
+    """The ends of paths, as long as it takes for no two to be equal; a folder's with a slash."""
+    parts = [os.path.abspath(path).split(os.sep) for path in paths]
+    longest = max(map(len, parts), default=1)
+    for length in range(1, longest + 1):
+        names = ["/".join(part[-length:]) for part in parts]
+        if len(set(names)) == len(names):
+            break
+    else:
+        names = list(paths)
+    return [spelled(f"{name}/" if os.path.isdir(path) else name) for name, path in zip(names, paths, strict=True)]
+
+
+def spelled(text: str) -> str:
+    """Text without lone surrogates, which stand for bytes of a file name that are no text."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

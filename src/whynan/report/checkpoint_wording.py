@@ -1,0 +1,138 @@
+"""Phrases of the post-mortem of checkpoints."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from whynan.floats import format_value
+from whynan.report.values import array_of, count_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from whynan.records.checkpoint import Checkpoint, Checkpoints, Order, Stored
+
+_SHARD: Final = re.compile(r".*-\d{5}-of-\d{5}\..*")
+_NAMES_SHOWN: Final = 3
+_NAME_LENGTH: Final = 100
+
+
+def headline(report: Checkpoints) -> str:
+    """What is to be known first."""
+    several = len(report.checkpoints)
+    if several == 1:
+        return _of_one(report.checkpoints[0])
+    if report.first_bad is not None:
+        return f"{report.checkpoints[report.first_bad].name} is the first bad one of {several} checkpoints"
+    clean = sum(checkpoint.verdict == "clean" for checkpoint in report.checkpoints)
+    return f"all {several} checkpoints are clean" if clean == several else f"the {clean} checkpoints read are clean"
+
+
+def _of_one(checkpoint: Checkpoint) -> str:
+    total, bad = checkpoint.n_tensors, checkpoint.n_bad
+    if bad:
+        return f"{bad:,} of {count_text(total, 'tensor')} {_are(bad)} bad in {checkpoint.name}"
+    if numbers := checkpoint.n_bad_numbers:
+        return f"{count_text(numbers, 'bare number')} {_are(numbers)} bad in {checkpoint.name}"
+    return f"no bad tensor in {checkpoint.name}" if total else f"no tensor at all in {checkpoint.name}"
+
+
+def summary(report: Checkpoints) -> str:
+    """How much was looked at, and how much of it is bad."""
+    read = [checkpoint for checkpoint in report.checkpoints if checkpoint.verdict != "unreadable"]
+    total, bad = sum(c.n_tensors for c in read), sum(c.n_bad for c in read)
+    numbers = sum(c.n_bad_numbers for c in read)
+    elements = sum(s.n for c in read for s in c.tensors if s.same_as is None)
+    told = [f"{bad:,} of {count_text(total, 'tensor')} bad"]
+    if numbers:
+        told.append(f"{count_text(numbers, 'bare number')} bad")
+    return f"{', '.join(told)} ({count_text(elements, 'element')}, {size_text(sum(c.size for c in read))})"
+
+
+def order_text(order: Order) -> str:
+    """How several checkpoints were ordered."""
+    if order.by == "step":
+        return f"by {order.key}, which each of them stores"
+    return f"by name: {order.why}"
+
+
+def step_text(checkpoint: Checkpoint, key: str | None) -> str:
+    """The step that a checkpoint stores, under the name that counts here."""
+    step = checkpoint.steps.get(key) if key is not None else None
+    return "" if step is None else format_value(step, digits=6)
+
+
+def bad_text(checkpoint: Checkpoint) -> str:
+    """How much of a checkpoint is bad: ``3``, ``3 and 1 number``."""
+    if checkpoint.verdict == "unreadable":
+        return "?"
+    numbers = f" and {count_text(checkpoint.n_bad_numbers, 'number')}" if checkpoint.n_bad_numbers else ""
+    return f"{checkpoint.n_bad:,}{numbers}"
+
+
+def name_of(stored: Stored) -> str:
+    """A tensor by its path, behind the file of a folder; of shards the index makes one."""
+    name = shortened(stored.name)
+    return name if stored.file is None or _SHARD.fullmatch(stored.file) else f"{stored.file}: {name}"
+
+
+def type_of(stored: Stored) -> str:
+    """``f32[128, 64]``, ``number``, ``f32[3, 3] sparse_coo``."""
+    if stored.layout == "number":
+        return "number" if not stored.shape else count_text(stored.n, "number")
+    array = array_of(stored.dtype, stored.shape or ())
+    array = array.removesuffix("[]") if stored.shape is None else array
+    return array if stored.layout == "strided" else f"{array} {stored.layout}"
+
+
+def count_of(count: int, total: int) -> str:
+    """How many of how many: ``12 of 8,192``, ``all 64``; nothing for none."""
+    if not count:
+        return ""
+    return f"all {total:,}" if count == total > 1 else f"{count:,} of {total:,}"
+
+
+def range_of(stored: Stored) -> str:
+    """The finite range: ``-0.31 to 0.29``; nothing where it is not known."""
+    low, high = stored.finite_min, stored.finite_max
+    if low is None or high is None:
+        return "none" if stored.n and stored.n == stored.n_nan + stored.n_posinf + stored.n_neginf else ""
+    return format_value(low) if low == high else f"{format_value(low)} to {format_value(high)}"
+
+
+def remark(stored: Stored) -> str:
+    """What else there is to say of a tensor in a list of all."""
+    if stored.same_as is not None:
+        return f"the same as {shortened(stored.same_as)}"
+    if stored.unread is not None:
+        return "not counted"
+    return "" if stored.literal is None else f"meant: {stored.literal}"
+
+
+def size_text(size: int) -> str:
+    """Bytes in powers of 1000: ``4.9 MB``."""
+    amount = float(size)
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.3g} {unit}"
+        amount /= 1000
+    return f"{amount:,.3g} TB"
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few of many names, and how many more."""
+    shown = ", ".join(names[:_NAMES_SHOWN])
+    return f"{shown} and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else shown
+
+
+def shortened(name: str) -> str:
+    """Beginning and end of a long name, which tell it from its neighbours."""
+    half = _NAME_LENGTH // 2 - 2
+    return name if len(name) <= _NAME_LENGTH else f"{name[:half]}...{name[-half:]}"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"

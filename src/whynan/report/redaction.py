@@ -1,0 +1,112 @@
+"""A report for other eyes: where and of what kind, without source text, values, names and paths.
+
+What stays: rules, fates, kinds of births, PyTorch's operators, steps, counts, shapes, types of numbers, lines and
+columns, versions. What is named by the program has a number instead, the same everywhere.
+"""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from whynan.records import Finding, Fix, FixVerdict, Reach, Report
+from whynan.report.values import bad_word
+from whynan.traces.redaction import (
+    FACTS,
+    Pseudonyms,
+    Redaction,
+    Table,
+    by_holder,
+    by_value,
+    dropped,
+    kept,
+    named,
+    node,
+    operator,
+    record,
+    tensor,
+    unknown,
+)
+
+_CODE: Final = re.compile(r"WN\d{0,3}", re.ASCII)
+_RULE_NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", re.ASCII)
+
+_BORN: Final = {
+    "overflow": "a result was out of the range of its type and became {}",
+    "pole": "an exact singularity gave {}",
+    "invalid": "an operation without a defined result gave {}",
+    "entered": "{} came in from outside the run",
+    "literal": "{}, written by the program on purpose, arrived where it does harm",
+}
+_FIXED: Final = {
+    "source": "a change of the source, left out",
+    "graph": "a change of the graph, left out",
+    "setting": "a setting, left out",
+}
+
+
+def _code(code: str) -> str:
+    return code if _CODE.fullmatch(code) else "WN000"
+
+
+def _codes(codes: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(code for code in codes if _CODE.fullmatch(code))
+
+
+def _rule_name(name: str) -> str:
+    return name if _RULE_NAME.fullmatch(name) else "unexplained"
+
+
+def _patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    # what a configuration allows need not be the name of any rule
+    return tuple(dict.fromkeys(pattern if _CODE.fullmatch(pattern) else "a rule's name" for pattern in patterns))
+
+
+def _message(finding: Finding) -> str:
+    return _BORN[finding.birth].format(bad_word(finding.element.value))
+
+
+def _title(fix: Fix) -> str:
+    return _FIXED[fix.kind]
+
+
+def _reason(reason: str | None) -> str | None:
+    return None if reason is None else "a reason, left out"
+
+
+_FINDING: Final[Table] = {
+    "rule": by_value(_code), "name": by_value(_rule_name), "severity": kept, "fate": kept, "birth": kept,
+    "phase": kept, "op": operator,
+    "grad_fn": node, "forward_op": operator, "step": kept, "micro": kept, "rank": kept, "site": record,
+    "library_site": record, "node": named("node"), "occurrences": kept, "modules": named("module"), "element": record,
+    "data": record, "forward_operands": record, "message": by_holder(_message), "explanation": dropped,
+    "matched": by_value(_codes), "chain": record, "reaches": record, "fixes": record, "allowed": by_value(_reason),
+}  # fmt: skip
+
+REPORT: Final[Mapping[type, Table]] = {
+    **FACTS,
+    Finding: _FINDING,
+    Reach: {"kind": kept, "name": tensor, "bad": kept, "total": kept},
+    Fix: {"title": by_holder(_title), "kind": kept, "patch": unknown, "verdict": record},
+    FixVerdict: {
+        "status": kept, "forward_finite": kept, "backward_finite": kept, "healthy_elements": kept,
+        "healthy_worse": kept, "max_ulp": kept, "max_rel": kept, "why": dropped,
+    },
+    Report: {
+        "schema_": dropped, "verdict": kept, "run": record, "findings": record, "damaging": record,
+        "absorbed": record, "absorbed_count": kept, "unused_allows": by_value(_patterns),
+        "coverage": record, "ranges": record,
+    },
+}  # fmt: skip
+"""What becomes of each field of a report."""
+
+
+def redacted(report: Report, names: Pseudonyms | None = None) -> Report:
+    """The report that lets nothing private through.
+
+    `names`: the pseudonyms that were given before, in the trace of the same run, and are to be kept.
+    """
+    return Redaction(REPORT, Pseudonyms() if names is None else names).of(report)

@@ -1,0 +1,119 @@
+"""The notes of a run that hold nothing private, and what may be said of those that do."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import builtins
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from whynan.ops.vocabulary import is_torch_node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+LEFT_OUT: Final = (
+    "names, values, source text and paths are left out; files, functions, modules and tensors are numbered instead"
+)
+
+
+def exception_type(text: str) -> str:
+    """The type of an exception without its text: ``ValueError``; one that is not Python's own is somebody's name."""
+    name = text.split(":")[0]
+    found: object = getattr(builtins, name, None)
+    return name if isinstance(found, type) and issubclass(found, BaseException) else "an exception"
+
+
+def _node(name: str) -> str:
+    return name if is_torch_node(name) else "a gradient"
+
+
+class _Part(NamedTuple):
+    """What may stand in a place of a note, and what is said in its stead."""
+
+    pattern: str
+    said: Callable[[str], str] | str | None
+    """A function of it, or something else; None: as it is."""
+
+
+_PARTS: Final = {
+    "count": _Part(r"[\d,]+", None),
+    "rule": _Part(r"WN\d{3} [a-z0-9-]+", None),
+    "node": _Part(r".*", _node),
+    "place": _Part(r"(?: at .*)?", ""),
+    "reason": _Part(r"(?:: .*)?", ""),
+    "modules": _Part(r".*", "the chosen modules"),
+    "module": _Part(r".*", "as --only says"),
+    "others": _Part(r".*", "left out"),
+    "folder": _Part(r".*", "its folder"),
+    "thread": _Part(r"thread .*|a thread", "a thread"),
+    "exception": _Part(r".*", exception_type),
+}
+
+# Any other note may hold anything.
+_KNOWN: Final = (
+    LEFT_OUT,
+    "notes that may hold names, left out: {count}",
+    "whynan met an error of its own and stopped looking: what follows it was not seen",
+    "PyTorch computes eigvalsh, svdvals, cond and the matrix norms by another formula while they are watched; they can "
+    "differ without",
+    "{node}: PyTorch computes this gradient by another formula while it is watched; it can differ without",
+    "a compiled region{place} was looked at only where values enter and leave it; "
+    "torch.compiler.set_stance('force_eager') shows what happens inside",
+    "{thread} was not entered: what it computed was not traced",
+    "damage of absorbed births was not followed any further: too many events",
+    "operands of {count} earlier events were let go to keep within the memory budget: what came before may be missing, "
+    "and a larger memory= keeps it",
+    "ranges of {count} more tensors were left out",
+    "{rule}{place} is allowed{reason}",
+    "looked at up to step {count}, as --steps says",
+    "step {count} was never reached, so nothing was looked at",
+    "only the forward of {modules} was looked at, and every backward",
+    "no module called {module} ran; those that ran: {others}",
+    "the program traces itself: what it did from there on is in its own report",
+    "this trace is of a run that did not end it: what came after {count} operations is not in it, for the run was "
+    "killed, still goes on, or could write no more",
+    "the trace holds no facts: its run was over before the first of them were written",
+    "the trace in {folder} stopped after {count} events{reason}",
+    # why a second run was believed, or was not
+    "results, events and findings identical",
+    "the second run returned other values: the target is not deterministic, or keeps state elsewhere",
+    "the second run had {count} events, the first {count}",
+    "the second run had other births",
+    "the second run raised {exception}",
+)
+_PLACE: Final = re.compile(r"\{(\w+)\}")
+
+
+def _pattern(template: str) -> re.Pattern[str]:
+    pieces = _PLACE.split(template)
+    escaped = (f"({_PARTS[piece].pattern})" if number % 2 else re.escape(piece) for number, piece in enumerate(pieces))
+    return re.compile("".join(escaped), re.DOTALL | re.ASCII)
+
+
+_PATTERNS: Final = tuple((_pattern(template), template) for template in _KNOWN)
+
+
+def without_names(note: str) -> str | None:
+    """What may be said of a note: its general part; None where it is no known one."""
+    for pattern, template in _PATTERNS:
+        match = pattern.fullmatch(note)
+        if match is not None:
+            said = [_said(part, text) for part, text in zip(_PLACE.findall(template), match.groups(), strict=True)]
+            return _PLACE.sub("{}", template).format(*said)
+    return None
+
+
+def _said(part: str, text: str) -> str:
+    said = _PARTS[part].said
+    if said is None:
+        return text
+    return said if isinstance(said, str) else said(text)
+
+
+def generic(notes: Iterable[str]) -> tuple[str, ...]:
+    """Notes without names, headed by the one that says so; of those that are not known, how many there were."""
+    said = [without_names(note) for note in notes]
+    unknown = [f"notes that may hold names, left out: {said.count(None)}"] if None in said else []
+    return tuple(dict.fromkeys((LEFT_OUT, *(note for note in said if note is not None), *unknown)))

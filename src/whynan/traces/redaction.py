@@ -1,0 +1,279 @@
+"""What is left of a record when nothing private may be: an allow-list of fields, and numbers in place of names.
+
+A field that no table names is dropped, so that one which is added later is let through by nobody's oversight.
+"""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar, cast
+
+from pydantic import BaseModel
+
+from whynan.ops.vocabulary import is_dtype, is_torch_argument, is_torch_node, is_torch_operator
+from whynan.records import (
+    ChainLink,
+    Coverage,
+    Data,
+    Element,
+    ExitStatus,
+    ForwardOperand,
+    Operand,
+    Range,
+    Replay,
+    Run,
+    Site,
+)
+from whynan.traces.facts import STILL_HELD, Birth, Event, Sink, Trace
+from whynan.traces.notes import exception_type, generic, without_names
+
+T = TypeVar("T")
+
+CUSTOM_OPERATOR: Final = "a custom operator"
+CUSTOM_FUNCTION: Final = "a custom function"
+
+_POSITION: Final = re.compile(r"(output|argument \d+)(\[\d+\])*", re.ASCII)
+_MORE_EVENTS: Final = re.compile(r"\d+ more events", re.ASCII)
+_BIRTH_NOTE: Final = re.compile(r"(parameter|buffer|argument) (.+)", re.DOTALL)
+_DEVICE: Final = re.compile(r"(cpu|cuda|mps|xpu|hpu|xla|meta)(:\d+)?", re.ASCII)
+_VERSION: Final = re.compile(r"\d+(\.\d+)*((a|b|rc|\.dev|\.post)\d+)*(\+(cpu|cu\d+|rocm[\d.]+))?", re.ASCII)
+_PACKAGES: Final = frozenset("whynan python torch numpy transformers onnx onnxruntime".split())
+_FLAGS: Final = frozenset("deterministic_algorithms float32_matmul_precision default_dtype threads".split())
+_PRECISIONS: Final = frozenset("highest high medium".split())
+_GENERIC_NAMES: Final = frozenset(("<module>", "<lambda>"))
+
+
+class Pseudonyms:
+    """Numbers in place of names: the first file is ``file 1``, and is so wherever it is named."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[str, str]] = {}
+
+    def of(self, kind: str, name: str) -> str:
+        """The pseudonym of a name, new where it was not met before."""
+        known = self._known.setdefault(kind, {})
+        return known.setdefault(name, f"{kind} {len(known) + 1}")
+
+
+class _Dropped:
+    """The value of a field that is left at its default."""
+
+
+DROPPED: Final = _Dropped()
+
+Treatment = Callable[["Redaction", Any, Any], Any]
+"""From a redaction, the value of a field and the record that holds it to what may be known of the value."""
+Table = Mapping[str, Treatment]
+
+
+@dataclass(frozen=True, slots=True)
+class Redaction:
+    """What becomes of each field of each type of record, and the pseudonyms that were given so far."""
+
+    tables: Mapping[type, Table]
+    names: Pseudonyms = field(default_factory=Pseudonyms)
+
+    def of(self, record: T) -> T:
+        """The record without what is private; raises ``KeyError`` for a type without a table."""
+        table = self.tables[type(record)]
+        treated = ((name, treat(self, getattr(record, name), record)) for name, treat in table.items())
+        left = {name: value for name, value in treated if value is not DROPPED}
+        if isinstance(record, BaseModel):
+            return cast("T", type(record).model_validate(left))
+        return type(record)(**left)
+
+
+def by_value(treat: Callable[[Any], Any]) -> Treatment:
+    """What a function makes of the value alone."""
+    return lambda _redaction, value, _holder: treat(value)
+
+
+def by_holder(treat: Callable[[Any], Any]) -> Treatment:
+    """What a function makes of the record that holds the field."""
+    return lambda _redaction, _value, holder: treat(holder)
+
+
+dropped: Final = by_value(lambda _: DROPPED)
+"""The default of the field."""
+unknown: Final = by_value(lambda _: None)
+"""None, where a field has no default."""
+kept: Final = by_value(lambda value: value)
+"""Numbers, and the words of a fixed set that a record type declares."""
+
+
+def record(redaction: Redaction, value: Any, _holder: Any) -> Any:
+    """A record, or several of them."""
+    if isinstance(value, tuple | list):
+        several = cast("tuple[Any, ...] | list[Any]", value)
+        return type(several)([redaction.of(one) for one in several])
+    return None if value is None else redaction.of(value)
+
+
+def named(kind: str) -> Treatment:
+    """A name of the program's, or several; numbered."""
+
+    def treat(redaction: Redaction, value: Any, _holder: Any) -> Any:
+        if isinstance(value, dict):
+            return {redaction.names.of(kind, name): None for name in cast("dict[str, None]", value)}
+        if isinstance(value, tuple):
+            return tuple(redaction.names.of(kind, name) for name in cast("tuple[str, ...]", value))
+        return value if value is None or value in _GENERIC_NAMES else redaction.names.of(kind, value)
+
+    return treat
+
+
+def tensor(redaction: Redaction, value: str | None, _holder: Any) -> str | None:
+    """The name of a tensor; what only says where it stood may stay."""
+    if value is None or value == STILL_HELD or _POSITION.fullmatch(value):
+        return value
+    return redaction.names.of("tensor", value)
+
+
+def argument(redaction: Redaction, value: str, _holder: Any) -> str:
+    """The name of an operator's argument."""
+    return value if is_torch_argument(value) else redaction.names.of("operand", value)
+
+
+def _operator(name: str | None) -> str | None:
+    return name if name is None or is_torch_operator(name) else CUSTOM_OPERATOR
+
+
+operator: Final = by_value(_operator)
+"""PyTorch's operators have names that everyone knows; a program's own do not."""
+
+
+@by_value
+def node(name: str | None) -> str | None:
+    """PyTorch's nodes of the graph; those of a program's ``autograd.Function`` carry its name."""
+    return name if name is None or is_torch_node(name) else CUSTOM_FUNCTION
+
+
+@by_value
+def dtype(name: str | None) -> str | None:
+    """The type of numbers."""
+    return name if name is None or is_dtype(name) else "a dtype"
+
+
+@by_value
+def nonfinite(value: object) -> float | None:
+    """That an element is NaN or infinite is the finding; any other value is the program's."""
+    return value if isinstance(value, float) and not math.isfinite(value) else None
+
+
+def _entries(redaction: Redaction, value: tuple[int | str, ...], _holder: Any) -> tuple[int | str, ...]:
+    """Entries of a dataset: their numbers may stay, their names not."""
+    return tuple(redaction.names.of("entry", entry) if isinstance(entry, str) else entry for entry in value)
+
+
+@by_holder
+def _summary(link: ChainLink) -> str:
+    """What an event of a chain did, in words that hold for every one of its role."""
+    op = _operator(link.op)
+    match link.role:
+        case "cause":
+            return f"the result of {op}" if op else "what came in"
+        case "birth":
+            return f"{op or 'a value'} gives a bad number"
+        case "step" if op is None:
+            return link.summary if _MORE_EVENTS.fullmatch(link.summary) else "more events"
+        case "step":
+            return f"{op} carries it on"
+        case "sink":
+            return "where it leaves"
+
+
+def _birth_note(redaction: Redaction, value: str | None, holder: Birth) -> str | None:
+    """What came in or was written, by its kind and the tensor's pseudonym."""
+    if value is None or value == "uninitialised memory":
+        return value
+    if (known := _BIRTH_NOTE.fullmatch(value)) is not None:
+        return f"{known[1]} {tensor(redaction, known[2], holder)}"
+    return "a constant that the program writes" if holder.label_kind == "literal" else "data from outside"
+
+
+def _exception(text: str | None) -> str | None:
+    return None if text is None else exception_type(text)
+
+
+def _versions(versions: dict[str, str]) -> dict[str, str]:
+    found = {name: _VERSION.match(version) for name, version in versions.items() if name in _PACKAGES}
+    return {name: match[0] for name, match in found.items() if match is not None}
+
+
+def _flags(flags: dict[str, object]) -> dict[str, object]:
+    return {name: held for name, held in flags.items() if name in _FLAGS and _is_setting(held)}
+
+
+def _is_setting(held: object) -> bool:
+    return held in _PRECISIONS or is_dtype(held) if isinstance(held, str) else True
+
+
+def _device(device: str) -> str:
+    return device if _DEVICE.fullmatch(device) else "a device"
+
+
+_ELEMENT_OF_A_ROW: Final[Table] = {"index": kept, "value": dropped, "dtype": dtype, "origin": kept}
+
+FACTS: Final[Mapping[type, Table]] = {
+    Site: {
+        "file": named("file"), "line": kept, "column": kept, "end_line": kept, "end_column": kept, "code": dropped,
+        "function": named("function"), "module": named("module"),
+    },
+    Operand: {
+        "name": argument, "expression": dropped, **_ELEMENT_OF_A_ROW, "shape": kept, "min": dropped, "max": dropped,
+    },
+    ForwardOperand: {"name": argument, "expression": dropped, **_ELEMENT_OF_A_ROW},
+    Element: {
+        "index": kept, "output": kept, "list_index": kept, "tensor": tensor, "shape": kept, "dtype": dtype,
+        "value": nonfinite, "count": kept, "total": kept, "operands": record,
+    },
+    Data: {
+        "kind": kept, "name": named("place"), "file": named("file"), "site": record, "batch": kept, "passed": kept,
+        "worker": kept, "rows": kept, "n_rows": kept, "indices": _entries, "in_order": kept,
+    },
+    ChainLink: {"role": kept, "op": operator, "phase": kept, "site": record, "summary": _summary},
+    Coverage: {
+        "events": kept, "eager": kept, "compiled_regions": kept, "skipped_steps": kept, "notes": by_value(generic),
+    },
+    Range: {
+        "event": kept, "op": operator, "phase": kept, "output": kept, "dtype": dtype, "shape": kept, "n": kept,
+        "n_nan": kept, "n_posinf": kept, "n_neginf": kept, "n_zero": kept, "n_subnormal": kept,
+        "finite_min": unknown, "finite_max": unknown, "site": record,
+    },
+    Event: {
+        "ordinal": kept, "op": operator, "phase": kept, "site": record, "library_site": record, "grad_fn": node,
+        "forward_op": operator, "step": kept, "micro": kept, "recomputed": kept,
+    },
+    Birth: {
+        "label": kept, "label_kind": kept, "event": record, "kind": kept, "element": record,
+        "forward_operands": record, "causes": kept, "cause_links": record, "steps": record, "steps_omitted": kept,
+        "occurrences": kept, "modules": named("module"), "scope": kept, "note": _birth_note, "named": kept,
+        "computed": kept, "data": record,
+    },
+    Sink: {
+        "kind": kept, "name": tensor, "bad": kept, "total": kept, "labels": kept, "fatal": kept, "damage": kept,
+        "counts": kept, "owner": kept,
+    },
+    Trace: {
+        "births": record, "sinks": record, "coverage": record, "ranges": record, "fatal_seen": kept,
+        "unexplained": record, "failed": kept,
+    },
+    ExitStatus: {"script": kept, "whynan": kept},
+    Replay: {"kind": kept, "faithful": kept, "why": by_value(lambda why: without_names(why) or "")},
+    Run: {
+        "command": by_value(lambda _: "left out"), "exit_status": record, "versions": by_value(_versions),
+        "device": by_value(_device), "flags": by_value(_flags),
+        "replay": record, "sources": dropped, "data": dropped, "exception": by_value(_exception),
+    },
+}  # fmt: skip
+"""What becomes of each field of a trace's facts, and of what is known of its run."""
+
+
+def redacted_facts(trace: Trace, names: Pseudonyms | None = None) -> Trace:
+    """A trace that lets nothing private through; `names`: the pseudonyms that were given before, and are to be kept."""
+    return Redaction(FACTS, Pseudonyms() if names is None else names).of(trace)

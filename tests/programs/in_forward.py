@@ -1,0 +1,52 @@
+"""What code that torch calls sees below it: stacks, warnings aimed at a caller, hooks' frames."""
+
+import inspect
+import sys
+import traceback
+import warnings
+
+import torch
+
+
+def frames():
+    return [f.f_code.co_name for f, _ in traceback.walk_stack(sys._getframe(1)) if f.f_code.co_filename == __file__]
+
+
+class Layer(torch.nn.Module):
+    def forward(self, x):
+        for level in range(1, 8):
+            warnings.warn(f"from level {level}", stacklevel=level)
+        print(frames(), len(inspect.stack()), [f.function for f in inspect.stack()])
+        return x * 2
+
+
+def hook(slope):
+    print("hook", [f.function for f in inspect.stack()])
+    warnings.warn("in a hook", stacklevel=3)
+    return slope
+
+
+class Step(torch.optim.SGD):
+    def step(self, closure=None):
+        print("step", [f.function for f in inspect.stack()])
+        return super().step(closure)
+
+
+x = torch.ones(2, requires_grad=True)
+out = Layer()(x)
+x.register_hook(hook)
+out.sum().backward()
+optimizer = Step([x], lr=0.1)
+optimizer.step(lambda: print("closure", [f.function for f in inspect.stack()]) or out.sum())
+schedule = torch.optim.lr_scheduler.StepLR(torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1), 1)
+schedule.step()
+
+
+class Watching(torch.utils._python_dispatch.TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        print("dispatch", func, [f.function for f in inspect.stack()])
+        return func(*args, **(kwargs or {}))
+
+
+with Watching():
+    torch.ones(2).add(1)

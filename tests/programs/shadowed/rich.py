@@ -1,0 +1,1 @@
+WHERE = "the program's own rich"

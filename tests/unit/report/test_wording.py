@@ -1,0 +1,75 @@
+"""The words for single things: operands written as numbers, long names, what entered, wrong finite values."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.report.programs import ELEMENT, finding, line_of, reach, report, value
+from whynan.report import wording
+from whynan.report.terminal import render
+
+
+@pytest.mark.parametrize(
+    ("name", "expression", "said"),
+    [
+        ("exponent", "2", ["exponent = 0.5"]),
+        ("exponent", "-1e-3", ["exponent = 0.5"]),
+        ("exponent", "p", ["p = 0.5"]),
+        ("exponent", None, ["exponent = 0.5"]),
+        ("other", "0.5", []),
+        ("other", "scale", ["scale = 0.5"]),
+        ("self", None, ["self = 0.5"]),
+    ],
+)
+def test_a_number_in_the_source_is_not_said_to_be_itself(name: str, expression: str | None, said: list[str]) -> None:
+    assert wording.operands([value(name, 0.5, expression=expression)]) == said
+
+
+def test_of_a_long_name_beginning_and_end_are_shown() -> None:
+    name = "state[" + "Parameter containing: nan, " * 40 + "].exp_avg"
+    (told,) = wording.reached(finding(reaches=(reach("observed", name, 3, 4),)), raised=False)
+    assert told.startswith("state[Parameter")
+    assert told.endswith("].exp_avg (3 of 4 elements)")
+    assert len(told) < 90
+
+
+@pytest.mark.parametrize("name", ["encoder.layers.11.attention.self.query.weight", "x" * 60])
+def test_a_usual_name_is_shown_whole(name: str) -> None:
+    assert name in wording.reached(finding(reaches=(reach("gradient", name),)), raised=False)[0]
+
+
+def test_what_came_in_is_no_result() -> None:
+    scalar = ELEMENT.model_copy(update={"index": (), "shape": (), "count": 1, "total": 1, "operands": ()})
+    assert wording.element(scalar) == "the result, f32[], is NaN"
+    assert wording.element(scalar, entered=True) == "the value, f32[], is NaN"
+
+
+@pytest.mark.parametrize(
+    ("kinds", "headline"),
+    [
+        (("observed", "output"), "warning: NaN turned into a wrong finite value in the output at step 3"),
+        (("gradient",), "warning: NaN turned into a wrong finite value in the gradients at step 3"),
+        (("observed",), "warning: NaN turned into a wrong finite value at step 3"),
+    ],
+)
+def test_a_wrong_finite_value_has_a_place_and_is_said_to_be_one(kinds: tuple[str, ...], headline: str) -> None:
+    found = finding(fate="damaging", severity="warning", reaches=tuple(reach(kind) for kind in kinds))
+    assert wording.headline(found, raised=False) == headline
+    assert "finite there, but not what float64 would have given" in render(report(damaging=(found,)), source=line_of)
+
+
+def test_of_an_escaped_nan_nobody_says_it_is_finite() -> None:
+    assert "finite there" not in render(report(finding()), source=line_of)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("ValueError: bad loc:\ntensor([[nan],\n[nan]])", "the program raised ValueError: bad loc:..."),
+        ("RuntimeError: " + "x" * 1000, "the program raised RuntimeError: " + "x" * 286 + "..."),
+        ("KeyError: 'x'", "the program raised KeyError: 'x'"),
+    ],
+)
+def test_of_an_exception_the_first_line_is_told(text: str, told: str) -> None:
+    shown = render(report(finding(), run={"exception": text}), source=line_of, width=2000)
+    assert shown.splitlines()[-1] == told
