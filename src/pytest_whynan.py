@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pluggy import Result
 
     from whynan.config import Options
-    from whynan.records import Finding, Report
+    from whynan.records import Report
     from whynan.session.tested import TracedTest
 
 _NAME: Final = "whynan"
@@ -30,11 +30,17 @@ _MARKER: Final = (
     "whynan(traced=True, *, allow=(), reason=None, strict=None, memory=None): look at every PyTorch operation of the "
     "test, and fail it where a NaN or Inf escapes; whynan(False) leaves it out"
 )
-_UNSEEN: Final = "a bad number reached a loss, a gradient, a parameter or an output, and where it was born was not seen"
 _WIDEST: Final = 120
 
 _OPTIONS: Final = pytest.StashKey["Options"]()
 _TEST: Final = pytest.StashKey["TracedTest"]()
+
+
+class NonFinite(pytest.fail.Exception):
+    """What a test fails with whose assertions passed while a bad number escaped."""
+
+    # as pytest's own: shown without the module
+    __module__ = "builtins"
 
 
 # -- what is wanted --------------------------------------------------------------------------------------------------
@@ -68,11 +74,12 @@ def pytest_make_collect_report() -> Generator[None, Result[pytest.CollectReport]
     """Refuse a wrong marker as pytest does an unknown one: an error of collection, before any test runs."""
     outcome = yield
     report = outcome.get_result()
-    try:
-        for item in report.result or ():
-            _wish(item)
-    except pytest.UsageError as error:
-        report.outcome, report.longrepr, report.result = "failed", str(error), []
+    with _unharmed():
+        try:
+            for item in report.result or ():
+                _wish(item)
+        except pytest.UsageError as error:
+            report.outcome, report.longrepr, report.result = "failed", str(error), []
 
 
 def _every_test(config: pytest.Config) -> bool:
@@ -223,11 +230,9 @@ def _end(item: pytest.Item, outcome: Result[None]) -> BaseException | None:
     if test is None:
         return None
     error = _raised(item, outcome)
-    report = test.end(error)
-    failing = test.failing() if error is None else ()
-    if failing:
-        return pytest.fail.Exception(f"whynan: {_in_a_line(failing)}", pytrace=False)
-    return None
+    test.end(error)
+    failure = test.failure() if error is None else None
+    return None if failure is None else NonFinite(failure.text, pytrace=False)
 
 
 def _raised(item: pytest.Item, outcome: Result[None]) -> BaseException | None:
@@ -237,17 +242,6 @@ def _raised(item: pytest.Item, outcome: Result[None]) -> BaseException | None:
     # unittest's go by another way
     caught: list[pytest.ExceptionInfo[BaseException]] | None = getattr(item, "_excinfo", None)
     return caught[0].value if caught else None
-
-
-def _in_a_line(found: tuple[Finding, ...]) -> str:
-    """One line of what a test fails for."""
-    from whynan.report.escape import plain
-    from whynan.report.wording import headline
-
-    first = found[0]
-    place = "" if first.site is None else f", born at {first.site.file}:{first.site.line}"
-    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-    return plain(f"{headline(first, raised=False)}{place} ({first.rule} {first.name}){more}")
 
 
 # -- telling ---------------------------------------------------------------------------------------------------------
@@ -260,20 +254,21 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     test = item.stash.get(_TEST, None)
     if test is not None and call.when == "call":
         with _unharmed():
-            _attach(test, outcome.get_result())
+            _attach(test, outcome.get_result(), ours=call.excinfo is not None and call.excinfo.type is NonFinite)
     elif test is not None and call.when == "teardown":
         del item.stash[_TEST]
 
 
-def _attach(test: TracedTest, report: pytest.TestReport) -> None:
-    found = test.report
+def _attach(test: TracedTest, report: pytest.TestReport, *, ours: bool) -> None:
+    """`ours`: the test failed by what was found, and so at the place of that."""
+    found, failure = test.report, test.failure() if ours else None
     if found is None or (found.verdict == "clean" and not found.absorbed) or (report.passed and test.judges_itself):
         return
     from whynan.report.terminal import render
 
-    failing, crash = test.failing(), getattr(report.longrepr, "reprcrash", None)
-    if failing and failing[0].site is not None and crash is not None:
-        crash.path, crash.lineno = failing[0].site.file, failing[0].site.line
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if failure is not None and failure.site is not None and crash is not None:
+        crash.path, crash.lineno = failure.site.file, failure.site.line
     setattr(report, _NAME, found.to_json(indent=None))
     _put(report, render(found, show_all=True))
 

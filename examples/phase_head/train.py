@@ -28,6 +28,16 @@ def subbands(audio: Tensor) -> Tensor:
     return torch.stack([spectrum.real, spectrum.imag], dim=1)
 
 
+def without_zeros(real: Tensor) -> Tensor:
+    """What a division by zero would come from, taken away."""
+    return real + (real == 0) * 1e-7
+
+
+def with_direction(real: Tensor, imag: Tensor) -> Tensor:
+    """What is next to silent has no direction: give it a harmless one."""
+    return torch.where(real.abs() + imag.abs() < 1e-15, 1.0, real)
+
+
 class PhaseHead(nn.Module):
     """Magnitude and phase of complex sub-bands."""
 
@@ -37,11 +47,7 @@ class PhaseHead(nn.Module):
 
     def forward(self, bands: Tensor) -> tuple[Tensor, Tensor]:
         real, imag = bands[:, 0], bands[:, 1]
-        if self.fixed:
-            # what is next to silent has no direction: give it a harmless one
-            real = torch.where(real.abs() + imag.abs() < 1e-15, 1.0, real)
-        else:
-            real = real + (real == 0) * 1e-7  # no division by zero
+        real = with_direction(real, imag) if self.fixed else without_zeros(real)
         magnitude = torch.log1p(bands.abs().sum(dim=1))
         return magnitude, torch.atan2(imag, real)
 

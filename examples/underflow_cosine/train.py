@@ -1,6 +1,7 @@
 """Train two encoders of token sequences to find each other's half of a text, in float16 as autocast has it.
 
-The loss is NaN from the first step, although no vector is zero. ``python train.py --fixed`` measures the similarity in float32.
+The loss is NaN from the first step, although no vector is zero.
+``python train.py --fixed`` measures the similarity in float32.
 """
 
 from __future__ import annotations

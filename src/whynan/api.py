@@ -9,7 +9,7 @@ from whynan.capture.failure import FAILED
 from whynan.config import Options
 from whynan.errors import UsageError
 from whynan.session.calling import Call
-from whynan.session.region import Region, allowed
+from whynan.session.region import Region, allowed, exception_text
 from whynan.session.reruns import with_rerun, without_rerun
 from whynan.session.watching import Watched
 
@@ -105,7 +105,7 @@ def explain(
         with second:
             call.run(second.watching)
     except Exception as error:
-        return without_rerun(region.report, f"the second run raised {type(error).__name__}: {error}")
+        return without_rerun(region.report, f"the second run raised {exception_text(error)}")
     finally:
         call.restore(second.watching)
     identical = call.identical(second.watching)

@@ -20,7 +20,6 @@ class Tied(nn.Module):
 
 
 model = Tied()
-prune.l1_unstructured(model.norm, "weight", 0.5)
 average = AveragedModel(model)
 optimizer = torch.optim.Adamax(model.parameters(), lr=0.05)
 schedule = SWALR(optimizer, swa_lr=0.01)
@@ -36,6 +35,9 @@ for step, tokens in enumerate(data):
     print(step, loss.item().hex())
 update_bn(data, average)
 print(average.module.norm.running_mean.sum().item().hex(), average.n_averaged.item())
+prune.l1_unstructured(model.norm, "weight", 0.5)
+print(model(data[0]).sum().item().hex(), model.norm.weight_mask.tolist())
+prune.remove(model.norm, "weight")
 model.embed.weight.data = torch.zeros(7, 4)
 print(model(data[0]).abs().sum().item(), [n for n, _ in model.named_parameters()])
 state = {k: v.clone() for k, v in average.module.state_dict().items()}

@@ -25,6 +25,7 @@ def work(rank, world, store):
     dist.all_gather_object(said, (rank, loss.item().hex()))
     if rank == 0:
         print(world, said, total.item().hex(), model.module.weight.sum().item().hex(), flush=True)
+    dist.barrier()
     dist.destroy_process_group()
 
 

@@ -8,6 +8,7 @@ random.seed(7)
 numpy.random.seed(7)
 import torch  # noqa: E402
 
+torch.manual_seed(7)
 print(random.random().hex(), float(numpy.random.rand()).hex(), torch.rand(()).item().hex(), torch.initial_seed())
 generator = torch.Generator().manual_seed(7)
 weight = torch.nn.Parameter(torch.empty(4, 4))

@@ -45,9 +45,17 @@ def in_a_thread():
     thread.join()
 
 
+class Handler:
+    def __repr__(self):
+        return "<handler>"
+
+    def __call__(self):
+        raise OSError("at exit")
+
+
 def leaving_late():
     atexit.register(lambda: print("last"))
-    atexit.register(failing)
+    atexit.register(Handler())
     atexit.register(lambda: print("first"))
 
 
@@ -67,8 +75,7 @@ def thread_outlives():
 
 def unraisable():
     class Doomed:
-        def __del__(self):
-            raise RuntimeError("in __del__")
+        __del__ = Handler()
 
     Doomed()
 

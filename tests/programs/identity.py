@@ -10,7 +10,7 @@ if "torch" in sys.argv:
 
 answer: int = 42
 
-print(__file__, __name__, __package__, __spec__, __doc__, __annotations__, __builtins__, sep="\n")
+print(__file__, __name__, __package__, __spec__ and __spec__.name, __doc__, __annotations__, __builtins__, sep="\n")
 print(type(__loader__).__name__, [name for name in globals() if name != "torch"])
 print(sys.executable, sys.argv, sys.orig_argv, sys.path, sep="\n")
 print(sys.flags, sys.warnoptions, sys._xoptions, sys.pycache_prefix, sep="\n")

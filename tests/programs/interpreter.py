@@ -14,9 +14,9 @@ import warnings
 if "torch" in sys.argv:
     import torch
 
-    print(torch.is_grad_enabled(), torch.get_default_dtype(), torch.get_num_threads(), torch.initial_seed())
+    print(torch.is_grad_enabled(), torch.get_default_dtype(), torch.get_num_threads())
     print(torch.is_inference_mode_enabled(), torch.is_anomaly_enabled(), torch.is_autocast_enabled("cpu"))
-    print(sum(torch.get_rng_state().tolist()))
+    print(torch._C._len_torch_function_stack(), torch.is_deterministic_algorithms_warn_only_enabled())
 
 print(sys.excepthook is sys.__excepthook__, sys.displayhook is sys.__displayhook__)
 print(sys.unraisablehook is sys.__unraisablehook__, threading.excepthook is threading.__excepthook__)

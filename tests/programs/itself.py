@@ -13,7 +13,6 @@ stage = sys.argv[1]
 print(stage, sys.argv, sorted(n for n in os.environ if "WHYNAN" in n or n == "PYTHONPATH"), flush=True)
 if stage == "first":
     subprocess.run([sys.executable, *sys.argv[:1], "child"], check=True)
-    command = [sys.executable, *sys.orig_argv[1:-1] if "torch" in sys.argv else sys.orig_argv[1:]]
-    command[command.index("first")] = "second"
+    command = [argument.replace("first", "second") for argument in sys.orig_argv]
     os.execv(sys.executable, command)
-sys.exit(stage == "second" and 11)
+sys.exit(11 if stage == "second" else 0)

@@ -6,9 +6,10 @@ import sys
 import warnings
 
 warnings.simplefilter("ignore")
-logging.getLogger("lightning").setLevel(logging.ERROR)
 import lightning as L
 import torch
+
+logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 from torch.utils.data import DataLoader, TensorDataset
 
 

@@ -39,13 +39,10 @@ with torch.random.fork_rng():
 torch.set_default_dtype(torch.float64)
 print(torch.rand(2).dtype, torch.nn.Linear(1, 1)(torch.ones(1)).dtype)
 torch.use_deterministic_algorithms(True)
-print(torch.empty(2).tolist(), torch.are_deterministic_algorithms_enabled())
+print(torch.empty(2).isnan().all().item(), torch.are_deterministic_algorithms_enabled())
 torch.use_deterministic_algorithms(False)
 with torch.device("meta"):
     print(torch.nn.Linear(4, 4).weight.device)
-with torch.autograd.profiler.profile() as profile:
-    torch.ones(3).cumsum(0)
-print(sorted(e.key for e in profile.key_averages()))
 with torch.autograd.set_multithreading_enabled(False):
     torch.ones(3, requires_grad=True).prod().backward()
 print(torch.rand(()).item().hex())

@@ -7,10 +7,11 @@ import torch
 
 for thing in (
     torch.save, torch.load, torch.compile, torch.autograd.backward, torch.autograd.grad, torch.nn.Module.__call__,
-    torch.Tensor.backward, torch.optim.SGD.step, torch.optim.Optimizer.zero_grad, threading.Thread.start, torch.tensor,
+    torch.Tensor.backward, torch.optim.SGD.step, torch.optim.Optimizer.zero_grad, threading.Thread.start,
+    threading.Thread.run, torch.utils.swap_tensors, torch.Tensor.__array__, torch.utils.checkpoint.checkpoint,
 ):
     where = inspect.getsourcefile(thing) or ""
-    print(thing.__name__, thing.__qualname__, thing.__module__, inspect.signature(thing), where.rpartition("site-")[2])
+    print(thing.__name__, thing.__qualname__, thing.__module__, [*inspect.signature(thing).parameters], where.rpartition("site-")[2])
 for name in ("tolist", "numpy", "__array__", "item", "add_", "detach", "__dlpack__"):
     print(name, inspect.isroutine(getattr(torch.Tensor, name)), callable(getattr(torch.ones(1), name)))
 

@@ -36,7 +36,7 @@ for thing in (
     torch.tensor, torch.from_numpy, torch.utils.swap_tensors, torch.nn.functional.softmax, torch.as_tensor,
 ):
     again = pickle.loads(pickle.dumps(thing))
-    print(getattr(thing, "__qualname__", thing), getattr(thing, "__module__", None), again is thing, type(thing).__name__)
+    print(getattr(thing, "__qualname__", "partial"), getattr(thing, "__module__", None), again is thing, type(thing).__name__)
 again = pickle.loads(pickle.dumps(model))
 print(type(again).__module__, again(torch.ones(1, 2)).tolist() == model(torch.ones(1, 2)).tolist())
 copied, adam = copy.deepcopy((model, optimizer))

@@ -1,12 +1,14 @@
 """A progress bar on the error stream, and a plot without a screen."""
 
 import hashlib
+import logging
 import sys
 
 import matplotlib
 import torch
 from tqdm import tqdm, trange
 
+logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 

@@ -16,4 +16,4 @@ with tempfile.TemporaryDirectory() as folder:
         file.write("a note")
     print(sorted(os.listdir()), os.path.relpath(__file__, start) if os.path.isabs(__file__) else __file__)
     os.chdir("/")
-print(os.getcwd(), os.path.exists(folder), sorted(os.listdir(tempfile.gettempdir())))
+print(os.getcwd(), os.path.exists(folder))

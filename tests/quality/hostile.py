@@ -87,11 +87,7 @@ def module(text: str, _: Path) -> Report:
 
 
 def class_of_modules(text: str, _: Path) -> Report:
-    kind = (
-        type(text.replace("\0", "") or "N", (nn.Module,), {"forward": lambda self, x: _bad(x)})
-        if _is_utf8(text)
-        else nn.Identity
-    )
+    kind = type(class_name(text), (nn.Module,), {"forward": lambda self, x: _bad(x)})
     return explained(kind(), torch.ones(2))
 
 
@@ -120,7 +116,7 @@ def source(text: str, folder: Path) -> Report:
 
 
 def file(text: str, folder: Path) -> Report:
-    script = folder / (_file_name(text) + ".py")
+    script = folder / (file_name(text) + ".py")
     script.write_text("def target(x):\n    return x / (x - x)\n", "utf-8")
     namespace: dict[str, Any] = {}
     exec(compile(script.read_text("utf-8"), str(script), "exec"), namespace)
@@ -187,7 +183,7 @@ def reason(text: str, _: Path) -> Report:
 
 
 def data_file(text: str, folder: Path) -> Report:
-    path = folder / (_file_name(text) + ".npy")
+    path = folder / (file_name(text) + ".npy")
     np.save(path, np.array([1.0, float("nan")]))
     with whynan.trace() as t:
         nn.Identity()(torch.from_numpy(np.load(path)) * 2)
@@ -273,8 +269,13 @@ def _name(text: str) -> str:
     return text.replace(".", "_") or "_"
 
 
-def _file_name(text: str) -> str:
+def argument(text: str) -> str:
+    """What an argument of a process can be: no NUL, and of halves of pairs only those that stand for bytes."""
+    kept = "".join(sign for sign in text if not "\ud800" <= sign < "\udc80" and not "\udcff" < sign <= "\udfff")
+    return kept.replace("\0", "")
+
+
+def file_name(text: str) -> str:
     """What a file system takes: no slash, no NUL, 255 bytes."""
-    kept = text.replace("/", "_").replace("\0", "")
-    kept = "".join(sign for sign in kept if not "\ud800" <= sign < "\udc80" and not "\udcff" < sign <= "\udfff")
-    return kept.encode("utf-8", "surrogateescape")[:200].decode("utf-8", "surrogateescape") or "_"
+    kept = argument(text).replace("/", "_").encode("utf-8", "surrogateescape")
+    return kept[:200].decode("utf-8", "surrogateescape") or "_"

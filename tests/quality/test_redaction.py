@@ -16,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from whynan.report.json import read
+from tests.unit.report.programs import REPORTS
+from whynan.report.json import read, to_json
 from whynan.report.terminal import render
 
 PROGRAMS = Path(__file__).parent / "confidential"
@@ -47,6 +48,9 @@ SECRETS = {
     "a file of data": "geheim_set",
     "the text of an exception": "geheim_exception",
     "the reason of an allowance": "geheim_reason",
+    "the reason in a comment": "geheim_comment",
+    "what a comment allows in vain": "geheim-unused-rule",
+    "the file of an earlier report": "geheim_baseline",
     "a tensor that was printed": "geheim_printed",
     "a tensor that did no harm": "geheim_harmless",
     "a value": "0.7314",
@@ -93,19 +97,19 @@ def ran(home: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def outputs(home: Path, *, redact: bool) -> Outputs:
-    """Run the program under whynan and record its trace."""
+    """Run the program under whynan, with every output there is."""
     word = "redact" if redact else "plain"
     program = ["geheim_program.py", "--token", ARGUMENT]
-    document, folder = home / "out" / f"{word}.json", home / "out" / word
-    options = ["--on-nonfinite", "continue", "--all", "--json", str(document), *(["--redact"] if redact else [])]
+    document, folder, known = home / "out" / f"{word}.json", home / "out" / word, home / "geheim_baseline.json"
+    known.write_text(to_json(REPORTS["clean"]), "utf-8")
+    options = ["--on-nonfinite", "continue", "--all", "--json", str(document), "--trace", str(folder)]
+    options += ["--baseline", str(known), *(["--redact"] if redact else [])]
     done = ran(home, "-m", "whynan", "run", *options, *program)
     assert done.returncode == 1, done.stderr
     # what the program itself prints is its own: its warning, its traceback
     text, own, _ = done.stderr.partition("Traceback (most recent call last)")
     assert own
     text = text.split("\n", 2)[2] if "geheim_warning" in text else text
-    recorded = ran(home, str(PROGRAMS / "record.py"), str(folder), word, *program)
-    assert recorded.returncode == 0, recorded.stderr
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     assert len(files) >= 6
     content = b"".join(str(file.relative_to(folder)).encode() + file.read_bytes() for file in files)

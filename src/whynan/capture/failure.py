@@ -7,7 +7,6 @@ import sys
 import tempfile
 import traceback
 import warnings
-from contextlib import suppress
 
 FAILED = "whynan met an error of its own and stopped looking: what follows it was not seen"
 
@@ -36,6 +35,7 @@ def report_internal_error() -> None:
     try:
         warnings.warn(what, RuntimeWarning, stacklevel=4)
     except RuntimeWarning:
-        # where warnings are errors (-W error, pytest's filterwarnings), this one would be the run's
-        with suppress(Exception):
-            print(what, file=sys.stderr)
+        # where warnings are errors (-W error, pytest's filterwarnings) this one would take the run down
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", RuntimeWarning)
+            warnings.warn(what, RuntimeWarning, stacklevel=4)

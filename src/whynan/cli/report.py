@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 KINDS: Final = {
     "whynan.report/1": "whynan.cli.report:saved_report",
+    "whynan.checkpoint/1": "whynan.cli.checkpoint:saved",
 }
 """What reads a document, by the document's schema: module and function, from its bytes to a ``Document``."""
 
@@ -70,11 +71,16 @@ def report(path: str, **chosen: Any) -> int:
     options = Options.load(**chosen)
     if options.json is not None:
         check_writable(options.json, "--json")
+        _refuse_to_lose(options.json, path)
     document = opened(path)
     if options.redact:
         document = document.redacted()
     if options.json is not None:
-        write_text(options.json, f"{document.to_json()}\n")
+        try:
+            write_text(options.json, f"{document.to_json()}\n")
+        except OSError as error:
+            what = f"--json {options.json} cannot be written ({error.strerror})"
+            raise UsageError(what, "name another file") from None
     if not options.quiet:
         document.show(show_all=options.all_)
     return document.exit_status(strict=options.strict)
@@ -126,7 +132,21 @@ def opened(path: str) -> Document:
     if schema.startswith("whynan.trace/"):
         raise UsageError(f"{path} is one file of a trace", f"give its folder: {os.path.dirname(path) or '.'}")
     module, function = KINDS.get(schema, KINDS["whynan.report/1"]).split(":")
-    return getattr(import_module(module), function)(content)
+    try:
+        return getattr(import_module(module), function)(content)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error.what}", error.hint) from None
+
+
+def _refuse_to_lose(target: str, path: str) -> None:
+    """Raise ``UsageError`` where the report would take the place of what it is made of."""
+    from whynan.traces import format as layout
+
+    file = os.path.realpath(target)
+    folder, name = os.path.split(file)
+    within = folder == os.path.realpath(path) and name in (layout.RUN, layout.FACTS, layout.RANGES, *layout.TABLES)
+    if within or file == os.path.realpath(path):
+        raise UsageError(f"--json {target} would be written over what is read", "name another file")
 
 
 def _content(path: str) -> bytes:

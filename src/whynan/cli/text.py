@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from whynan.report.escape import encodable, plain
+from whynan.report.escape import encodable, plain, shortened
 
 
 def one_line(text: str) -> str:
     """Text on one line, in which whatever cannot be seen is spelled out."""
-    return plain(" ".join(text.split("\n")))
+    return shortened(plain(" ".join(text.split("\n"))))
 
 
 def for_stream(text: str, stream: TextIO) -> str:

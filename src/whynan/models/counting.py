@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import torch
@@ -100,6 +101,7 @@ def _unpacked(tensor: Tensor) -> Tensor:
     return table[torch.cat((packed & 15, packed >> 4)).int()]
 
 
+@cache
 def _tiny(dtype: torch.dtype) -> float:
     """The smallest normal number of a type; 0 where nothing of it is subnormal."""
     try:

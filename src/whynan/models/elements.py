@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-CHUNK: Final = 1 << 22
-"""Elements looked at together."""
+CHUNK: Final = 1 << 18
+"""Elements looked at together: several passes over so many stay in a processor's cache."""
 
 
 class UncountableError(Exception):

@@ -112,7 +112,8 @@ def _nothing_in(folder: Path, names: list[str]) -> UsageError:
             "convert it: python -m torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER FILE",
         )
     if inner:
-        return UsageError(f"{folder} holds no checkpoint, but folders of them", f"give {_listed(inner)}")
+        given = _listed([os.path.join(folder, name) for name in inner])
+        return UsageError(f"{folder} holds no checkpoint, but folders of them", f"give {given}")
     endings = ", ".join(SUFFIXES)
     return UsageError(f"{folder} holds no checkpoint", f"give a folder with a file that ends in {endings}")
 

@@ -15,8 +15,16 @@ def distinct(paths: Sequence[str]) -> list[str]:
     """The paths without those that lead to the same place as one before them."""
     places: dict[str, str] = {}
     for path in paths:
-        places.setdefault(os.path.realpath(path), path)
+        places.setdefault(_place(path), path)
     return list(places.values())
+
+
+def _place(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except ValueError:
+        # no path at all: who opens it will say so
+        return path
 
 
 def short_names(paths: Sequence[str]) -> list[str]:

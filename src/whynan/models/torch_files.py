@@ -33,6 +33,11 @@ _RUNS_CODE: Final = re.compile(
 )
 """What nobody's tensors need: to name it is to want something run."""
 _SAVE_ANEW: Final = "where you trust it, load it, and save its state_dict() with torch.save"
+_MEANINGS: Final = {
+    "Unsupported operand": "it was saved with another pickle protocol than 2",
+    "Only persistent_load of storage": "it holds a whole module, with its source",
+}
+"""What some errors of torch's mean for the file."""
 _LONGEST: Final = 160
 
 
@@ -49,11 +54,12 @@ def opened(path: Path, form: Form) -> Opened:
     Nothing of the file is run. Raises ``UsageError`` where it cannot be read.
     """
     try:
-        named = _named_in_zip(path) if form == "zip" else _named_in_legacy(path)
-        _refuse_code(path, named)
-        stand_ins = Cast(named)
-        with _allowed(stand_ins):
-            document = torch.load(path, map_location="cpu", weights_only=True, mmap=form == "zip")
+        with _nothing_allowed():
+            named = _named_in_zip(path) if form == "zip" else _named_in_legacy(path)
+            _refuse_code(path, named)
+            stand_ins = Cast(named)
+            with serialization.safe_globals(stand_ins.globals()):
+                document = torch.load(path, map_location="cpu", weights_only=True, mmap=form == "zip")
         return Opened(document, stand_ins.used)
     except UsageError:
         raise
@@ -105,13 +111,12 @@ def _refuse_code(path: Path, named: Mapping[str, Kind]) -> None:
 
 
 @contextmanager
-def _allowed(stand_ins: Cast) -> Generator[None]:
-    """Only the stand-ins are allowed, whatever other modules have allowed for themselves."""
+def _nothing_allowed() -> Generator[None]:
+    """Classes that other modules have allowed for themselves are not loaded here."""
     before = cast("Any", serialization).get_safe_globals()
     serialization.clear_safe_globals()
     try:
-        with serialization.safe_globals(stand_ins.globals()):
-            yield
+        yield
     finally:
         serialization.clear_safe_globals()
         cast("Any", serialization).add_safe_globals(before)
@@ -120,6 +125,8 @@ def _allowed(stand_ins: Cast) -> Generator[None]:
 def _reason(error: Exception) -> str:
     """The sentence in an error's text that says what happened; torch puts advice around it."""
     text = str(error).partition("WeightsUnpickler error:")[2] or str(error)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    first = re.sub(r"\x1b\[\d*m", "", lines[0] if lines else type(error).__name__)
+    for sign, meaning in _MEANINGS.items():
+        if sign in text:
+            return meaning
+    first = re.split(r"\.(?:\s|$)", text.strip())[0] or type(error).__name__
     return first if len(first) <= _LONGEST else f"{first[:_LONGEST]}..."

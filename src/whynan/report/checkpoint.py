@@ -20,6 +20,7 @@ from whynan.report.checkpoint_wording import (
     step_text,
     summary,
     type_of,
+    where,
 )
 from whynan.report.layout import Page
 from whynan.report.terminal import put
@@ -143,6 +144,7 @@ def _tensors(page: Page, shown: Checkpoint, heading: str, encoding: str, *, show
     columns.put(page, (heading, *_HEADER), [_cells(stored, show_all=show_all) for stored in told], encoding)
     if len(bad) > len(told):
         page.line(f"  and {len(bad) - len(told):,} more; --all lists them")
+        page.row("where", ", ".join(where(shown)))
     page.blank()
 
 

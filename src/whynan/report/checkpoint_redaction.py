@@ -22,6 +22,10 @@ def _checkpoint_name(redaction: Redaction, _: Any, holder: Any) -> str:
     return redaction.names.of("checkpoint", holder.path)
 
 
+def _error(redaction: Redaction, value: str | None, holder: Any) -> str | None:
+    return None if value is None else f"{redaction.names.of('checkpoint', holder.path)} cannot be read"
+
+
 def _literal(why: str | None) -> str | None:
     return "allowed" if why is not None and why.startswith("allowed by ") else why
 
@@ -40,7 +44,7 @@ _CHECKPOINTS: Final[Mapping[type, Table]] = {
     Logged: {"name": named("logged number"), "n": kept, "n_bad": kept, "first": kept, "step": kept},
     Checkpoint: {
         "name": _checkpoint_name, "path": _checkpoint_name, "form": kept, "files": named("file"), "size": kept,
-        "steps": kept, "verdict": kept, "error": by_value(lambda error: None if error is None else "it cannot be read"),
+        "steps": kept, "verdict": kept, "error": _error,
         "n_tensors": kept, "n_bad": kept, "n_bad_numbers": kept, "tensors": record, "numbers": record,
         "logged": record, "unloaded": named("class"), "notes": dropped,
     },

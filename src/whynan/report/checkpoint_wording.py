@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from whynan.records.checkpoint import Checkpoint, Checkpoints, Order, Stored
 
 _SHARD: Final = re.compile(r".*-\d{5}-of-\d{5}\..*")
+_ROOT: Final = re.compile(r"[.\[]")
+_GROUPS_SHOWN: Final = 6
 _NAMES_SHOWN: Final = 3
 _NAME_LENGTH: Final = 100
 
@@ -71,6 +73,16 @@ def bad_text(checkpoint: Checkpoint) -> str:
         return "?"
     numbers = f" and {count_text(checkpoint.n_bad_numbers, 'number')}" if checkpoint.n_bad_numbers else ""
     return f"{checkpoint.n_bad:,}{numbers}"
+
+
+def where(checkpoint: Checkpoint) -> list[str]:
+    """How many tensors of each file, or of each part at the root, are bad: ``28 of 28 in model.safetensors``."""
+    groups: dict[str, list[bool]] = {}
+    for stored in checkpoint.tensors:
+        if stored.same_as is None:
+            groups.setdefault(stored.file or _ROOT.split(stored.name)[0], []).append(stored.bad)
+    told = [f"{sum(bad):,} of {len(bad):,} in {shortened(name)}" for name, bad in groups.items() if any(bad)]
+    return [*told[:_GROUPS_SHOWN], f"{len(told) - _GROUPS_SHOWN:,} more"] if len(told) > _GROUPS_SHOWN else told
 
 
 def name_of(stored: Stored) -> str:

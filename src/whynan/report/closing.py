@@ -7,12 +7,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from whynan.report.values import count_text
+from whynan.traces.format import NO_FACTS, UNFINISHED
 
 if TYPE_CHECKING:
     from whynan.records import Report
     from whynan.report.layout import Page
 
 _EXCEPTION_LENGTH: Final = 300
+_NOTES_SHOWN: Final = 40
 _STYLES: Final = {"clean": "bold green", "damaged": "bold yellow", "inconclusive": "bold yellow"}
 
 
@@ -31,6 +33,8 @@ def _summary(report: Report) -> str:
     told = [", ".join(counts)] if counts else []
     if report.verdict == "clean":
         told = ["no bad number reached a loss, a gradient, a parameter or an output"]
+    elif NO_FACTS in report.coverage.notes:
+        told = ["what became of its numbers was not written down"]
     elif report.verdict == "inconclusive":
         told.append(
             "a bad number reached a loss, a gradient, a parameter or an output, but where it was born was not seen"
@@ -40,7 +44,7 @@ def _summary(report: Report) -> str:
 
 def _left_out(report: Report, *, show_all: bool) -> list[str]:
     told: list[str] = []
-    if report.run.exit_status.script is None:
+    if report.run.exit_status.script is None and not _is_unfinished(report):
         told.append("the program was stopped here; --on-nonfinite continue lets it go on")
     if report.run.exception:
         told.append(f"the program raised {_abridged(report.run.exception)}")
@@ -49,8 +53,14 @@ def _left_out(report: Report, *, show_all: bool) -> list[str]:
         where = "; --all or show(show_all=True) tells of them" if report.absorbed else ""
         told.append(f"{count_text(hidden, 'place')} made bad numbers that did no harm{where}")
     if report.coverage.skipped_steps:
-        told.append(f"{count_text(report.coverage.skipped_steps, 'step')} skipped by the loss scaler, as it should")
+        meant = ", as it should" if report.verdict == "clean" else ""
+        told.append(f"{count_text(report.coverage.skipped_steps, 'step')} skipped by the loss scaler{meant}")
     return told
+
+
+def _is_unfinished(report: Report) -> bool:
+    """Whether nobody knows how the run ended: its trace was read before it was whole."""
+    return any(note.startswith(UNFINISHED.partition(":")[0]) for note in report.coverage.notes)
 
 
 def _abridged(exception: str) -> str:
@@ -73,4 +83,6 @@ def _notes(report: Report) -> list[str]:
     for allow in report.unused_allows:
         written = allow if allow.startswith("#") else f'allow("{allow}")'
         notes.append(f"note: {written} excused nothing, and can go")
-    return notes
+    if len(notes) <= _NOTES_SHOWN:
+        return notes
+    return [*notes[:_NOTES_SHOWN], f"and {len(notes) - _NOTES_SHOWN:,} more notes; the JSON report has them all"]

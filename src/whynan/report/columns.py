@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from whynan.report.layout import Page, Piece
 
 _GAP: Final = "  "
+_PLAIN_ENOUGH: Final = "type"
+"""The heading of what needs none."""
 
 
 def put(page: Page, header: Sequence[str], rows: Sequence[Sequence[Piece]], encoding: str) -> None:
@@ -27,6 +29,7 @@ def put(page: Page, header: Sequence[str], rows: Sequence[Sequence[Piece]], enco
     kept = [column for column in range(len(header)) if any(row[column][0] for row in cells)]
     widths = [max(cell_len(header[c]), *(cell_len(row[c][0]) for row in cells)) for c in kept]
     if len(_GAP) * len(kept) + sum(widths) > page.width:
+        page.line(_GAP, (header[0], "dim"))
         for row in cells:
             _paragraph(page, header, [(column, row[column]) for column in kept])
         return
@@ -50,5 +53,9 @@ def _line(cells: Sequence[tuple[str, str]], widths: Sequence[int]) -> list[Piece
 
 def _paragraph(page: Page, header: Sequence[str], cells: Sequence[tuple[int, tuple[str, str]]]) -> None:
     page.line(_GAP, cells[0][1])
-    rest = [(f"{header[c]} {text}".strip(), style) for c, (text, style) in cells[1:] if text]
+    rest = [(_with_heading(header[column], text), style) for column, (text, style) in cells[1:] if text]
     page.items("", rest, "   ")
+
+
+def _with_heading(heading: str, text: str) -> str:
+    return text if heading in ("", _PLAIN_ENOUGH) else f"{heading} {text}"

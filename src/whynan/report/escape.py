@@ -23,6 +23,9 @@ _PLAINER: Final[dict[str, str]] = {
 }
 
 
+_SPARED: Final = 200
+"""What is left out is longer than the words that say so."""
+
 # Printable by Python's tables, and yet without a shape of their own: fillers, joiners, invisible vowels, variation
 # selectors (about whose width terminals disagree), the empty braille pattern (Unicode, Default_Ignorable_Code_Point).
 _SHAPELESS: Final = frozenset(
@@ -50,6 +53,13 @@ def plain(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(character if _seen(character) else _spelled(character) for character in text)
+
+
+def shortened(text: str, *, head: int = 800, tail: int = 200) -> str:
+    """Text of a length that can be read: of a long one its beginning, its end, and how much there is between."""
+    if len(text) <= head + tail + _SPARED:
+        return text
+    return f"{text[:head]}... ({len(text) - head - tail:,} more characters) ...{text[-tail:]}"
 
 
 def encodable(text: str, encoding: str) -> str:

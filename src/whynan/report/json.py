@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import re
 from importlib import resources
 from typing import Any, Final, NoReturn, TypeVar, cast
 
@@ -15,6 +14,7 @@ from pydantic_core import PydanticSerializationError
 from whynan.errors import UsageError
 from whynan.records import Report
 from whynan.records.report import Record
+from whynan.traces.spelling import visible
 
 SCHEMA: Final = "whynan.report/1"
 SCHEMA_FILE: Final = "whynan.report-1.json"
@@ -22,8 +22,8 @@ _NUMBER: Final[dict[str, Any]] = {"anyOf": [{"type": "number"}, {"enum": ["NaN",
 _MIXED: Final = ("value", "flags")
 """Fields that may hold text too, so that nothing but the name of a number tells a number from it."""
 _LONGEST: Final = 160
+_DIGITS: Final = 20
 _Kind = TypeVar("_Kind", bound=Record)
-_BEYOND_ASCII: Final = re.compile("[\x7f-\U0010ffff]+")
 
 
 def to_json(report: Record, *, indent: int | None = 2) -> str:
@@ -37,8 +37,7 @@ def to_json(report: Record, *, indent: int | None = 2) -> str:
     except PydanticSerializationError:
         spelled = type(report).model_validate(_spelled(report.model_dump(by_alias=True)))
         text = spelled.model_dump_json(by_alias=True, indent=indent)
-    # only strings hold such characters: what has a meaning in JSON is ASCII
-    return _BEYOND_ASCII.sub(lambda found: _escaped(found[0]), text)
+    return visible(text)
 
 
 def read(text: str | bytes) -> Report:
@@ -74,16 +73,10 @@ def make_schema(kind: type[Record] = Report, schema: str = SCHEMA) -> dict[str, 
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": schema, **made}
 
 
-def _escaped(text: str) -> str:
-    if text.isprintable():
-        return text
-    return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)
-
-
 def _parsed(text: str | bytes) -> Any:
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8")
-        document = json.loads(decoded, parse_constant=_refuse, object_pairs_hook=_distinct)
+        document = json.loads(decoded, parse_constant=_refuse, parse_int=_integer, object_pairs_hook=_distinct)
         json.dumps(document, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise _unreadable("it holds half of a surrogate pair, which is no character") from error
@@ -98,6 +91,12 @@ def _parsed(text: str | bytes) -> Any:
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"it holds a bare {constant}, which is no JSON")
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _DIGITS:
+        raise ValueError("it holds an integer of more than 64 bits")
+    return int(digits)
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

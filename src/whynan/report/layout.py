@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from whynan.report.escape import encodable, plain
+from whynan.report.escape import encodable, plain, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,10 +24,9 @@ Piece = str | tuple[str, str]
 NARROWEST: Final = 32
 _CONTENT: Final = 11
 _TAB: Final = "    "
-_HEAD: Final = 800
-_TAIL: Final = 200
-_SHORTENED: Final = _HEAD + _TAIL + 200
-"""Text longer than this is told by its beginning and its end."""
+_LONGEST: Final = 1200
+_BEFORE: Final = 200
+"""Of a longer line of source so many characters before what is marked in it are shown."""
 
 
 class Page:
@@ -117,7 +116,7 @@ class Page:
         return out.getvalue().removesuffix("\n")
 
     def _spell(self, text: str) -> str:
-        return encodable(_shortened(plain(text)), self._encoding)
+        return encodable(shortened(plain(text)), self._encoding)
 
     def _text(self, *pieces: Piece) -> Text:
         line = Text()
@@ -135,23 +134,16 @@ class Page:
             self._lines.append(lead.append_text(line))
 
 
-def _shortened(text: str) -> str:
-    """Text of a length that can be read; how much of it is left out stands where it was."""
-    if len(text) <= _SHORTENED:
-        return text
-    return f"{text[:_HEAD]}... ({len(text) - _HEAD - _TAIL:,} more characters) ...{text[-_TAIL:]}"
-
-
 def _around(line: Excerpt) -> tuple[str, tuple[int, int]]:
     """A line of source and what is marked in it; of a very long one only what stands around the mark."""
     start, end = line.marked or (0, 0)
-    if len(line.text) <= _SHORTENED:
+    if len(line.text) <= _LONGEST:
         return line.text, (start, end)
-    first = max(start - _TAIL, 0)
+    first = max(start - _BEFORE, 0)
     lead, rest = "... " if first else "", line.text[first:]
-    text = f"{lead}{rest[:_HEAD]} ..." if len(rest) > _HEAD else lead + rest
+    text = f"{lead}{rest[:_LONGEST]} ..." if len(rest) > _LONGEST else lead + rest
     moved = len(lead) - first
-    return text, (start + moved, min(end + moved, len(lead) + _HEAD))
+    return text, (start + moved, min(end + moved, len(lead) + _LONGEST))
 
 
 def _rows(cells: list[tuple[str, bool]], room: int) -> list[list[tuple[str, bool]]]:

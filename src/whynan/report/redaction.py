@@ -60,8 +60,8 @@ def _rule_name(name: str) -> str:
     return name if _RULE_NAME.fullmatch(name) else "unexplained"
 
 
-def _patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    # what a configuration allows need not be the name of any rule
+def public_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Allowances by code only: what a configuration or a comment allows need not be the name of any rule."""
     return tuple(dict.fromkeys(pattern if _CODE.fullmatch(pattern) else "a rule's name" for pattern in patterns))
 
 
@@ -97,7 +97,7 @@ REPORT: Final[Mapping[type, Table]] = {
     },
     Report: {
         "schema_": dropped, "verdict": kept, "run": record, "findings": record, "damaging": record,
-        "absorbed": record, "absorbed_count": kept, "unused_allows": by_value(_patterns),
+        "absorbed": record, "absorbed_count": kept, "unused_allows": by_value(public_patterns),
         "coverage": record, "ranges": record,
     },
 }  # fmt: skip

@@ -28,6 +28,7 @@ _UNSEEN: Final = 100
 _WIDEST: Final = 120
 """Sentences longer than this are hard to read."""
 _PATCH_LINES: Final = 16
+_FIXES_SHOWN: Final = 8
 
 _SEVERITY: Final = {"error": "bold red", "warning": "bold yellow", "info": "bold"}
 _STATUS: Final = {"verified": "green", "distorting": "yellow", "rejected": "red", "unverified": "yellow"}
@@ -126,8 +127,10 @@ def _finding(
     page.items("reaches", wording.reached(finding, raised=raised), " · ")
     if wrong := wording.finite_but_wrong(finding):
         page.row("", wrong)
-    for fix in finding.fixes:
+    for fix in finding.fixes[:_FIXES_SHOWN]:
         _fix(page, fix)
+    if len(finding.fixes) > _FIXES_SHOWN:
+        page.row("", f"and {len(finding.fixes) - _FIXES_SHOWN:,} more fixes; the JSON report has them all")
     page.blank()
 
 

@@ -188,7 +188,10 @@ def gone(finding: Finding) -> list[str]:
     """The operands whose values were not held any more when they were wanted."""
     all_of = (*finding.forward_operands, *finding.element.operands)
     names = (o.expression or o.name for o in all_of if o.value is None and o.origin == "gone" and not _ranged(o))
-    return list(dict.fromkeys(names))
+    lost = list(dict.fromkeys(names))
+    if len(lost) <= _OPERANDS_SHOWN:
+        return lost
+    return [*lost[:_OPERANDS_SHOWN], f"and {len(lost) - _OPERANDS_SHOWN:,} more operands"]
 
 
 def _ranged(operand: Operand | ForwardOperand) -> bool:

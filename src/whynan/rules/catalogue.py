@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import whynan.rules
 from whynan.rules.base import Rule
 from whynan.rules.page import Page, read
+from whynan.rules.underflow import underflow
 from whynan.rules.unexplained import facts_of
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def explain(finding: Finding) -> Finding:
             "rule": rule.code,
             "name": rule.name,
             "message": best.message,
-            "explanation": best.explanation,
+            "explanation": best.explanation + underflow(finding),
             "matched": tuple(r.code for _, r in matches[1:]),
         }
     )

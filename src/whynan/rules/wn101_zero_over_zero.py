@@ -34,13 +34,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import base, is_nan, is_zero, row
+from whynan.rules.facts import base, forward_base, is_nan, is_zero, row
 from whynan.rules.wording import derivative, here, spelled
 
 if TYPE_CHECKING:
     from whynan.records import Finding
 
 
+_SLOPE = (
+    "The derivative of a quotient divides by its denominator for every element, even where torch.where or a mask takes the "
+    "quotient away: put a harmless denominator in its place before the division."
+)
 _OPERANDS = {"div": ("self", "other"), "true_divide": ("self", "other"), "addcdiv": ("tensor1", "tensor2")}
 
 
@@ -71,7 +75,9 @@ def match(finding: Finding) -> Explanation | None:
         return None
     return Explanation(
         f"0 / 0 is NaN{derivative(finding) or _where(spelled(finding, above), spelled(finding, below))}",
-        "A quotient of two zeros has no value; the denominator must be kept away from 0 where the numerator can vanish.",
+        _SLOPE
+        if forward_base(finding) in ("div", "true_divide")
+        else "A quotient of two zeros has no value; the denominator must be kept away from 0 where the numerator can vanish.",
         OPERATION,
     )
 

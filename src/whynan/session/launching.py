@@ -36,7 +36,7 @@ def launch(program: Program, options: Options) -> int:
     options = _from_anywhere(options)
     with tempfile.TemporaryDirectory(prefix="whynan-", ignore_cleanup_errors=True) as folder:
         status = os.path.join(folder, "status.json")
-        command = [sys.executable, *flags, *program.command_line]
+        command = [_python(), *flags, *program.command_line]
         code = Supervisor().run(command, _environment(program, options, status))
         told = _read(status)
     script = code if code >= 0 else 128 - code
@@ -47,6 +47,16 @@ def launch(program: Program, options: Options) -> int:
     if code < 0:
         end_as(-code)
     return code or (int(told.get("whynan", 0)) if told is not None else 0)
+
+
+def _python() -> str:
+    """The interpreter as the user named it, where whynan was called by it."""
+    named = sys.orig_argv[0] if len(sys.orig_argv) > len(sys.argv) and sys.orig_argv[0] else ""
+    return named if named and _is_module_run() else sys.executable
+
+
+def _is_module_run() -> bool:
+    return os.path.basename(sys.argv[0]) == "__main__.py"
 
 
 def _environment(program: Program, options: Options, status: str) -> dict[str, str]:

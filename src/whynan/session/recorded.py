@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.records import ExitStatus, Run, Source
+from whynan.report.redaction import public_patterns
 from whynan.rules.catalogue import rules
 from whynan.session.allow import Allowance
 from whynan.session.baseline import Baseline
@@ -15,6 +16,7 @@ from whynan.session.comments import Comment, comments_of
 from whynan.session.runs import build_report, versions
 from whynan.source.fingerprint import sha256_of
 from whynan.traces.documents import CommentPart, KnownPart, Meant, SessionPart
+from whynan.traces.notes import generic
 from whynan.traces.reading import read_trace
 
 if TYPE_CHECKING:
@@ -67,10 +69,15 @@ def _end(writer: TraceWriter, region: Region) -> None:
     trace, report = region.trace, region.report
     if trace is not writer.last:
         writer.facts(trace, {source.file: source.sha256 for source in report.run.sources}, len(trace.ranges))
-    session = SessionPart(notes=tuple(region.notes), unused_allows=report.unused_allows)
+    again(writer, report, _session(writer, region))
+
+
+def _session(writer: TraceWriter, region: Region) -> SessionPart:
+    unused = region.report.unused_allows
     if writer.names is None:
-        session = session.model_copy(update={"comments": _comments(trace), **_known(region.baseline)})
-    again(writer, report, session)
+        session = SessionPart(notes=tuple(region.notes), unused_allows=unused)
+        return session.model_copy(update={"comments": _comments(region.trace), **_known(region.baseline)})
+    return SessionPart(notes=generic(region.notes), unused_allows=public_patterns(unused))
 
 
 def again(writer: TraceWriter, report: Report, session: SessionPart | None = None) -> None:

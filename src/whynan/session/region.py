@@ -124,7 +124,7 @@ class Region:
             notes=tuple(self.notes),
             baseline=self.baseline,
             every_comment=self.whole_program,
-            exception=None if error is None else f"{type(error).__name__}: {error}",
+            exception=None if error is None else exception_text(error),
         )
 
     @property
@@ -133,6 +133,15 @@ class Region:
         if self._report is None:
             raise UsageError("the trace has not ended", "read .report after the with block")
         return self._report
+
+
+def exception_text(error: BaseException) -> str:
+    """An exception as a report names it: its type, and what it says if it can say it."""
+    try:
+        text = str(error)
+    except Exception:
+        return type(error).__name__
+    return f"{type(error).__name__}: {text}"
 
 
 def allowed(pattern: str, reason: str) -> AbstractContextManager[Allowance]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -30,13 +31,18 @@ class Supervisor:
         self._early: list[int] = []
 
     def run(self, command: Sequence[str], environment: dict[str, str]) -> int:
-        """Its return code: negative for the signal that it died of."""
+        """Run this Python with a command line; gives its return code, negative for the signal that it died of."""
         # a signal that is ignored stays ignored, for us and for the program
         heard = [s for s in _HANDED_ON if signal.getsignal(s) is not signal.SIG_IGN]
         before = {number: signal.signal(number, self._hear) for number in heard}
         try:
             self._process = subprocess.Popen(
-                command, env=environment, close_fds=False, restore_signals=True, preexec_fn=_die_with_parent
+                command,
+                executable=sys.executable,
+                env=environment,
+                close_fds=False,
+                restore_signals=True,
+                preexec_fn=_die_with_parent,
             )
             for number in self._early:
                 self._hand_on(number)

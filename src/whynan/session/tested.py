@@ -6,9 +6,11 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from whynan.errors import NonFiniteError
+from whynan.report.escape import plain
+from whynan.report.wording import headline
 from whynan.session.ending import hide
 from whynan.session.region import STEPPED_ASIDE, Region, allowed
 from whynan.session.watching import Watched
@@ -18,10 +20,18 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch import Capture
     from whynan.config import Options
-    from whynan.records import Finding, Report
+    from whynan.records import Finding, Report, Site
 
 MACHINERY: Final = ("pluggy.", "_pytest.", "unittest.")
 """The modules that call tests: nothing in their frames and objects is a test's own."""
+_UNSEEN: Final = "a bad number reached a loss, a gradient, a parameter or an output, and where it was born was not seen"
+
+
+class Failure(NamedTuple):
+    """What a test fails for, in a line, and the place."""
+
+    text: str
+    site: Site | None
 
 
 class TracedTest:
@@ -78,12 +88,16 @@ class TracedTest:
         """Whether the test has looked at its numbers with whynan itself: what was found is no news to it."""
         return self._taken or STEPPED_ASIDE in self._region.notes
 
-    def failing(self) -> tuple[Finding, ...]:
-        """What the test fails for, if it has not failed by itself: errors, and warnings too where they count."""
-        if self._report is None or self.judges_itself:
-            return ()
-        told = (*self._report.findings, *self._report.damaging)
-        return tuple(f for f in told if f.severity == "error" or self.options.strict)
+    def failure(self) -> Failure | None:
+        """What the test fails for, unless it has failed by itself: an error, and a warning too where they count."""
+        report, strict = self._report, self.options.strict
+        if report is None or self.judges_itself:
+            return None
+        found = [f for f in (*report.findings, *report.damaging) if strict or f.severity == "error"]
+        if found:
+            return Failure(_in_a_line(found), found[0].site)
+        unseen = strict and report.verdict == "inconclusive" and not self._region.trace.failed
+        return Failure(_UNSEEN, None) if unseen else None
 
     def _at_a_sink(self, capture: Capture) -> BaseException | None:
         found = [f for f in self._region.preview(capture).findings if f.severity == "error"]
@@ -120,12 +134,24 @@ class TracedTest:
             "absorbed": report.absorbed if self.options.all_ else (),
             "unused_allows": tuple(pattern for pattern in report.unused_allows if pattern not in general),
         }
-        return report.model_copy(update=changed)
+        told = report.model_copy(update=changed)
+        if not self.options.redact:
+            return told
+        from whynan.report.redaction import redacted
+
+        return redacted(told)
 
 
 def _softened(finding: Finding) -> Finding:
     only_read = all(reach.kind == "observed" for reach in finding.reaches)
     return finding.model_copy(update={"severity": "warning"}) if only_read else finding
+
+
+def _in_a_line(found: Sequence[Finding]) -> str:
+    first = found[0]
+    place = "" if first.site is None else f", born at {first.site.file}:{first.site.line}"
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    return plain(f"{headline(first, raised=False)}{place} ({first.rule} {first.name}){more}")
 
 
 def _introduce(arguments: Mapping[str, object], capture: Capture) -> None:

@@ -24,6 +24,7 @@ from whynan.records import (
     Source,
 )
 from whynan.traces.facts import Birth, Event, LabelKind, Sink, Trace
+from whynan.traces.spelling import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -240,14 +241,15 @@ class SiteLine(Part):
 def written(part: BaseModel) -> str:
     """The JSON text of a part; a lone surrogate in a name (a file name that is not UTF-8) is written as its escape."""
     try:
-        return part.model_dump_json(by_alias=True)
+        return visible(part.model_dump_json(by_alias=True))
     except PydanticSerializationError:
-        return type(part).model_validate(_spelled(part.model_dump(by_alias=True))).model_dump_json(by_alias=True)
+        spelled = type(part).model_validate(_spelled(part.model_dump(by_alias=True)))
+        return visible(spelled.model_dump_json(by_alias=True))
 
 
 def text_line(text: str | None) -> str:
     """The line of a table that holds text."""
-    return json.dumps(None if text is None else _spelling(text), ensure_ascii=False)
+    return visible(json.dumps(None if text is None else _spelling(text), ensure_ascii=False))
 
 
 def _spelling(text: str) -> str:

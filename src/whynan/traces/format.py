@@ -37,6 +37,14 @@ PHASES: Final = ("forward", "backward", "accumulation", "optimizer")
 """The phases of events by number."""
 
 
+UNFINISHED: Final = (
+    "this trace is unfinished: its run was killed, still goes on, or could write no more, and what it did after "
+    "{events:,} operations is not known"
+)
+NO_FACTS: Final = "the trace holds no facts: its run was over before any were written"
+"""Notes of a report that was made of what a run has left."""
+
+
 def segment_name(number: int) -> str:
     """The file of a segment: ``00000000.npy``."""
     return f"{number:08d}.npy"

@@ -72,9 +72,9 @@ _KNOWN: Final = (
     "only the forward of {modules} was looked at, and every backward",
     "no module called {module} ran; those that ran: {others}",
     "the program traces itself: what it did from there on is in its own report",
-    "this trace is of a run that did not end it: what came after {count} operations is not in it, for the run was "
-    "killed, still goes on, or could write no more",
-    "the trace holds no facts: its run was over before the first of them were written",
+    "this trace is unfinished: its run was killed, still goes on, or could write no more, and what it did after "
+    "{count} operations is not known",
+    "the trace holds no facts: its run was over before any were written",
     "the trace in {folder} stopped after {count} events{reason}",
     # why a second run was believed, or was not
     "results, events and findings identical",

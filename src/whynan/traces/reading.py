@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from whynan.errors import UsageError
 from whynan.records import Coverage, Range
 from whynan.traces import format as layout
 from whynan.traces.documents import FactsDocument, Meant, RunDocument
 from whynan.traces.events import Events
 from whynan.traces.facts import Trace
+from whynan.traces.format import NO_FACTS, UNFINISHED
 from whynan.traces.opening import Folder
 
 if TYPE_CHECKING:
@@ -19,12 +21,6 @@ if TYPE_CHECKING:
 
     from whynan.records import Run
     from whynan.traces.documents import SessionPart
-
-UNFINISHED: Final = (
-    "this trace is unfinished: its run was killed, still goes on, or could write no more, and what it did after "
-    "{events:,} operations is not known"
-)
-NO_FACTS: Final = "the trace holds no facts: its run was over before the first of them were written"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +45,8 @@ def read_trace(directory: str | os.PathLike[str]) -> Recorded:
     folder = Folder(directory)
     known = folder.document(layout.RUN, RunDocument)
     if known is None:
-        raise folder.refused(layout.RUN, "there is no such file")
+        what = f"the folder {folder.shown} is no whynan trace (it has no {layout.RUN})"
+        raise UsageError(what, f"give one that whynan wrote, of schema {layout.SCHEMA}")
     finished = known.ended is not None
     facts = folder.document(layout.FACTS, FactsDocument)
     events = Events(folder, whole=finished)

@@ -4,4 +4,4 @@ import sys
 
 import part
 
-print(__name__, __file__, __package__, repr(__spec__), sys.argv, sys.path[0], part.__file__)
+print(__name__, __file__, __package__, __spec__.name, sys.argv, sys.path[0], part.__file__)

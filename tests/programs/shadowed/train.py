@@ -15,7 +15,7 @@ weight = torch.ones(3, requires_grad=True)
 for _ in range(3):
     loss = (weight * weight).sum()
     loss.backward()
-print(weight.grad.numpy().tobytes().hex(), np.float32(loss.item()).hex())
+print(weight.grad.numpy().tobytes().hex(), float(np.float32(loss.item())).hex())
 print([sys.modules[n].__file__ for n in ("rich", "click", "config", "errors", "yaml")])
 import pydantic
 

@@ -120,6 +120,12 @@ def meant() -> Tensor:
         return nn.Identity()(zero / zero)
 
 
+def meant_by_a_comment() -> Tensor:
+    zero = torch.zeros(2)
+    unused = zero + 1  # whynan: allow geheim-unused-rule, because nothing is known of it
+    return nn.Identity()(zero / zero * unused)  # whynan: allow WN101 geheim_comment
+
+
 def printed() -> None:
     geheim_printed = torch.zeros(2).log()
     print(f"the value is {geheim_printed}")
@@ -144,6 +150,14 @@ optimizer()
 entered()
 printed()
 in_a_thread()
-kept = [forward_in_a_module(), damaging(), custom(), meant(), harmless(), Wrapped()(torch.ones(2))]
+kept = [
+    forward_in_a_module(),
+    damaging(),
+    custom(),
+    meant(),
+    meant_by_a_comment(),
+    harmless(),
+    Wrapped()(torch.ones(2)),
+]
 geheim_distance(torch.zeros(2)).backward()
 raise ValueError("geheim_exception")

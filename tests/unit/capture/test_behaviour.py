@@ -85,6 +85,17 @@ def test_module_conversion_by_swapping_works_after_a_backward() -> None:
     assert kinds == [torch.float64]
 
 
+def test_module_conversion_by_swapping_works_after_a_trace() -> None:
+    before = torch.__future__.get_swap_module_params_on_conversion()
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        model = nn.Linear(2, 2)
+        assert traced(lambda: model(torch.ones(1, 2)).sum().backward()).verdict == "clean"
+        assert model.double().weight.dtype == torch.float64
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(before)
+
+
 def test_a_backward_from_a_wrapper_is_left_alone() -> None:
     def work() -> None:
         x = TwoTensor(torch.ones(2), torch.ones(2)).requires_grad_()

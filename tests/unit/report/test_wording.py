@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
-from tests.unit.report.programs import ELEMENT, finding, line_of, reach, report, value
+from tests.unit.report.programs import ELEMENT, FORWARD, cause, finding, line_of, reach, report, site, value
+from whynan.records import Site
 from whynan.report import wording
 from whynan.report.terminal import render
 
@@ -60,6 +62,28 @@ def test_a_wrong_finite_value_has_a_place_and_is_said_to_be_one(kinds: tuple[str
 
 def test_of_an_escaped_nan_nobody_says_it_is_finite() -> None:
     assert "finite there" not in render(report(finding()), source=line_of)
+
+
+def test_of_two_findings_in_one_expression_the_second_tells_what_is_different(snapshot: SnapshotAssertion) -> None:
+    again = finding(phase="backward", grad_fn="DivBackward0", message="0 / 0 is NaN in the derivative of div")
+    assert render(report(FORWARD, again), source=line_of, width=100) == snapshot
+
+
+def test_another_expression_another_reason_and_another_path_are_told_in_full() -> None:
+    elsewhere = finding(site=site(3, "features.relu()"))
+    text = render(report(FORWARD, elsewhere), source=line_of, width=100)
+    assert text.count("counts = 0") == 2
+    other = finding(explanation="Another reason.", chain=(cause("log of 0 is -Inf", 12),))
+    told = render(report(FORWARD, other), source=line_of, width=100).split("2 of 2")[1]
+    assert "Another reason." in told
+    assert "from     log of 0 is -Inf, at line 12" in told
+    assert "counts = 0" not in told
+
+
+def test_lines_without_columns_are_not_taken_for_one_expression() -> None:
+    line = Site(file="net.py", line=20)
+    text = render(report(finding(site=line), finding(site=line)), source=line_of, width=100)
+    assert "the expression of" not in text
 
 
 @pytest.mark.parametrize(

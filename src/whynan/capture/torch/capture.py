@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 
 from whynan.capture.failure import FAILED
+from whynan.capture.torch.doors import quietly
 from whynan.capture.torch.leaves import distinct
 from whynan.capture.torch.mode import TraceMode
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.narrowing import Attempts, Only
-from whynan.capture.torch.patches import Patches, quietly
+from whynan.capture.torch.patches import Patches
 from whynan.capture.torch.recording import Recording
 from whynan.capture.torch.tracer import Tracer
 from whynan.records import Coverage
@@ -244,7 +245,7 @@ def _held_by(error: BaseException) -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
     step = error.__traceback__
     while step is not None:
-        own = owner_of(step.tb_frame.f_code.co_filename) in (Owner.WHYNAN, Owner.TORCH)
+        own = owner_of(step.tb_frame.f_code.co_filename) in (Owner.WHYNAN, Owner.TORCH, Owner.STDLIB)
         for name, value in () if own else list(step.tb_frame.f_locals.items()):
             # what pytest and comprehensions keep in between has names like @py_assert1 and .0
             found += tensors_of(value, name) if name.isidentifier() else []

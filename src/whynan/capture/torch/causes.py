@@ -8,6 +8,18 @@ from typing import TYPE_CHECKING, Any
 from whynan.capture.torch.lanes import PHASES
 from whynan.capture.torch.operands import at, broadcast_index, dtype_name, finite_range, locate, number
 from whynan.capture.torch.rows import Held, Operands, Row, held_of
+from whynan.capture.torch.sentences import (
+    CLIPS,
+    CONSTANTS,
+    RANDOM,
+    TRANSPARENT,
+    Part,
+    made,
+    phrase,
+    text,
+    to_follow,
+    underflow,
+)
 from whynan.capture.torch.terms import PRODUCTS, Factor, decisive_term, from_list
 from whynan.records import ChainLink, ForwardOperand
 
@@ -19,22 +31,6 @@ if TYPE_CHECKING:
     from whynan.records import Operand
 
 HOPS = 6
-TRANSPARENT = frozenset("clone _to_copy contiguous copy_ copy expand view reshape _unsafe_view cat stack index".split())
-CLIPS = frozenset(
-    "relu relu_ clamp clamp_ clamp_min clamp_min_ clamp_max clamp_max_ hardtanh relu6 threshold maximum minimum "
-    "leaky_relu hardsigmoid masked_fill masked_fill_ where nan_to_num native_dropout".split()
-)
-CONSTANTS = frozenset(
-    "lift_fresh full full_like zeros zeros_like ones ones_like scalar_tensor fill zero new_full new_zeros new_ones eye "
-    "arange linspace".split()
-)
-RANDOM = frozenset(
-    "rand randn randint rand_like randn_like randperm uniform normal bernoulli exponential geometric log_normal cauchy "
-    "multinomial".split()
-)
-
-# name, value or range, operand, and where in it
-Part = tuple[str, Any, "Held | None", "tuple[int, ...] | None"]
 
 
 class Causes:
@@ -132,10 +128,10 @@ class Causes:
         value = self._value(held, index)
         kept = self.tracer.rows.of(row.ordinal)
         if kept is None or kept.out is None:
-            return self._link(row, _made(row, value)), None, None
+            return self._link(row, made(row, value)), None, None
         position = _in_output(held, index, kept.out)
         if position is None:
-            return self._link(row, _made(row, value)), None, None
+            return self._link(row, made(row, value)), None, None
         if row.operator.movement and (joined := from_list(row, kept.held, position)) is not None:
             return None, *joined
         parts: list[Part] = []
@@ -196,7 +192,7 @@ class Causes:
         ranges = [v for _, v, _, _ in parts if isinstance(v, tuple)]
         first = next((p for p in parts if p[2] is not None), None)
         if plain in CONSTANTS or plain in RANDOM or (value is None and plain not in TRANSPARENT):
-            return self._link(row, _made(row, value)), None, None
+            return self._link(row, made(row, value)), None, None
         if plain in TRANSPARENT and first is not None and first[3] is not None:
             return None, first[2], first[3]
         if plain in CLIPS and first is not None and isinstance(first[1], (int, float)) and first[1] != value:
@@ -209,8 +205,8 @@ class Causes:
             return self._link(row, f"{plain} of values from {text(low)} to {text(high)} is {text(value)}"), None, None
         if not seen:
             return self._link(row, f"{plain} gives {text(value)}"), None, None
-        sentence = f"{_phrase(plain, seen)} is {text(value)}"
-        follow = _to_follow(plain, value, parts)
+        sentence = f"{phrase(plain, seen)} is {text(value)}{underflow(plain, value, parts)}"
+        follow = to_follow(plain, value, parts)
         return self._link(row, sentence), follow[0], follow[1]
 
     def _tensor(self, operand: Held, kept: Operands) -> Tensor | None:
@@ -292,16 +288,6 @@ def decisive(operands: tuple[Operand, ...]) -> Operand | None:
     return max(tensors, key=lambda o: abs(float(o.value or 0)))
 
 
-def _made(row: Row, value: Any) -> str:
-    """What an event did to an element whose operands are gone."""
-    plain = row.operator.base.removesuffix("_")
-    if value is None:
-        return f"{plain} wrote it last"
-    if plain in CONSTANTS:
-        return f"the program writes {text(value)}"
-    return f"{plain} drew {text(value)}" if plain in RANDOM else f"{plain} made it {text(value)}"
-
-
 def _in_output(held: Held, index: tuple[int, ...], out: tuple[Any, Any, int]) -> tuple[int, ...] | None:
     """The index in the writer's output of an element seen through a view of it."""
     shape, stride, offset = out
@@ -327,52 +313,3 @@ def _index_at(address: int, shape: Any, stride: Any) -> tuple[int, ...] | None:
         if result[d] >= shape[d]:
             return None
     return tuple(result) if address == 0 else None
-
-
-def _phrase(operator: str, seen: list[str]) -> str:
-    if operator == "mul" and len(seen) == 2:
-        return f"{seen[0]} times {seen[1]}"
-    if operator == "div" and len(seen) == 2:
-        return f"{seen[0]} divided by {seen[1]}"
-    if operator == "sub" and len(seen) == 2:
-        return f"{seen[0]} minus {seen[1]}"
-    if operator == "rsub" and len(seen) == 2:
-        return f"{seen[1]} minus {seen[0]}"
-    if operator == "add" and len(seen) == 2:
-        return f"{seen[0]} plus {seen[1]}"
-    if operator == "pow" and len(seen) == 2:
-        return f"{seen[0]} to the power {seen[1]}"
-    return f"{operator} of {', '.join(seen)}"
-
-
-def _to_follow(operator: str, value: Any, parts: list[Part]) -> tuple[Held | None, tuple[int, ...] | None]:
-    """The operand that made the value what it is; none where the event itself is the explanation."""
-    if operator in ("sub", "rsub", "exp", "rand", "randn") or not isinstance(value, (int, float)):
-        return None, None
-    tensors = [(h, w, v) for _, v, h, w in parts if h is not None and w is not None and isinstance(v, (int, float))]
-    if value == 0:
-        for h, w, v in tensors:
-            if v == 0:
-                return h, w
-        return None, None
-    if len(tensors) == 1:
-        return tensors[0][0], tensors[0][1]
-    if operator in ("mul", "add", "div") and tensors:
-        # a tiny product comes from its smallest factor, anything else from its greatest part
-        choose = min if operator == "mul" and abs(value) < 1 else max
-        h, w, _ = choose(tensors, key=lambda t: abs(float(t[2])))
-        return h, w
-    return None, None
-
-
-def text(value: Any) -> str:
-    """A value in few characters: 1e-20, 0.785, Inf, NaN."""
-    if isinstance(value, bool) or value is None or isinstance(value, str):
-        return str(value)
-    if value != value:
-        return "NaN"
-    if value in (float("inf"), float("-inf")):
-        return "Inf" if value > 0 else "-Inf"
-    if isinstance(value, int):
-        return str(value)
-    return f"{value:.4g}"

@@ -10,16 +10,20 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from whynan.traces import Sink
+    from whynan.traces import Birth, Sink
 
 
 @dataclass(slots=True)
 class Backward:
-    """One call of the engine: the bad labels of its roots, and whether anything used its gradients."""
+    """One call of the engine: the bad labels of its roots, and whether anything used its gradients.
+
+    `incurable`: what is bad in the roots at any loss scale, being born before the scale was multiplied in.
+    """
 
     number: int
     loss: list[Sink]
     start: int = 0
+    incurable: list[Sink] = field(default_factory=lambda: [])
     used: bool = False
     leaves: dict[int, None] = field(default_factory=lambda: {})
 
@@ -34,6 +38,19 @@ class Leaf:
     reference: weakref.ref[Tensor]
     pending: dict[int, Backward]
     left: list[Sink] = field(default_factory=lambda: [])
+
+
+def incurable(loss: list[Sink], births: list[Birth | None], last: set[int]) -> list[Sink]:
+    """A loss as a sink of what was born before its last operation, which multiplies it by the scale.
+
+    `last`: the events that wrote the roots of a backward.
+    """
+    made: list[Sink] = []
+    for sink in loss:
+        early = frozenset(n for n in sink.labels if (b := births[n]) is not None and b.event.ordinal not in last)
+        if early:
+            made.append(replace(sink, labels=early))
+    return made
 
 
 def distinct(found: list[Sink]) -> list[Sink]:

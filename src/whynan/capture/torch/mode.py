@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from whynan.capture.torch.copies import before as copied
+from whynan.capture.torch.copies import in_step
 from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.operators import KNOWN, operator_of
 
@@ -78,11 +80,11 @@ class TraceMode(TorchDispatchMode):
             operator = KNOWN.get(id(func)) or operator_of(func)
             if operator.composite and torch.is_inference_mode_enabled() and not _others():
                 bare = torch._C._ForceDispatchKeyGuard(*_BARE)
-            if operator.copies and (not tracer.stepping or tracer.copies_in_step(operator, args)):
+            if operator.copies and (not tracer.stepping or in_step(tracer, operator, args)):
                 if _others() or _functions():
-                    before = _below(tracer.before, operator, args, kwargs)
+                    before = _below(copied, tracer, operator, args, kwargs)
                 else:
-                    before = tracer.before(operator, args, kwargs)
+                    before = copied(tracer, operator, args, kwargs)
         except Exception:
             tracer.fail()
         try:

@@ -49,6 +49,9 @@ class Names:
         self.leaves: dict[int, tuple[weakref.ref[Tensor], str]] = {}
         self.given: dict[int, tuple[weakref.ref[Tensor], str]] = {}
 
+    def __len__(self) -> int:
+        return len(self._modules)
+
     def number(self, module: nn.Module) -> int:
         """The number of a module, given at its first call."""
         found = self._numbers.get(module)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import dataloader, default_collate
 
+from whynan.capture.torch.doors import named
 from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.planes import strided
@@ -81,7 +82,8 @@ class Origins:
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
         self._arrays: dict[int, tuple[weakref.ref[Any], Origin]] = {}
-        self._passes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        # by identity: a sampler need not be hashable
+        self._passes: dict[int, tuple[weakref.ref[Any], int]] = {}
 
     def of(self, tensor: Tensor) -> Origin | None:
         """Where a tensor came from, by its storage, or by the array that it shares its memory with."""
@@ -153,9 +155,11 @@ class Origins:
 
     def passed(self, loader: Any, *, again: bool) -> int:
         """Which pass over a loader's data is under way, from 1."""
-        count = self._passes.get(loader, 0) + again
-        self._passes[loader] = max(count, 1)
-        return max(count, 1)
+        known = self._passes.get(id(loader))
+        before = known[1] if known is not None and known[0]() is loader else 0
+        count = max(before + again, 1)
+        self._passes[id(loader)] = weakref.ref(loader), count
+        return count
 
     def _note_tensor(self, tensor: Tensor, origin: Origin) -> None:
         try:
@@ -190,10 +194,12 @@ def watch_origins(tracer: Tracer, replace_: Callable[[Any, str, Callable[[Any], 
     replace_(iterator, "_next_index", guarded(_sent))
     if hasattr(dataloader._MultiProcessingDataLoaderIter, "_process_data"):
         replace_(dataloader._MultiProcessingDataLoaderIter, "_process_data", guarded(_received, first=True))
-    replace_(torch, "load", guarded(_loaded))
-    replace_(torch.serialization, "load", guarded(_loaded))
-    replace_(torch, "from_numpy", guarded(_from_numpy))
-    replace_(torch, "as_tensor", guarded(_from_numpy))
+    load = guarded(_loaded)(torch.load)
+    for home in (torch, torch.serialization):
+        # one function in both places: pickle looks for it in its own module
+        replace_(home, "load", lambda _: load)
+    # not `as_tensor`: dynamo knows that one by what it is
+    replace_(torch, "from_numpy", guarded(_from_numpy, module="torch"))
     safetensors: Any = sys.modules.get("safetensors.torch")
     if safetensors is not None:
         replace_(safetensors, "load_file", guarded(_loaded))
@@ -203,13 +209,19 @@ def watch_origins(tracer: Tracer, replace_: Callable[[Any, str, Callable[[Any], 
 
 
 def _noting(
-    tracer: Tracer, note: Callable[[Origins, Any, Any, Any], None], *, first: bool = False
+    tracer: Tracer,
+    note: Callable[[Origins, Any, Any, Any], None],
+    *,
+    first: bool = False,
+    module: str | None = None,
 ) -> Callable[[Any], Any]:
     """A door that passes on what the original gives, and notes it: before the call with `first`, else after it."""
 
     def make(original: Any) -> Any:
         @functools.wraps(original)
         def door(*args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():
+                return original(*args, **kwargs)
             if first:
                 _quietly(tracer, note, args, kwargs, None)
             try:
@@ -221,7 +233,8 @@ def _noting(
                 _quietly(tracer, note, args, kwargs, out)
             return out
 
-        return door
+        # a builtin does not say where pickle finds it
+        return named(door, module, original.__name__) if module is not None else door
 
     return make
 
@@ -269,7 +282,7 @@ def _sent(_origins: Origins, args: Any, _kwargs: Any, index: Any) -> None:
     getattr(iterator, _SENT)[number] = index
 
 
-def _received(_origins: Origins, args: Any, _kwargs: Any, _out: Any) -> None:
+def _received(_origins: Origins, args: Any, kwargs: Any, _out: Any) -> None:
     """A worker's batch is being handed out: the task that is no longer waited for is its."""
     iterator = args[0]
     worker = args[2] if len(args) > 2 else kwargs.get("worker_idx")
@@ -304,7 +317,7 @@ def _batch(origins: Origins, args: Any, _kwargs: Any, batch: Any) -> None:
 
 def _loader_key(iterator: Any) -> Any:
     # the iterator knows the dataset of its loader, not the loader
-    return getattr(iterator, "_index_sampler", None) or iterator
+    return getattr(iterator, "_index_sampler", iterator)
 
 
 def _loaded(origins: Origins, args: Any, kwargs: Any, out: Any) -> None:

@@ -6,7 +6,6 @@ Each patch calls the original exactly once and passes its result or exception on
 from __future__ import annotations
 
 import functools
-import threading
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,6 +14,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from whynan.capture.torch.doors import halt, named, quietly
 from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.origins import watch_origins
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch.tracer import Tracer
 
-_modes = torch._C._len_torch_dispatch_stack
-_mode_at = torch._C._get_dispatch_stack_at
 _READERS = ("tolist", "numpy", "__array__", "__dlpack__")
 
 
@@ -48,6 +46,7 @@ class Patches:
         self._readers()
         watch_threads(self.tracer, self._replace)
         self._swaps()
+        self._subclasses()
         watch_origins(self.tracer, self._replace)
         watch_regions(self.tracer, self._replace)
 
@@ -113,8 +112,9 @@ class Patches:
             ENGINE.add(getattr(engine_run_backward, "__code__"))  # noqa: B009
             return engine_run_backward
 
-        self._replace(torch.autograd, "_engine_run_backward", make)
-        self._replace(torch.autograd.graph, "_engine_run_backward", make)
+        run = make(torch.autograd.graph._engine_run_backward)
+        for home in (torch.autograd, torch.autograd.graph):
+            self._replace(home, "_engine_run_backward", lambda _: run)
 
     def _modules(self) -> None:
         tracer = self.tracer
@@ -149,7 +149,7 @@ class Patches:
                     halt(tracer)
                 return out
 
-            return functools.wraps(original)(call)
+            return named(functools.wraps(original)(call), original.__module__, "Module.__call__")
 
         self._replace(torch.nn.Module, "__call__", make)
 
@@ -200,7 +200,7 @@ class Patches:
             return functools.wraps(original)(read)
 
         for name in _READERS:
-            self._replace(torch.Tensor, name, make)
+            self._replace(torch.Tensor, name, lambda of, name=name: named(make(of), "torch", f"Tensor.{name}"))
 
         def make_save(original: Any) -> Any:
             @functools.wraps(original)
@@ -217,7 +217,10 @@ class Patches:
 
             return save
 
-        self._replace(torch, "save", make_save)
+        save = make_save(torch.save)
+        for home in (torch, torch.serialization):
+            # one function in both places: pickle looks for it in its own module
+            self._replace(home, "save", lambda _: save)
         # what prints a tensor puts every mode aside
         self._replace(torch._tensor_str, "_str", make)
 
@@ -242,49 +245,23 @@ class Patches:
 
         self._replace(torch.utils, "swap_tensors", make)
 
+    def _subclasses(self) -> None:
+        def make(original: Any) -> Any:
+            @functools.wraps(original)
+            def new(kind: Any, *args: Any, **kwargs: Any) -> Any:
+                try:
+                    if kind is torch.Tensor or torch.compiler.is_compiling():
+                        return original(kind, *args, **kwargs)
+                    # below a mode what is made of a list is a Tensor already, and can be no other kind
+                    with torch._C._DisableTorchDispatch():
+                        return original(kind, *args, **kwargs)
+                except BaseException as error:
+                    unseen(error)
+                    raise
 
-def halt(tracer: Tracer) -> None:
-    """At a door: raise what the run is to end with, where a bad number has newly reached a fatal sink."""
-    ask = tracer.on_sink
-    if ask is None or len(tracer.bad.sinks.found) == tracer.asked:
-        return
-    ending = None
-    try:
-        if quietly(tracer, _fatal_since, tracer):
-            ending = ask()
-    except Exception:
-        tracer.fail()
-    if ending is not None:
-        raise ending
+            return staticmethod(new)
 
-
-def _fatal_since(tracer: Tracer) -> bool:
-    tracer.deferred.settle()
-    found = tracer.bad.sinks.found
-    fresh, tracer.asked = found[tracer.asked :], len(found)
-    return any(sink.fatal and not sink.damage for sink in fresh)
-
-
-def _entered_here(tracer: Tracer) -> bool:
-    """Whether this thread is one that the trace has entered; the patches stand in every thread's way.
-
-    Its own thread always is, even where torch puts every mode aside for a while; the engine's are by the mode.
-    """
-    return threading.get_ident() == tracer.thread or any(_mode_at(i) is tracer.mode for i in range(_modes()))
-
-
-def quietly(tracer: Tracer, function: Callable[..., Any], *args: Any) -> Any:
-    """Call what is ours below every dispatch mode and without recording a graph; None once the tracer is off.
-
-    None too while dynamo looks at the door that it stands in: what is ours is no part of the user's graph.
-    """
-    if torch.compiler.is_compiling() or not tracer.active or not _entered_here(tracer):
-        return None
-    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
-        if tracer.lock is None:
-            return function(*args)
-        with tracer.lock:
-            return function(*args)
+        self._replace(torch.Tensor, "__new__", make)
 
 
 def _engine_starts(tracer: Tracer, outputs: Any, args: Any) -> Any:

@@ -21,6 +21,9 @@ class Pending:
     def sinks(self) -> list[Sink]:
         """Gradients that nothing has used or discarded, the losses that they came from, outputs without a backward."""
         waiting = [sink for sink, ordinal in self._sinks.outputs if self._sinks.last_backward <= ordinal]
+        if self._sinks.tracer.entered:
+            # to read a gradient while another thread's engine writes it is a race in PyTorch itself
+            return waiting
         for leaf in self._sinks.leaves.values():
             if (leaf.left or leaf.pending) and self._held(leaf):
                 waiting += leaf.left

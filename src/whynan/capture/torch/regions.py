@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch.tracer import Tracer
 
+_DOORS = ("patches", "doors", "origins", "regions")
 _HOME = "torch._inductor.output_code"
 NOTE = (
     "a compiled region{} was looked at only where values enter and leave it; "
@@ -42,13 +43,13 @@ _OPERATOR.base = "compiled_region"
 def keep_from_dynamo() -> None:
     """Tell dynamo, if it is loaded, that our frames are none of the program's.
 
-    What runs after a graph break runs under dynamo's eyes, and so does what we do there. The patches are left out:
+    What runs after a graph break runs under dynamo's eyes, and so does what we do there. The doors are left out:
     dynamo looks through them, and finds ``is_compiling`` there.
     """
     rules: Any = sys.modules.get("torch._dynamo.trace_rules")
     if rules is None:
         return
-    ours = [str(p) for p in Path(__file__).parents[2].rglob("*.py") if p.stem not in ("patches", "regions")]
+    ours = [str(p) for p in Path(__file__).parents[2].rglob("*.py") if p.stem not in _DOORS]
     missing = [path for path in ours if path not in rules.SKIP_DIRS]
     if missing:
         rules.SKIP_DIRS.extend(missing)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+WALKS: Final = 8
+"""The modules are walked for new names when there are so much more of them, as a share: some programs make ever new."""
+
 
 class Segments:
     """Copies the ring into segments, and appends the lines that they name before they are there."""
@@ -35,11 +38,16 @@ class Segments:
         self._operators = _Numbers()
         self._nodes = _Numbers((None,))
         self._written: dict[str, int] = dict.fromkeys(layout.TABLES, 0)
+        self._walked = 1
         # an ordinal, and step and micro from it on
         self._marks: list[tuple[int, int, int]] = [(0, 0, 0)]
 
     def mark(self) -> None:
-        """Note where a step or a backward has ended."""
+        """Note where a step or a backward has ended, and what modules are called while they are there."""
+        modules = len(self._tracer.names)
+        if modules > self._walked + self._walked // WALKS:
+            self._walked = modules
+            self._tracer.names.paths()
         steps = self._tracer.bad.sinks.steps
         step = steps.attempts + 1 if steps.met else 0
         if (step, steps.micro) != self._marks[-1][1:]:

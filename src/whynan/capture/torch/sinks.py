@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.capture.torch import experiments
-from whynan.capture.torch.leaves import Backward, Leaf, distinct
+from whynan.capture.torch.leaves import Backward, Leaf, distinct, incurable
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.planes import State, bad_mask, is_bad, readable, strided
 from whynan.capture.torch.rows import address
@@ -104,6 +105,8 @@ class Sinks:
         self.fatal_seen = self.fatal_seen or into_leaves
         loss = [s for r in roots for s in self.sink(r, "loss", None, True)] if into_leaves and not lane.closure else []
         record = Backward(len(self.backwards), loss, self.tracer.ordinal - self.tracer.first)
+        last = {self.tracer.rows.writer_of(r) - self.tracer.first for r in roots} if loss else set()
+        record.incurable = incurable(loss, self.tracer.labels.births, last)
         if loss:
             self.backwards.append(record)
         lane.backward = record
@@ -254,12 +257,18 @@ class Sinks:
 
     def _forget(self, grads: list[Tensor]) -> None:
         """Gradients that a scaler skips reach nothing."""
+        if not grads:
+            return
         for grad in grads:
             self._skip(grad)
         skipped = {id(g) for g in grads}
         for leaf in self.leaves.values():
             tensor = leaf.reference()
             if tensor is not None and id(tensor.grad) in skipped:
+                for record in leaf.pending.values():
+                    # no scale cures a loss that was bad before it
+                    self.found += record.incurable
+                    record.incurable = []
                 leaf.pending.clear()
                 leaf.left = []
 
@@ -393,7 +402,5 @@ class Sinks:
             found = self.tracer.labels.labels_in(state.plane)
             count = int((state.plane != 0).sum())
         if found:
-            total = 1
-            for size in state.shape:
-                total *= size
-            self.found.append(Sink("observed", STILL_HELD, count, max(total, count), found, False))
+            total = max(math.prod(state.shape), count)
+            self.found.append(Sink("observed", STILL_HELD, count, total, found, False))

@@ -44,10 +44,7 @@ if TYPE_CHECKING:
     from whynan.capture.torch.recording import Recording
 
 ACCUMULATE_GRAD = 2**64 - 1
-SMALL = 1 << 16
 FEW = 3
-FEW_ELEMENTS = 1 << 8
-COPY_LIMIT = 1 << 24
 DEFAULT_WINDOW = 64 << 20
 
 # While any dispatch mode is on, pytorch takes other backward formulas for these (isTensorSubclassLike), 2.13; that of
@@ -134,36 +131,9 @@ class Tracer:
         """An error of our own: warn once, keep the traceback in a file, and leave the run alone."""
         self.active = False
         self.failed = True
-        # nothing is asked of these any more, and the program may do with its tensors what it likes
-        for held in (self.bad.events.leaf_sites, self.bad.sinks.leaves, self.bad.sinks.unused, self.names.given):
-            held.clear()
-        self.names.leaves.clear()
+        self._forget_tensors()
         self.rows.let_go()
         report_internal_error()
-
-    def copies_in_step(self, operator: Operator, args: Any) -> bool:
-        """Whether an optimizer's operation has its operand copied: a small one, or any in a second run."""
-        return self.copy_all or (operator.writes_first and args[0].numel() <= FEW_ELEMENTS)
-
-    def before(self, operator: Operator, args: Any, kwargs: Any) -> dict[int, Tensor] | None:
-        """Copies of what the operation is about to overwrite, by tensor id, where they may be asked for."""
-        everything = self.copy_all
-        if self.stepping and operator.writes_first:
-            target = args[0]
-            return {id(target): target.clone()} if target.dtype in FLOATS and readable(target) else None
-        if not everything and operator.foreach:
-            return None
-        hot = self.stepping or _current_node() is not None
-        limit = SMALL if operator.pointwise and hot else COPY_LIMIT
-        copies: dict[int, Tensor] = {}
-        for key in operator.mutable:
-            value: Any = kwargs.get(key) if isinstance(key, str) else args[key] if key < len(args) else None
-            for target in experiments.tensors_in(value):
-                if target.dtype not in FLOATS or not readable(target):
-                    continue
-                if everything or target.numel() * target.element_size() <= limit:
-                    copies[id(target)] = target.clone()
-        return copies
 
     def after(self, operator: Operator, args: Any, kwargs: Any, out: Any, before: dict[int, Tensor] | None) -> None:
         """Record one event that has run: its site and operands, and whether what it wrote is finite."""
@@ -404,7 +374,14 @@ class Tracer:
         if self.recording is not None:
             self.recording.close()
         _next_ordinal[0] = self.ordinal + 1
+        self._forget_tensors()
         self.rows.clear()
+
+    def _forget_tensors(self) -> None:
+        """Keep no weak reference to a tensor: with one, ``swap_tensors`` refuses what is the program's."""
+        for held in (self.bad.events.leaf_sites, self.bad.sinks.leaves, self.bad.sinks.unused, self.names.given):
+            held.clear()
+        self.names.leaves.clear()
 
 
 def _all_cpu(args: Any) -> bool:
