@@ -16,7 +16,12 @@ ANEW = "run: python -m tests.integration.examples"
 
 def without_versions(report: str) -> str:
     """The report with the versions of its first line taken out, whose padding depends on their length."""
-    return re.sub(r"\s+whynan \S+ · torch \S+ · ", "  whynan · torch · ", report, count=1)
+    return re.sub(r"\s+whynan \S+ · torch \S+ · ", "  whynan · torch · ", without_count(report), count=1)
+
+
+def without_count(report: str) -> str:
+    """The report without the count of operations, which depends on how far ahead the workers of a loader are."""
+    return re.sub(r"[\d,]+ operations looked at", "operations looked at", report)
 
 
 def losses(run: Run) -> list[float]:
@@ -28,7 +33,7 @@ def explained(name: str, snapshot: SnapshotAssertion) -> tuple[Run, dict[str, An
     """The run under whynan and its first finding; the report is the README's and the snapshot's."""
     run = watched(name)
     assert without_versions(run.err) == snapshot
-    assert run.err == shown(name)["report"], ANEW
+    assert without_count(run.err) == without_count(shown(name)["report"]), ANEW
     finding = [*run.document["findings"], *run.document["damaging"]][0]
     line = (ROOT / finding["site"]["file"]).read_text(encoding="utf-8").splitlines()[finding["site"]["line"] - 1]
     assert finding["site"]["file"] == f"examples/{name}/train.py"

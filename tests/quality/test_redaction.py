@@ -19,6 +19,8 @@ import pytest
 from tests.unit.report.programs import REPORTS
 from whynan.report.json import read, to_json
 from whynan.report.terminal import render
+from whynan.session.recorded import report_of_directory
+from whynan.traces.notes import LEFT_OUT
 
 PROGRAMS = Path(__file__).parent / "confidential"
 ARGUMENT, VARIABLE = "geheim_argument", "geheim_environment"
@@ -63,6 +65,7 @@ class Outputs(NamedTuple):
     text: str
     document: str
     trace: bytes
+    folder: Path
 
     def holding(self, secret: str) -> list[str]:
         """The outputs that a secret is in, whatever its case."""
@@ -113,7 +116,7 @@ def outputs(home: Path, *, redact: bool) -> Outputs:
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     assert len(files) >= 6
     content = b"".join(str(file.relative_to(folder)).encode() + file.read_bytes() for file in files)
-    return Outputs(text, document.read_text("utf-8"), content)
+    return Outputs(text, document.read_text("utf-8"), content, folder)
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["redacted", "plain"])
@@ -165,3 +168,20 @@ def test_a_redacted_document_is_shown_again_as_it_was(made: tuple[bool, Outputs]
     again = render(read(found.document), width=400, show_all=True)
     assert ("geheim" in again.lower()) is not redacted
     assert "file 1" in again if redacted else "geheim_program.py" in again
+
+
+def test_a_trace_and_its_report_call_a_thing_by_the_same_name(made: tuple[bool, Outputs]) -> None:
+    redacted, found = made
+    named = [
+        {(f.phase, f.op, f.site, f.element.tensor, f.modules) for f in (*r.findings, *r.damaging, *r.absorbed)}
+        for r in (read(found.document), report_of_directory(found.folder))
+    ]
+    assert len(named[0]) >= 10
+    assert named[0] <= named[1] if redacted else named[0] == named[1]
+
+
+def test_a_redacted_trace_is_told_without_names_too(made: tuple[bool, Outputs]) -> None:
+    redacted, found = made
+    text = render(report_of_directory(found.folder), width=400, show_all=True)
+    assert ("geheim" in text.lower()) is not redacted
+    assert text.count(LEFT_OUT) == redacted

@@ -30,6 +30,9 @@ def chain(
     links: list[ChainLink] = []
     for cause in causes:
         links += cause.cause_links
+        if cause.cause_links and cause.label_kind == "literal":
+            # they tell of it already
+            continue
         links.append(
             ChainLink(
                 role="cause",

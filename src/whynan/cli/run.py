@@ -61,7 +61,7 @@ class _Run(click.Command):
 @click.option("--strict", is_flag=True, default=None, help="Warnings count for the exit status.")
 @click.option("--quiet", is_flag=True, default=None, help="Print no report.")
 @click.option("--redact", is_flag=True, default=None, help="Leave out source text, values, names and paths.")
-@click.option("--memory", metavar="BYTES", help="Operands to hold for explanations, such as 256MB.")
+@click.option("--memory", metavar="BYTES", help="Operands to hold for explanations; 256MiB unless given.")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGUMENTS]...")
 def run(module: str | None, code: str | None, mode: str, program: tuple[str, ...], **chosen: Any) -> int:
     """Run a Python program unchanged, and explain its first bad number.

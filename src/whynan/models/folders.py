@@ -44,7 +44,15 @@ class Members(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes of all files."""
-        return sum(part.path.stat().st_size for part in self.parts)
+        return sum(_size(part.path) for part in self.parts)
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        # a training may have removed it since: who opens it will say so
+        return 0
 
 
 def members(path: Path) -> Members:

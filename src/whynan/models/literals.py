@@ -15,6 +15,9 @@ _LAST: Final = re.compile(r"([^.\[\]]*)(\[[^\]]*\])*$")
 _BOOKKEEPING: Final = re.compile(r"(callbacks|loops|hyper_parameters|hparams|config|args)\b")
 """Where a trainer keeps what is no weight, at the root of its document."""
 
+_MINIMUM: Final = frozenset("min mins minimum minval minvals".split())
+_MAXIMUM: Final = frozenset("max maxs maximum maxval maxvals".split())
+
 
 class Allowances:
     """Names, or patterns of names, of tensors whose bad numbers are meant."""
@@ -43,11 +46,12 @@ def literal(
     if counts["n_nan"] or not up + down:
         return None
     last = _last(name)
-    if up == n and "min" in last:
+    words = set(re.split(r"[^a-z]+", last))
+    if up == n and words & _MINIMUM:
         return "the start of a minimum"
-    if down == n and "max" in last:
+    if down == n and words & _MAXIMUM:
         return "the start of a maximum"
-    if n == 1 and ("best" in last or _BOOKKEEPING.match(name)):
+    if n == 1 and ("best" in words or _BOOKKEEPING.match(name)):
         return "a start value"
     if down and not up and ends == (0, 0) and ("mask" in last or _is_square(shape)):
         return "a mask of 0 and -Inf"
@@ -55,8 +59,8 @@ def literal(
 
 
 def literal_number(counts: Mapping[str, int]) -> str | None:
-    """Why bare numbers are meant to be infinite: as a setting or as a start value; a NaN never is."""
-    return None if counts["n_nan"] else "a setting or a start value"
+    """What infinite bare numbers are taken for; a NaN never is."""
+    return None if counts["n_nan"] else "taken for a setting or a start value"
 
 
 def _last(name: str) -> str:

@@ -33,6 +33,8 @@ _RUNS_CODE: Final = re.compile(
 )
 """What nobody's tensors need: to name it is to want something run."""
 _SAVE_ANEW: Final = "where you trust it, load it, and save its state_dict() with torch.save"
+_BROKEN: Final = "Failed to load pickle data"
+"""How torch after 2.13 begins to tell of a pickle that ends too early, or makes no sense."""
 _MEANINGS: Final = {
     "Unsupported operand": "it was saved with another pickle protocol than 2",
     "Only persistent_load of storage": "it holds a whole module, with its source",
@@ -66,6 +68,8 @@ def opened(path: Path, form: Form) -> Opened:
     except OSError as error:
         raise unreadable(path, error) from error
     except pickle.UnpicklingError as error:
+        if _BROKEN in str(error):
+            raise damaged(path, _reason(error)) from error
         raise UsageError(f"{path} cannot be read without running it ({_reason(error)})", _SAVE_ANEW) from error
     except Exception as error:
         # a file that was altered can make torch's reader fail anywhere

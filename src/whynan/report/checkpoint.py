@@ -144,7 +144,8 @@ def _tensors(page: Page, shown: Checkpoint, heading: str, encoding: str, *, show
     columns.put(page, (heading, *_HEADER), [_cells(stored, show_all=show_all) for stored in told], encoding)
     if len(bad) > len(told):
         page.line(f"  and {len(bad) - len(told):,} more; --all lists them")
-        page.row("where", ", ".join(where(shown)))
+        if groups := where(shown):
+            page.row("where", ", ".join(groups))
     page.blank()
 
 

@@ -81,6 +81,9 @@ def where(checkpoint: Checkpoint) -> list[str]:
     for stored in checkpoint.tensors:
         if stored.same_as is None:
             groups.setdefault(stored.file or _ROOT.split(stored.name)[0], []).append(stored.bad)
+    if max(map(len, groups.values()), default=0) == 1:
+        # every tensor stands for itself
+        return []
     told = [f"{sum(bad):,} of {len(bad):,} in {shortened(name)}" for name, bad in groups.items() if any(bad)]
     return [*told[:_GROUPS_SHOWN], f"{len(told) - _GROUPS_SHOWN:,} more"] if len(told) > _GROUPS_SHOWN else told
 

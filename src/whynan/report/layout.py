@@ -92,7 +92,7 @@ class Page:
             self._add(indent, "".join(shown for shown, _ in row))
             last = "".join(("^" if marked else " ") * cell_len(shown) for shown, marked in row).rstrip()
             if last:
-                self._add(indent, (last, "red"))
+                self._add(indent, last, "red")
         spelled = self._spell(note)
         if not spelled:
             return
@@ -125,8 +125,8 @@ class Page:
             line.append(self._spell(text), style or None)
         return line
 
-    def _add(self, indent: int, piece: Piece) -> None:
-        self._lines.append(Text(" " * indent).append_text(self._text(piece)))
+    def _add(self, indent: int, spelled: str, style: str = "") -> None:
+        self._lines.append(Text(" " * indent).append(spelled, style or None))
 
     def _wrapped(self, text: Text, indent: int, label: str = "") -> None:
         for number, line in enumerate(text.wrap(self._console, self.width - indent, overflow="fold")):

@@ -8,6 +8,7 @@ columns, versions. What is named by the program has a number instead, the same e
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -66,7 +67,8 @@ def public_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _message(finding: Finding) -> str:
-    return _BORN[finding.birth].format(bad_word(finding.element.value))
+    value = finding.element.value
+    return _BORN[finding.birth].format(bad_word(None if value is None or math.isfinite(value) else value))
 
 
 def _title(fix: Fix) -> str:

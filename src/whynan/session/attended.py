@@ -7,12 +7,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from whynan.config import Options
 from whynan.session import recorded
-from whynan.session.ending import Stopped, debug, hide, user_frame
+from whynan.session.ending import debug, hide, stopped, user_frame
 from whynan.session.region import Region
+from whynan.session.waiting import told
 from whynan.session.watching import Watched
 from whynan.traces.writing import TraceWriter
 
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch import Capture
     from whynan.records import Finding, Report
+
+
+MEMORY: Final = 256 << 20
+"""Bytes of operands that a run holds unless it is told another number; a region holds fewer."""
 
 
 class Attended:
@@ -51,7 +57,8 @@ class Attended:
             threads=True,
             recording=self._recording,
         )
-        self._region = Region(self.options, command=self._command, watched=watched, quiet=True, yields=True)
+        options = self.options if self.options.memory is not None else replace(self.options, memory=MEMORY)
+        self._region = Region(options, command=self._command, watched=watched, quiet=True, yields=True)
         self._region.whole_program = True
         if self.options.baseline is not None:
             from whynan.session.baseline import Baseline
@@ -74,13 +81,14 @@ class Attended:
             self._write_status(whynan=0)
             return
         kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
-        region.end(kind, error, traceback, early=early)
+        with told("explaining what was found", quiet=self.options.quiet):
+            region.end(kind, error, traceback, early=early)
         from whynan.session.delivery import deliver
 
         report = self._final(region.report)
         if self._recording is not None:
             recorded.again(self._recording, report)
-        deliver(report, self.options)
+        deliver(report, self.options, None if self._recording is None else self._recording.names)
         self._write_status(whynan=self._exit_status(region.report))
 
     def forked(self) -> None:
@@ -98,13 +106,13 @@ class Attended:
             frame = user_frame(sys._getframe())  # pyright: ignore[reportPrivateUsage]
             self._stopped = self.options.on_nonfinite == "stop"
             self.end(early=True)
-            if self.options.pdb and frame is not None:
-                debug(frame)
+        if self.options.pdb and frame is not None:
+            debug(frame)
         if not self._stopped:
             from whynan.errors import NonFiniteError
 
             return NonFiniteError(errors[0])
-        return Stopped()
+        return stopped()
 
     def _errors(self, capture: Capture) -> tuple[Finding, ...]:
         assert self._region is not None

@@ -48,6 +48,13 @@ class Attending:
         if self._failed:
             self._guarded(self._give_up)
 
+    def die_of_interrupt(self) -> None:
+        """After the report: the program ends as Python ends a program that is interrupted."""
+        if os.getpid() == self._pid:
+            from whynan.session.ending import die_of_interrupt
+
+            die_of_interrupt()
+
     def forked(self) -> None:
         """In a child that the program has forked: it runs as if alone."""
         self._over = True
@@ -93,45 +100,59 @@ class Attending:
 class Apart:
     """A stretch in which what is imported is what whynan means, and after which the program still finds its own.
 
-    A program with a ``rich.py`` beside it gets that one, whatever whynan has loaded.
+    A program with a ``rich.py`` beside it gets that one, whatever whynan has loaded, and whynan gets the installed one.
     """
 
-    _aside: dict[str, ModuleType] = {}  # noqa: RUF012 (one for the process)
+    # one for the process
+    _ours: dict[str, ModuleType] = {}  # noqa: RUF012
+    _installed: dict[str, bool] = {}  # noqa: RUF012
 
     def __init__(self, path: list[str], at_start: frozenset[str]) -> None:
         self._path = path
         self._at_start = at_start
 
     def __enter__(self) -> None:
-        self._theirs, sys.path = sys.path, list(self._path)
-        self._shadowed = {name: sys.modules[name] for name in self._aside if name in sys.modules}
-        sys.modules.update(self._aside)
+        self._theirs_path, sys.path = sys.path, list(self._path)
+        beside = self._names_beside()
+        self._theirs = {name: module for name, module in sys.modules.items() if self._shadows(name, beside)}
+        for name in self._theirs:
+            del sys.modules[name]
+        sys.modules.update(self._ours)
         self._before = frozenset(sys.modules)
+        self._beside = beside
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        sys.path = self._theirs
-        loaded = [n for n in sys.modules if n not in self._before and n not in self._at_start]
-        own = self._names_beside()
-        for name in loaded:
-            if name.partition(".")[0] in own:
-                self._aside[name] = sys.modules[name]
-        for name in self._aside:
-            sys.modules.pop(name, None)
-        sys.modules.update(self._shadowed)
+        sys.path = self._theirs_path
+        for name in [n for n in sys.modules if n not in self._before or n in self._ours]:
+            if self._shadows(name, self._beside):
+                self._ours[name] = sys.modules.pop(name)
+        sys.modules.update(self._theirs)
+
+    def _shadows(self, name: str, beside: set[str]) -> bool:
+        return name not in self._at_start and name.partition(".")[0] in beside
 
     def _names_beside(self) -> set[str]:
         """The top-level modules that stand in the program's folders in front of what is installed."""
         found: set[str] = set()
-        for folder in self._theirs:
+        for folder in self._theirs_path:
             if folder in self._path:
                 continue
             try:
                 found.update(entry.partition(".")[0] for entry in os.listdir(folder or os.curdir))
             except OSError:
                 continue
-        return found - {"whynan"}
+        return {name for name in found - {"whynan", "torch", "numpy"} if self._is_installed(name)}
+
+    def _is_installed(self, name: str) -> bool:
+        """Whether whynan would find a module of this name too: only then is there a choice."""
+        known = self._installed.get(name)
+        if known is None:
+            from importlib.machinery import PathFinder
+
+            known = self._installed[name] = PathFinder.find_spec(name, self._path) is not None
+        return known
 
 
 class _Finder:
@@ -180,15 +201,20 @@ def attend(told: str) -> None:
         # on its way out of the program: nothing of Python's stands below
         if event == "sys.excepthook" and sys._getframe().f_back is None:  # pyright: ignore[reportPrivateUsage]
             attending.end(arguments[2])
+            if arguments[1] is KeyboardInterrupt:
+                attending.die_of_interrupt()
 
-    def leave(status: int) -> None:
+    def _exit(status: int) -> None:
         attending.end()
         leave_now(status)
+
+    # as pickle finds the one that it stands for, in this process and in another
+    _exit.__module__, _exit.__qualname__, _exit.__doc__ = "os", "_exit", os._exit.__doc__
 
     sys.addaudithook(hook)
     atexit.register(attending.end)
     os.register_at_fork(after_in_child=attending.forked)
-    leave_now, os._exit = os._exit, leave
+    leave_now, os._exit = os._exit, _exit
     if "torch" in sys.modules:
         attending.begin()
     else:

@@ -13,19 +13,24 @@ from whynan.session.files import write_text
 if TYPE_CHECKING:
     from whynan.config import Options
     from whynan.records import Report
+    from whynan.traces.redaction import Pseudonyms
 
 
-def deliver(report: Report, options: Options) -> None:
-    """Print a report, unless it is not wanted, and write its document; the program's own output comes first."""
+def deliver(report: Report, options: Options, names: Pseudonyms | None = None) -> None:
+    """Print a report, unless it is not wanted, and write its document; the program's own output comes first.
+
+    `names`: the pseudonyms of the run's trace, which its report has too.
+    """
     from whynan.report import json, terminal
 
     if options.redact:
         from whynan.report.redaction import redacted
 
-        report = redacted(report)
-    for stream in (sys.stdout, sys.stderr):
+        report = redacted(report, names)
+    if not options.quiet and sys.stdout is sys.__stdout__:
+        # a stream of the program's own would notice
         with suppress(Exception):
-            stream.flush()
+            sys.stdout.flush()
     if options.json is not None:
         try:
             write_text(options.json, json.to_json(report) + "\n")

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from whynan.errors import NonFiniteError
 from whynan.source.ownership import Owner, owner_of
@@ -13,12 +15,18 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
 
-@final
-class Stopped(SystemExit):
-    """Ends a program at its first bad number as ``sys.exit(1)`` would: handlers run, nothing is printed."""
+def stopped() -> SystemExit:
+    """What ends a program at its first bad number as ``sys.exit(1)`` would: handlers run, nothing is printed.
 
-    def __init__(self) -> None:
-        super().__init__(1)
+    In another thread than the main one it ends that thread; the main one is told to end too.
+    """
+    main = threading.main_thread()
+    if threading.current_thread() is not main and main.ident is not None:
+        with suppress(Exception):
+            import ctypes
+
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(main.ident), ctypes.py_object(SystemExit))
+    return SystemExit(1)
 
 
 def user_frame(frame: FrameType | None) -> FrameType | None:
@@ -39,9 +47,8 @@ def debug(frame: FrameType) -> None:
 
 def hide(error: BaseException) -> None:
     """Take whynan's frames out of an exception's traceback; its own exception stands at the user's line."""
-    first = error.__traceback__
     frames: list[TracebackType] = []
-    step = first
+    step = error.__traceback__
     while step is not None:
         frames.append(step)
         step = step.tb_next
@@ -49,9 +56,21 @@ def hide(error: BaseException) -> None:
     if isinstance(error, NonFiniteError):
         last = max((i for i, t in enumerate(kept) if _owner(t) is Owner.USER), default=len(kept) - 1)
         kept = kept[: last + 1]
+    if not kept:
+        return
     for before, after in zip(kept, [*kept[1:], None], strict=True):
         before.tb_next = after
-    error.__traceback__ = kept[0] if kept else first
+    error.__traceback__ = kept[0]
+
+
+def die_of_interrupt() -> None:
+    """Have Python end by the signal again, as after every KeyboardInterrupt that nobody caught.
+
+    Running text, as making a report does for its types, takes back what Python has noted (CPython 3.8 to 3.14); text
+    that raises the exception notes it anew.
+    """
+    with suppress(KeyboardInterrupt):
+        exec("raise KeyboardInterrupt")
 
 
 def _owner(traceback: TracebackType) -> Owner:

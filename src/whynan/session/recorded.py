@@ -45,11 +45,7 @@ def end(writer: TraceWriter, region: Region) -> Report:
         _end(writer, region)
     except Exception:
         region.watching.fail()
-    report = region.report
-    if writer.note is None or writer.note in report.coverage.notes:
-        return report
-    coverage = report.coverage.model_copy(update={"notes": (*report.coverage.notes, writer.note)})
-    return report.model_copy(update={"coverage": coverage})
+    return region.report.model_copy(update={"coverage": writer.with_notes(region.report.coverage)})
 
 
 def _begin(writer: TraceWriter, region: Region) -> None:
@@ -68,6 +64,7 @@ def _begin(writer: TraceWriter, region: Region) -> None:
 def _end(writer: TraceWriter, region: Region) -> None:
     trace, report = region.trace, region.report
     if trace is not writer.last:
+        trace.coverage = writer.with_notes(trace.coverage)
         writer.facts(trace, {source.file: source.sha256 for source in report.run.sources}, len(trace.ranges))
     again(writer, report, _session(writer, region))
 
@@ -77,7 +74,8 @@ def _session(writer: TraceWriter, region: Region) -> SessionPart:
     if writer.names is None:
         session = SessionPart(notes=tuple(region.notes), unused_allows=unused)
         return session.model_copy(update={"comments": _comments(region.trace), **_known(region.baseline)})
-    return SessionPart(notes=generic(region.notes), unused_allows=public_patterns(unused))
+    # what heads them stands in the facts already
+    return SessionPart(notes=generic(region.notes)[1:], unused_allows=public_patterns(unused))
 
 
 def again(writer: TraceWriter, report: Report, session: SessionPart | None = None) -> None:

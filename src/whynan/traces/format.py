@@ -31,7 +31,6 @@ MOST_DOCUMENT_BYTES: Final = 64 << 20
 MOST_TABLE_BYTES: Final = 256 << 20
 MOST_LINE_BYTES: Final = 1 << 20
 MOST_LINES: Final = 1 << 22
-MOST_SEGMENTS: Final = 10**8
 
 PHASES: Final = ("forward", "backward", "accumulation", "optimizer")
 """The phases of events by number."""

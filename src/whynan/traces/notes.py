@@ -76,6 +76,7 @@ _KNOWN: Final = (
     "{count} operations is not known",
     "the trace holds no facts: its run was over before any were written",
     "the trace in {folder} stopped after {count} events{reason}",
+    "the trace in {folder} holds the first {count} events only{reason}",
     # why a second run was believed, or was not
     "results, events and findings identical",
     "the second run returned other values: the target is not deterministic, or keeps state elsewhere",

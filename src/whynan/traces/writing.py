@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from whynan.records import Run
+    from whynan.records import Coverage, Run
     from whynan.traces.documents import SessionPart
     from whynan.traces.facts import Trace
 
 T = TypeVar("T")
 
 _MEGABYTE: Final = 1 << 20
+DEFAULT_BUDGET: Final = 4 << 30
 _HINT: Final = "name a new folder"
 _TREATMENTS: Final = {layout.OPERATORS: operator, layout.NODES: node, layout.MODULES: named("module")}
 
@@ -41,15 +42,20 @@ class TraceWriter:
     Args:
         directory: a new folder, or one that is empty; it is made, and readable by its owner only.
         redact: leave out source text, values, names and paths.
+        budget: bytes of events; what comes after them is left out, and the facts say so.
 
     Raises:
         UsageError: the folder holds something, is no folder, belongs to somebody else or cannot be made.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], *, redact: bool = False) -> None:
+    def __init__(
+        self, directory: str | os.PathLike[str], *, redact: bool = False, budget: int = DEFAULT_BUDGET
+    ) -> None:
         self.shown = os.fspath(directory)
         self.note: str | None = None
         """What the report of the run says of a trace that had to stop."""
+        self.left_out: str | None = None
+        """What it says of events for which there was no room."""
         self.events = 0
         """Events in complete segments."""
         self.meant: Callable[[], tuple[Meant, ...]] = tuple
@@ -59,6 +65,7 @@ class TraceWriter:
         """The facts that were written last."""
         self._directory = os.path.abspath(directory)
         self._segments = 0
+        self._left = budget
         self._sizes: dict[str, int] = {}
         self._pid = os.getpid()
         self._lock = threading.RLock()
@@ -100,11 +107,19 @@ class TraceWriter:
 
     def segment(self, events: NDArray[np.void]) -> bool:
         """Write a segment of events, whose tables have been written; whether it was."""
-        if not len(events) or not self._guarded(lambda: self._segment(events)):
+        if events.nbytes > self._left and self.left_out is None:
+            self.left_out = f"the trace in {self.shown} holds the first {self.events:,} events only: there was no room"
+        if not len(events) or self.left_out is not None or not self._guarded(lambda: self._segment(events)):
             return False
         self._segments += 1
+        self._left -= events.nbytes
         self.events += len(events)
         return True
+
+    def with_notes(self, coverage: Coverage) -> Coverage:
+        """What a report says of its coverage, and of what this trace of it had to leave out."""
+        new = [note for note in (self.left_out, self.note) if note is not None and note not in coverage.notes]
+        return coverage.model_copy(update={"notes": (*coverage.notes, *new)}) if new else coverage
 
     def private(self, record: T) -> T:
         """A site or range as it may be written."""

@@ -490,3 +490,27 @@ def test_the_sinks_that_wait_are_found_without_being_used(folder: Path) -> None:
         assert sinks.found == []
     assert capture.trace is not None
     assert {s.kind for s in capture.trace.sinks} >= {"loss", "gradient"}
+
+
+def test_gradients_are_not_read_while_other_threads_compute(folder: Path) -> None:
+    from whynan.capture.torch.pending import Pending
+
+    with Capture() as capture:
+        weight = torch.ones(2, requires_grad=True)
+        (weight * 0).log().sum().backward()
+        capture.tracer.entered[0] = object()
+        assert Pending(capture.tracer.bad.sinks).sinks() == []
+        capture.tracer.entered.clear()
+        assert Pending(capture.tracer.bad.sinks).sinks() != []
+
+
+def test_events_beyond_the_budget_are_left_out_and_the_report_says_so(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    writer = TraceWriter("t", budget=0)
+    with Trace(recording=writer) as region:
+        work()
+    note = "the trace in t holds the first 0 events only: there was no room"
+    assert region.report.coverage.notes == (note,)
+    assert to_json(report_of_directory(folder)) == to_json(region.report)

@@ -32,8 +32,8 @@ def judged(name: str, value: Any, *allow: str) -> tuple[bool, str | None]:
         ("callbacks.EarlyStopping{'mode': 'min'}.best_score", torch.tensor(INF), "a start value"),
         ("callbacks.ModelCheckpoint.kth_value", torch.tensor(INF), "a start value"),
         ("best_loss", torch.tensor(INF), "a start value"),
-        ("max_grad_norm", [INF], "a setting or a start value"),
-        ("schedule", [1.0, INF], "a setting or a start value"),
+        ("max_grad_norm", [INF], "taken for a setting or a start value"),
+        ("schedule", [1.0, INF], "taken for a setting or a start value"),
     ],
 )
 def test_these_are_meant(name: str, value: Any, why: str) -> None:
@@ -51,6 +51,9 @@ def test_these_are_meant(name: str, value: Any, why: str) -> None:
         ("observer.min_val", torch.tensor(-INF)),
         ("observer.max_val", torch.tensor([-INF, 1.0])),
         ("logit_scale", torch.tensor(INF)),
+        ("luminance", torch.tensor([INF, INF])),
+        ("maxout", torch.tensor([-INF, -INF])),
+        ("discriminator.weight", torch.tensor([INF, INF])),
         ("weight", torch.full((4, 4), INF)),
         ("callbacks.EarlyStopping.best_score", torch.tensor(NAN)),
         ("callbacks.Averaging.weight", torch.tensor([INF, 1.0])),

@@ -48,7 +48,7 @@ def test_all_of_it(name: str, snapshot: SnapshotAssertion) -> None:
     assert render(report(name), width=100, show_all=True) == snapshot
 
 
-@pytest.mark.parametrize("name", ["bad", "notes", "folder", "several", "by name"])
+@pytest.mark.parametrize("name", ["bad", "notes", "folder", "several", "by name", "many"])
 def test_for_other_eyes(name: str, snapshot: SnapshotAssertion) -> None:
     assert render(redacted(report(name)), width=100) == snapshot
 

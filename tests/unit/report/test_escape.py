@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whynan.report.escape import encodable, plain
+from whynan.report.escape import encodable, plain, shortened
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 
@@ -58,3 +58,14 @@ def test_any_text_becomes_printable_and_encodable(text: str, encoding: str) -> N
 @given(ANY_TEXT)
 def test_what_is_plain_stays(text: str) -> None:
     assert plain(plain(text)) == plain(text)
+
+
+@given(st.text(max_size=3000))
+def test_long_text_is_told_by_its_ends(text: str) -> None:
+    shown = shortened(text)
+    assert len(shown) <= 1200
+    assert shown == text or (shown.startswith(text[:800]) and shown.endswith(text[-200:]) and len(shown) < len(text))
+
+
+def test_how_much_is_left_out_is_said() -> None:
+    assert shortened("a" * 3000 + "z") == "a" * 800 + "... (2,001 more characters) ..." + "a" * 199 + "z"

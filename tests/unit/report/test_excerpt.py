@@ -207,3 +207,13 @@ def test_a_line_too_long_for_the_terminal_goes_on_below(text: str, width: int) -
     lines = lines_of(Excerpt(text * 9, None), width)
     assert all(cell_len(line) <= width for line in lines)
     assert "".join("".join(lines).split()) == "".join("".join(lines_of(Excerpt(text * 9, None))).split())
+
+
+@given(st.integers(0, 5000), st.integers(1, 3000))
+def test_of_a_very_long_line_what_stands_around_the_mark_is_shown(start: int, length: int) -> None:
+    text = "a" * start + "b" * length + "c" * 3000
+    line, carets, *more = lines_of(Excerpt(text, (start, start + length)))
+    assert not more
+    assert len(line) < 1300
+    assert carets.count("^") == line.count("b") == min(length, 1200 - min(start, 200))
+    assert line[carets.index("^") : carets.rindex("^") + 1].strip("b") == ""

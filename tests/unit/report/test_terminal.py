@@ -205,3 +205,15 @@ def test_a_report_of_a_real_run(tmp_path: Path) -> None:
     changed = render(made, width=100)
     assert "return" not in changed
     assert "               torch.log(p)\n" in changed
+
+
+def test_of_very_many_things_the_first_are_told_and_the_rest_counted() -> None:
+    many = tuple(value(f"x{n}", float(n)) for n in range(500))
+    lost = tuple(value(f"y{n}", None, origin="gone") for n in range(500))
+    fix = Fix(title="a fix", kind="setting", patch=None, verdict=FixVerdict(status="unverified"))
+    found = finding(element=FORWARD.element.model_copy(update={"operands": many + lost}), fixes=(fix,) * 50)
+    text = render(report(found, coverage={"notes": tuple(f"about {n}" for n in range(500))}), width=100)
+    assert len(text.splitlines()) < 90
+    assert "and 984 more operands" in text
+    assert "and 42 more fixes; the JSON report has them all" in text
+    assert "and 460 more notes; the JSON report has them all" in text

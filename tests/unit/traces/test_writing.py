@@ -314,3 +314,19 @@ def test_a_redacted_trace_holds_nothing_private(here: Path) -> None:
 def test_a_segment_is_a_plain_array(here: Path) -> None:
     recorded(here / "t")
     assert np.load(here / "t" / "events" / "00000001.npy", allow_pickle=False)["ordinal"].tolist() == [3, 4, 5]
+
+
+def test_events_for_which_there_is_no_room_are_left_out_and_facts_are_not(
+    here: Path, snapshot: SnapshotAssertion
+) -> None:
+    writer = TraceWriter("t", budget=layout.event_dtype().itemsize * 250)
+    writer.begin(RUN, {})
+    tables(writer)
+    assert [writer.segment(events(n, n + 100)) for n in range(0, 400, 100)] == [True, True, False, False]
+    assert writer.note is None
+    assert writer.left_out == snapshot
+    assert writer.facts(FOUND, {}, 0) is True
+    assert writer.with_notes(FOUND.coverage).notes == (writer.left_out,)
+    writer.meant = lambda: ()
+    assert writer.facts(trace([birth(1)], [sink(1)]), {}, 0)
+    assert len(read_trace("t").events) == 200

@@ -76,12 +76,11 @@ class Recording:
         """The capture has ended with this trace, which gets a note where it could not be written."""
         try:
             self._segments.finish(trace.ranges)
+            trace.coverage = self.writer.with_notes(trace.coverage)
             self.writer.facts(trace, self._sources_of(trace.births), len(trace.ranges))
         except Exception:
             self._tracer.fail()
-        if self.writer.note is not None:
-            notes = (*trace.coverage.notes, self.writer.note)
-            trace.coverage = trace.coverage.model_copy(update={"notes": notes})
+        trace.coverage = self.writer.with_notes(trace.coverage)
 
     def _facts(self) -> bool:
         """Write the facts as they would be if the run ended now; not now where that has taken too long already."""

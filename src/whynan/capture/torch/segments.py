@@ -61,9 +61,10 @@ class Segments:
         self._next = stop
         if stop <= start or self._writer.note is not None:
             return
-        events = self._events(start, stop)
-        if self._tables():
-            self._writer.segment(events)
+        if self._writer.left_out is None:
+            events = self._events(start, stop)
+            if self._tables():
+                self._writer.segment(events)
         self.finish(tracer.ranges.records(self._site, self.ranges), self.ranges)
 
     def finish(self, ranges: Iterable[Range], first: int = 0) -> None:
