@@ -1,6 +1,7 @@
 """Train two encoders of token sequences to find each other's half of a text, in float16 as autocast has it.
 
-The loss is NaN from the first step, although no vector is zero.
+The loss is NaN from the first step, although no vector is zero. The loss scaler skips such steps and halves its scale:
+the weights stay finite, and nothing is learned.
 ``python train.py --fixed`` measures the similarity in float32.
 """
 
@@ -43,10 +44,11 @@ def halves(count: int) -> tuple[Tensor, Tensor]:
 
 
 def train(steps: int, fixed: bool) -> None:
-    """A few steps, printed."""
+    """Some steps, each fifth printed with the scale of its loss."""
     torch.manual_seed(0)
     left, right = Encoder(), Encoder()
     optimizer = torch.optim.AdamW([*left.parameters(), *right.parameters()], lr=3e-3)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
     for step in range(1, steps + 1):
         queries, documents = halves(16)
         with torch.autocast("cpu", dtype=torch.float16):
@@ -54,14 +56,16 @@ def train(steps: int, fixed: bool) -> None:
             scores = cosine(a.float(), b.float()) if fixed else cosine(a, b)
             loss = F.cross_entropy(scores * 20, torch.arange(len(scores)))
         optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        print(f"step {step}: loss {loss.item():.4f}")
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        if step % 5 == 0:
+            print(f"step {step}: loss {loss.item():.4f}, scale {scaler.get_scale():g}")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fixed", action="store_true", help="measure the similarity in float32")
-    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=40)
     options = parser.parse_args()
     train(options.steps, options.fixed)

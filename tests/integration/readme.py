@@ -34,12 +34,22 @@ def explain() -> str:
         return _printed(sys.executable, "phase.py", cwd=Path(directory))
 
 
+def run() -> str:
+    """The report of ``whynan run`` on an example; the example's own output stands on another stream."""
+    return _told(sys.executable, "-m", "whynan", "run", "examples/phase_head/train.py")
+
+
+def _told(*command: str) -> str:
+    environment = {**os.environ, "COLUMNS": "100", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False).stderr
+
+
 def _printed(*command: str, cwd: Path = ROOT) -> str:
     environment = {**os.environ, "COLUMNS": "100", "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=True).stdout
 
 
-PRODUCERS: dict[str, Callable[[], str]] = {"demo": demo, "explain": explain}
+PRODUCERS: dict[str, Callable[[], str]] = {"demo": demo, "run": run, "explain": explain}
 
 
 def renewed(text: str) -> str:

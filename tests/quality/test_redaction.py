@@ -185,3 +185,22 @@ def test_a_redacted_trace_is_told_without_names_too(made: tuple[bool, Outputs]) 
     text = render(report_of_directory(found.folder), width=400, show_all=True)
     assert ("geheim" in text.lower()) is not redacted
     assert text.count(LEFT_OUT) == redacted
+
+
+STOPPED = """
+import torch
+geheim_leaf = torch.tensor([-0.7314159], requires_grad=True)
+optimizer = torch.optim.SGD([geheim_leaf], 0.1)
+geheim_leaf.log().sum().backward()
+optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("redact", [True, False])
+def test_the_error_that_ends_a_run_holds_no_secret(home: Path, redact: bool) -> None:
+    (home / "project" / "stopped.py").write_text(STOPPED, "utf-8")
+    options = ["--quiet", "--on-nonfinite", "raise", *(["--redact"] if redact else [])]
+    done = ran(home, "-m", "whynan", "run", *options, "stopped.py")
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("whynan.errors.NonFiniteError: ")
+    assert ("geheim_leaf" in last, "0.731" in last) == (not redact, not redact)

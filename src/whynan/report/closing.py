@@ -21,7 +21,8 @@ _STYLES: Final = {"clean": "bold green", "damaged": "bold yellow", "inconclusive
 def closing(page: Page, report: Report, *, show_all: bool) -> None:
     """The verdict and what else there is to say."""
     verdict = (report.verdict, _STYLES.get(report.verdict, "bold red"))
-    page.line(verdict, f": {_summary(report)} ({count_text(report.coverage.events, 'operation')} looked at)")
+    events = f" ({count_text(report.coverage.events, 'operation')} looked at)" if report.coverage.events else ""
+    page.line(verdict, f": {_summary(report)}{events}")
     for text in (*_left_out(report, show_all=show_all), *_second_run(report), *_notes(report)):
         page.line(text)
 
@@ -33,6 +34,8 @@ def _summary(report: Report) -> str:
     told = [", ".join(counts)] if counts else []
     if report.verdict == "clean":
         told = ["no bad number reached a loss, a gradient, a parameter or an output"]
+        if not report.coverage.events:
+            told = ["nothing was looked at"]
     elif NO_FACTS in report.coverage.notes:
         told = ["what became of its numbers was not written down"]
     elif report.verdict == "inconclusive":

@@ -11,9 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.config import Options
+from whynan.records import Coverage, ExitStatus, Report, Run
 from whynan.session import recorded
 from whynan.session.ending import debug, hide, stopped, user_frame
-from whynan.session.region import Region
+from whynan.session.region import Region, exception_text
+from whynan.session.runs import versions
 from whynan.session.waiting import told
 from whynan.session.watching import Watched
 from whynan.traces.writing import TraceWriter
@@ -23,11 +25,14 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from whynan.capture.torch import Capture
-    from whynan.records import Finding, Report
+    from whynan.records import Finding
 
 
 MEMORY: Final = 256 << 20
 """Bytes of operands that a run holds unless it is told another number; a region holds fewer."""
+
+
+NO_TORCH: Final = "the program never loaded torch, so there was nothing to look at"
 
 
 class Attended:
@@ -78,6 +83,7 @@ class Attended:
         self._reported = True
         region = self._region
         if region is None:
+            self._say_nothing_ran(error)
             self._write_status(whynan=0)
             return
         kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
@@ -117,7 +123,26 @@ class Attended:
     def _errors(self, capture: Capture) -> tuple[Finding, ...]:
         assert self._region is not None
         report = self._region.preview(capture)
+        if self.options.redact:
+            from whynan.report.redaction import redacted
+
+            # the program's traceback ends with the message of one of them
+            report = redacted(report, None if self._recording is None else self._recording.names)
         return tuple(f for f in report.findings if f.severity == "error")
+
+    def _say_nothing_ran(self, error: BaseException | None) -> None:
+        """Torch was never loaded: a document where one was asked for, else one line."""
+        from whynan.session import delivery
+
+        if self.options.json is None:
+            if not self.options.quiet and error is None:
+                delivery.say(NO_TORCH)
+            return
+        coverage = Coverage(notes=(NO_TORCH,))
+        exception = None if error is None else exception_text(error)
+        status = ExitStatus(script=0 if error is None else 1, whynan=0)
+        run = Run(command=self._command, exit_status=status, versions=versions(), exception=exception)
+        delivery.deliver(Report(verdict="clean", run=run, coverage=coverage), self.options)
 
     def _final(self, report: Report) -> Report:
         status = report.run.exit_status.model_copy(update={"whynan": self._exit_status(report)})

@@ -35,13 +35,14 @@ def deliver(report: Report, options: Options, names: Pseudonyms | None = None) -
         try:
             write_text(options.json, json.to_json(report) + "\n")
         except OSError as error:
-            _say(f"whynan: the report could not be written to {options.json} ({error.strerror})")
+            say(f"the report could not be written to {options.json} ({error.strerror})")
     if not options.quiet:
         terminal.show(report, show_all=options.all_, to=sys.__stderr__)
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """One line on the standard error stream."""
     from whynan.report.escape import plain
 
     with suppress(Exception):
-        print(plain(text), file=sys.__stderr__, flush=True)
+        print(f"whynan: {plain(text)}", file=sys.__stderr__, flush=True)

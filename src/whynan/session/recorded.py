@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final
 
+from whynan.capture.failure import FAILED
 from whynan.records import ExitStatus, Run, Source
 from whynan.report.redaction import public_patterns
 from whynan.rules.catalogue import rules
@@ -41,11 +42,14 @@ def begin(writer: TraceWriter, region: Region) -> None:
 
 def end(writer: TraceWriter, region: Region) -> Report:
     """The run has ended; gives its report, which says so where the trace had to stop."""
+    coverage = region.report.coverage
     try:
         _end(writer, region)
     except Exception:
-        region.watching.fail()
-    return region.report.model_copy(update={"coverage": writer.with_notes(region.report.coverage)})
+        if FAILED not in coverage.notes:
+            region.watching.fail()
+            coverage = coverage.model_copy(update={"notes": (*coverage.notes, FAILED)})
+    return region.report.model_copy(update={"coverage": writer.with_notes(coverage)})
 
 
 def _begin(writer: TraceWriter, region: Region) -> None:

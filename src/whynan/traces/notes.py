@@ -71,6 +71,7 @@ _KNOWN: Final = (
     "step {count} was never reached, so nothing was looked at",
     "only the forward of {modules} was looked at, and every backward",
     "no module called {module} ran; those that ran: {others}",
+    "the program never loaded torch, so there was nothing to look at",
     "the program traces itself: what it did from there on is in its own report",
     "this trace is unfinished: its run was killed, still goes on, or could write no more, and what it did after "
     "{count} operations is not known",

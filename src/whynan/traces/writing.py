@@ -65,7 +65,8 @@ class TraceWriter:
         """The facts that were written last."""
         self._directory = os.path.abspath(directory)
         self._segments = 0
-        self._left = budget
+        self._bytes = 0
+        self._budget = budget
         self._sizes: dict[str, int] = {}
         self._pid = os.getpid()
         self._lock = threading.RLock()
@@ -107,12 +108,13 @@ class TraceWriter:
 
     def segment(self, events: NDArray[np.void]) -> bool:
         """Write a segment of events, whose tables have been written; whether it was."""
-        if events.nbytes > self._left and self.left_out is None:
-            self.left_out = f"the trace in {self.shown} holds the first {self.events:,} events only: there was no room"
+        if self._bytes + events.nbytes > self._budget and self.left_out is None:
+            most = f"events may take {self._budget // _MEGABYTE:,} MiB"
+            self.left_out = f"the trace in {self.shown} holds the first {self.events:,} events only: {most}"
         if not len(events) or self.left_out is not None or not self._guarded(lambda: self._segment(events)):
             return False
         self._segments += 1
-        self._left -= events.nbytes
+        self._bytes += events.nbytes
         self.events += len(events)
         return True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from whynan.capture.failure import FAILED
 from whynan.capture.torch.pending import Pending
 from whynan.capture.torch.segments import Segments
 from whynan.source.fingerprint import sha256_of
@@ -49,38 +50,52 @@ class Recording:
         self._begun = clock()
         self._spent = 0.0
         self._told: Any = None
+        self._broken = False
         self._sources: dict[str, str] = {}
 
     def full(self) -> None:
         """The ring is full: what it holds becomes a segment before it is overwritten."""
-        self._segments.flush()
-        self._facts()
+        self._safely(self._segments.flush)
+        self._safely(self._facts)
 
     def moment(self) -> None:
         """A step, a backward or an outermost call has ended: facts that are new are written."""
-        if self.writer.note is not None:
-            return
-        self._segments.mark()
-        news = self._news()
-        if news != self._told and self._facts():
-            self._told = news
+        if self.writer.note is None:
+            self._safely(self._news)
 
     def close(self) -> None:
         """The ring is about to be emptied: what it holds becomes the last segment."""
-        try:
-            self._segments.flush()
-        except Exception:
-            self._tracer.fail()
+        self._safely(self._segments.flush)
 
     def finish(self, trace: Trace) -> None:
-        """The capture has ended with this trace, which gets a note where it could not be written."""
-        try:
-            self._segments.finish(trace.ranges)
-            trace.coverage = self.writer.with_notes(trace.coverage)
-            self.writer.facts(trace, self._sources_of(trace.births), len(trace.ranges))
-        except Exception:
-            self._tracer.fail()
+        """The capture has ended with this trace, which is told what could not be written of it."""
+        self._safely(lambda: self._finish(trace))
         trace.coverage = self.writer.with_notes(trace.coverage)
+        if self._broken and not trace.failed:
+            trace.failed = True
+            trace.coverage = trace.coverage.model_copy(update={"notes": (*trace.coverage.notes, FAILED)})
+
+    def _safely(self, act: Callable[[], object]) -> None:
+        """Do something of this, unless some of it has failed before: that is an error of our own, told once."""
+        if self._broken:
+            return
+        try:
+            act()
+        except Exception:
+            self._broken = True
+            if not self._tracer.failed:
+                self._tracer.fail()
+
+    def _news(self) -> None:
+        self._segments.mark()
+        news = (len(self._tracer.labels.births), self._pending.places())
+        if news != self._told and self._facts():
+            self._told = news
+
+    def _finish(self, trace: Trace) -> None:
+        self._segments.finish(trace.ranges)
+        trace.coverage = self.writer.with_notes(trace.coverage)
+        self.writer.facts(trace, self._sources_of(trace.births), len(trace.ranges))
 
     def _facts(self) -> bool:
         """Write the facts as they would be if the run ended now; not now where that has taken too long already."""
@@ -91,11 +106,6 @@ class Recording:
         done = self.writer.facts(trace, self._sources_of(trace.births), self._segments.ranges)
         self._spent += self._clock() - start
         return done
-
-    def _news(self) -> Any:
-        """What differs where there is something new to tell."""
-        births = len(self._tracer.labels.births)
-        return births, self._pending.places()
 
     def _sources_of(self, births: Iterable[Birth]) -> dict[str, str]:
         """The SHA-256 of the files that births stand in, as they were when they were first met."""
