@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.programs import BAD, PROGRAMS, Program
+from tests.integration.programs import PROGRAMS, Program
 from tests.integration.running import Workplace, differences
 
 

@@ -1,9 +1,11 @@
-"""Meant to be bad: an infinite loss, then an exit status of the program's own."""
+"""Meant to be bad: an infinite loss whose gradients are left behind, then an exit status of the program's own."""
 
 import sys
 
 import torch
 
-out = torch.nn.Linear(2, 2)(torch.full((1, 2), 1e30)).square().exp().sum()
-print(out.item())
+weight = torch.full((3,), 50.0, requires_grad=True)
+loss = (weight * 2).exp().sum()
+loss.backward()
+print(loss.item(), flush=True)
 sys.exit(5)

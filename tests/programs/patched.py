@@ -10,8 +10,8 @@ for thing in (
     torch.Tensor.backward, torch.optim.SGD.step, torch.optim.Optimizer.zero_grad, threading.Thread.start,
     threading.Thread.run, torch.utils.swap_tensors, torch.Tensor.__array__, torch.utils.checkpoint.checkpoint,
 ):
-    where = inspect.getsourcefile(thing) or ""
-    print(thing.__name__, thing.__qualname__, thing.__module__, [*inspect.signature(thing).parameters], where.rpartition("site-")[2])
+    first = next(line.strip() for line in inspect.getsourcelines(thing)[0] if "def " in line)
+    print(thing.__name__, thing.__qualname__, thing.__module__, [*inspect.signature(thing).parameters], first)
 for name in ("tolist", "numpy", "__array__", "item", "add_", "detach", "__dlpack__"):
     print(name, inspect.isroutine(getattr(torch.Tensor, name)), callable(getattr(torch.ones(1), name)))
 

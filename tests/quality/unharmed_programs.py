@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +18,12 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import whynan
+from whynan.api import Trace
 from whynan.capture.torch import sites
 from whynan.capture.torch.operators import KNOWN
 from whynan.capture.torch.tracer import Tracer
+from whynan.session.recorded import report_of_directory
+from whynan.traces.writing import TraceWriter
 
 INF = float("inf")
 Values = list[Any]
@@ -49,6 +54,16 @@ def in_trace(body: Callable[[], Values]) -> tuple[Values, Any]:
     """Run under a plain trace."""
     with whynan.trace() as trace:
         values = body()
+    return values, trace.report
+
+
+def in_recording(body: Callable[[], Values]) -> tuple[Values, Any]:
+    """Run under a trace that is written to disk."""
+    with tempfile.TemporaryDirectory() as directory:
+        with Trace(recording=TraceWriter(Path(directory) / "t"), ranges=True) as trace:
+            values = body()
+        if not any("error of its own" in note for note in trace.report.coverage.notes):
+            assert report_of_directory(Path(directory) / "t").to_json() == trace.report.to_json()
     return values, trace.report
 
 
@@ -340,6 +355,39 @@ def backwards() -> Values:
     return [*kept, weight.detach(), weight.grad]
 
 
+def recorded() -> Values:
+    """Steps whose gradients are bad, used, thrown away or let go of, and more events than the ring holds."""
+    model = nn.Sequential(nn.Linear(2, 2), nn.Tanh())
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
+    for scale in (1.0, INF):
+        sgd.zero_grad()
+        (model(torch.ones(1, 2)) * scale).log().sum().backward()
+        sgd.step()
+    kept: Values = [p.detach().clone() for p in model.parameters()]
+    weight = torch.zeros(2, requires_grad=True)
+    weight.log().sum().backward()
+    weight.grad = None
+    torch.ones(1, requires_grad=True).sum().backward()
+    torch.zeros(2, requires_grad=True).log().sum().backward()
+    torch.ones(1, requires_grad=True).sum().backward()
+    x = torch.ones(2)
+    for _ in range(SMALL_RING):
+        x = x * 1.0
+    return [*kept, x]
+
+
+SMALL_RING = 1 << 10
+
+
+@contextmanager
+def _small_ring() -> Iterator[None]:
+    """The ring of recent events begins anew after a thousand of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("tracer.RING_MASK", "rows.MASK", "segments.MASK"):
+            patch.setattr(f"whynan.capture.torch.{name}", SMALL_RING - 1)
+        yield
+
+
 @contextmanager
 def _cold() -> Iterator[None]:
     """What earlier traces have learned of operators and code is forgotten."""
@@ -431,6 +479,7 @@ PROGRAMS = (
     Program("threads", threads, in_trace),
     Program("regions", regions, in_trace, around=_graphs),
     Program("raises", raises, in_trace),
+    Program("recorded", recorded, in_recording, around=_small_ring),
 )
 BY_NAME = {p.name: p for p in PROGRAMS}
 

@@ -23,7 +23,7 @@ _NODES: Final = frozenset(
     """.split()
 )
 _DTYPE: Final = re.compile(
-    r"bool|bits\d{1,2}(x\d)?|b?float\d{1,3}(_e\d+m\d+\w{0,6})?|complex\d{1,3}|u?int\d{1,2}|q?u?int\d{1,2}(x\d)?", re.ASCII
+    r"bool|bits\d{1,2}(x\d)?|b?float\d{1,3}(_e\d+m\d+\w{0,6})?|complex\d{1,3}|q?u?int\d{1,2}(x\d)?", re.ASCII
 )
 _ARGUMENT: Final = re.compile(r"(?P<name>\w+)(\[\d+\])?", re.ASCII)
 _NUMBERED: Final = re.compile(r"arg\d+", re.ASCII)

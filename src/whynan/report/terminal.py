@@ -122,6 +122,8 @@ def _finding(
         page.row("", finding.explanation)
     for number, cause in enumerate(wording.causes(finding, None if like is None else like[0])):
         page.row("" if number else "from", cause)
+    if then := wording.turned(finding):
+        page.row("then", then)
     if again := wording.repeats(finding):
         page.row("again", again)
     page.items("reaches", wording.reached(finding, raised=raised), " · ")

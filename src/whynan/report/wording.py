@@ -179,6 +179,13 @@ def _is_number(expression: str | None) -> bool:
     return True
 
 
+def turned(finding: Finding) -> str:
+    """Where the bad numbers of a damaging finding turned into finite ones, and into which."""
+    links = [link for link in finding.chain if link.role == "step" and "in float64" in link.summary]
+    file = None if finding.site is None else finding.site.file
+    return _at(links[0], file) if links and finding.fate == "damaging" else ""
+
+
 def finite_but_wrong(finding: Finding) -> str:
     """What is to be known of a damaging finding where it ends: nothing bad is seen there."""
     return "finite there, but not what float64 would have given" if finding.fate == "damaging" else ""

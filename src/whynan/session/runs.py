@@ -19,7 +19,7 @@ from whynan.source.fingerprint import sha256_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from whynan.records import Finding
+    from whynan.records import Finding, Verdict
     from whynan.session.allow import Allowance
     from whynan.session.baseline import Baseline
     from whynan.session.comments import Comment
@@ -81,7 +81,7 @@ def build_report(
         run=run
         or Run(
             command=command,
-            exit_status=ExitStatus(script=1 if exception else 0, whynan=1 if verdict == "nonfinite" else 0),
+            exit_status=ExitStatus(script=1 if exception else 0, whynan=_status(verdict, trace)),
             versions=versions(),
             device=device,
             flags=flags,
@@ -100,6 +100,12 @@ def build_report(
         coverage=trace.coverage.model_copy(update={"notes": said}),
         ranges=trace.ranges,
     )
+
+
+def _status(verdict: Verdict, trace: Trace) -> int:
+    """1 where a bad number reached a fatal sink, be its birth known or not; never for an error of our own."""
+    unexplained = verdict == "inconclusive" and not trace.failed
+    return 1 if verdict == "nonfinite" or unexplained else 0
 
 
 def _allowed(finding: Finding) -> str:

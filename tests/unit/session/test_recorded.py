@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import linecache
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from whynan.config import Options
 from whynan.records import Report
 from whynan.report.json import to_json
 from whynan.session.baseline import Baseline
+from whynan.session.comments import comments_of
 from whynan.session.recorded import again, report_of_directory, report_of_recorded
 from whynan.session.region import Region
 from whynan.session.watching import Watched
@@ -457,9 +459,13 @@ def test_what_is_known_at_the_start_is_written_at_the_start(folder: Path) -> Non
 
 
 @pytest.fixture(autouse=True)
-def examples_are_forgotten() -> Iterator[None]:
+def nothing_is_remembered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Files of one name in several folders are several files, and reports are as wide everywhere."""
+    monkeypatch.setenv("COLUMNS", "100")
     yield
     sys.modules.pop("gem_pooling", None)
+    comments_of.cache_clear()
+    linecache.clearcache()
 
 
 def test_the_facts_of_the_tests_are_not_empty() -> None:

@@ -90,10 +90,11 @@ class BadEvents:
             if bad:
                 self._explain(row, operator, args, kwargs, written, bad, before, node, lane, changed_since)
             if marked and len(bad) < max(1, len(written)):
-                self.damage.absorbed(operator, as_before(operator, args, kwargs, before, changed_since), written, bad)
+                old = as_before(operator, args, kwargs, before, changed_since)
+                self.damage.absorbed(row, operator, old, written, bad)
             if "non_finite_check" in operator.name:
                 # after the gradients were written: what is bad in them will be skipped
-                self.sinks.unscaled(args)
+                self.sinks.scaler.unscaled(args)
 
     def _explain(
         self,

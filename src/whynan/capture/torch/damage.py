@@ -14,18 +14,23 @@ import torch
 from whynan.capture.torch import experiments
 from whynan.capture.torch.arguments import single
 from whynan.capture.torch.labels import PLANE_DTYPE
+from whynan.capture.torch.lanes import PHASES
 from whynan.capture.torch.planes import bad_mask, nan_mask, new_plane, readable, rescale, strided
+from whynan.capture.torch.sentences import text
+from whynan.records import ChainLink
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch.arguments import Before
     from whynan.capture.torch.operators import Operator
+    from whynan.capture.torch.rows import Row
     from whynan.capture.torch.tracer import Tracer
 
 RELATIVE = 1e-3
 LARGEST = 1 << 22
 EXPERIMENTS = 4000
+TURNED = "the value in float64"
 ADDING = frozenset("add_ sub_ addcmul_ addcdiv_".split())
 
 
@@ -108,6 +113,7 @@ class Damage:
 
     def absorbed(
         self,
+        row: Row,
         operator: Operator,
         old: Before,
         written: list[Tensor],
@@ -137,7 +143,11 @@ class Damage:
             if plane is None:
                 continue
             if output.is_floating_point() and not any(tainted for _, _, tainted in sources.values()):
-                plane = torch.where(self._wrong(operator, of_one, number, output, old), plane, 0)
+                exact = self._shadow(operator, of_one, number, old)
+                wrong = _wrong(exact, output)
+                plane = torch.where(wrong, plane, 0)
+                if exact is not None and bool((plane != 0).any()):
+                    self._turned(row, operator, output, exact, plane)
             elif not output.is_floating_point():
                 plane = self._decided(operator, of_one, number, output, plane, old)
             self._store(output, plane.to(PLANE_DTYPE))
@@ -232,21 +242,21 @@ class Damage:
             plane = labels.union(plane, own.to(PLANE_DTYPE))
         return plane
 
-    def _wrong(
-        self,
-        operator: Operator,
-        arguments: experiments.Arguments,
-        index: int,
-        output: Tensor,
-        old: Before,
-    ) -> Tensor:
-        """Where a finite value differs from its shadow by more than rounding."""
-        exact = self._shadow(operator, arguments, index, old)
-        if exact is None or exact.shape != output.shape or exact.dtype is not torch.float64:
-            return torch.zeros(output.shape, dtype=torch.bool, device=output.device)
-        difference = (exact - output.to(torch.float64)).abs()
-        least = torch.finfo(output.dtype).tiny
-        return (difference > RELATIVE * exact.abs()) & (difference > least) & torch.isfinite(exact)
+    def _turned(self, row: Row, operator: Operator, output: Tensor, exact: Tensor, plane: Tensor) -> None:
+        """Note on the path of a birth where its bad numbers turned into finite ones, and what they should be."""
+        labels = self.tracer.labels
+        for label in labels.labels_in(plane):
+            birth = labels.births[label]
+            if birth is None or any(link.summary.endswith(TURNED) for link in birth.steps):
+                continue
+            place = tuple(int(i) for i in (plane != 0).nonzero()[0].tolist())
+            found, meant = text(output[place].item()), text(exact[place].item())
+            name = operator.base.removesuffix("_")
+            site, _ = self.tracer.sites.resolve(row.site, self.tracer.names.module_path(row.module))
+            summary = f"{name} gives {found}, where {meant} is {TURNED}"
+            birth.steps.append(
+                ChainLink(role="step", op=operator.name, phase=PHASES[row.phase], site=site, summary=summary)
+            )
 
     def _decided(
         self,
@@ -289,6 +299,15 @@ class Damage:
             state.taint = new_plane(output)
         state.taint.as_strided(output.shape, output.stride(), output.storage_offset()).copy_(plane)
         state.shape = tuple(output.shape)
+
+
+def _wrong(exact: Tensor | None, output: Tensor) -> Tensor:
+    """Where a finite value differs from its shadow by more than rounding."""
+    if exact is None or exact.shape != output.shape or exact.dtype is not torch.float64:
+        return torch.zeros(output.shape, dtype=torch.bool, device=output.device)
+    difference = (exact - output.to(torch.float64)).abs()
+    least = torch.finfo(output.dtype).tiny
+    return (difference > RELATIVE * exact.abs()) & (difference > least) & torch.isfinite(exact)
 
 
 def _asks(operator: Operator, arguments: experiments.Arguments) -> bool:

@@ -341,6 +341,8 @@ def _step_ends(tracer: Tracer, optimizer: Any) -> None:
     lane = tracer.lane()
     lane.optimizer = None
     tracer.stepping = False
+    if lane.closure:
+        tracer.bad.sinks.closure_ends(optimizer)
     lane.closure = False
     lane.optimizer_site = 0
     tracer.bad.sinks.step_ends(optimizer)

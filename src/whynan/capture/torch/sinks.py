@@ -14,6 +14,7 @@ from whynan.capture.torch.leaves import Backward, Leaf, distinct, incurable
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.planes import State, bad_mask, is_bad, readable, strided
 from whynan.capture.torch.rows import address
+from whynan.capture.torch.scaling import Scaler
 from whynan.capture.torch.steps import Steps
 from whynan.traces import Sink
 from whynan.traces.facts import STILL_HELD
@@ -42,10 +43,11 @@ class Sinks:
         self.outputs: list[tuple[Sink, int]] = []
         self.last_backward = -1
         self.steps = Steps()
-        self.skip_pending = False
-        self.skipping: list[Tensor] = []
+        self.scaler = Scaler(self)
         self.fatal_seen = False
         self.unused: dict[int, Leaf] = {}
+        self.in_closure: list[Backward] = []
+        """The engine calls of the closure that the optimizer's step is evaluating."""
         self.read_nan = 0
 
     # -- what is read off a tensor -------------------------------------------------------------------------------
@@ -100,15 +102,17 @@ class Sinks:
     def backward_starts(self, lane: Lane, roots: list[Tensor], *, into_leaves: bool) -> None:
         """The engine is called: its roots are a loss; `autograd.grad` returns gradients and uses none of them."""
         self.last_backward = self.tracer.ordinal
-        self._settle_skip()
+        self.scaler.settle()
         self.steps.micro += 1
         self.fatal_seen = self.fatal_seen or into_leaves
-        loss = [s for r in roots for s in self.sink(r, "loss", None, True)] if into_leaves and not lane.closure else []
+        loss = [s for r in roots for s in self.sink(r, "loss", None, True)] if into_leaves else []
         record = Backward(len(self.backwards), loss, self.tracer.ordinal - self.tracer.first)
         last = {self.tracer.rows.writer_of(r) - self.tracer.first for r in roots} if loss else set()
         record.incurable = incurable(loss, self.tracer.labels.births, last)
         if loss:
             self.backwards.append(record)
+        if lane.closure and into_leaves:
+            self.in_closure.append(record)
         lane.backward = record
         lane.loss_labels = frozenset(label for s in loss for label in s.labels)
 
@@ -189,7 +193,7 @@ class Sinks:
 
     def step_starts(self, optimizer: Any, closure: bool) -> None:
         """An optimizer is about to consume gradients; one that a scaler told to skip does not."""
-        self.skip_pending = False
+        self.scaler.waits = False
         fresh = self.steps.begin(optimizer)
         parameters = [p for g in optimizer.param_groups for p in g["params"] if isinstance(p, torch.Tensor)]
         if fresh:
@@ -197,15 +201,26 @@ class Sinks:
         found_inf = getattr(optimizer, "found_inf", None)
         if isinstance(found_inf, torch.Tensor) and bool(found_inf.any()):
             self.tracer.skipped_steps += 1
-            self.skipping = [p.grad for p in parameters if p.grad is not None]
-            self._forget(self.skipping)
+            self.scaler.skips([p.grad for p in parameters if p.grad is not None])
             return
         if closure:
+            self.in_closure = []
             return
+        self._consume_all(parameters)
+
+    def _consume_all(self, parameters: list[Tensor]) -> None:
         for p in parameters:
-            if p.grad is None:
-                continue
-            self.consume(p, "gradient")
+            if p.grad is not None:
+                self.consume(p, "gradient")
+
+    def closure_ends(self, optimizer: Any) -> None:
+        """A step with a closure has ended: one that asked once used that loss; a search only probed."""
+        records, self.in_closure = self.in_closure, []
+        if len(records) == 1:
+            self._consume_all([p for g in optimizer.param_groups for p in g["params"] if isinstance(p, torch.Tensor)])
+        for leaf in self.leaves.values():
+            for record in records:
+                leaf.pending.pop(record.number, None)
 
     def _enter_parameters(self, parameters: list[Tensor]) -> None:
         """Parameters that are bad before their first step are so from outside, not by the optimizer."""
@@ -234,50 +249,11 @@ class Sinks:
         except (RuntimeError, NotImplementedError):
             return True
 
-    def _skip(self, grad: Tensor | None) -> None:
-        state = self.tracer.state_of(grad) if grad is not None else None
-        if state is not None:
-            state.skipped = True
-
-    def _settle_skip(self) -> None:
-        """A scaler saw Inf and no step came: that was the attempt, and it was skipped."""
-        if self.skip_pending:
-            self.skip_pending = False
-            self.steps.skip(self.tracer.ordinal - self.tracer.first)
-            self.tracer.skipped_steps += 1
-
-    def unscaled(self, args: Any) -> None:
-        """A loss scaler looked at gradients: what is bad in them it will skip."""
-        grads = experiments.tensors_in(args[0])
-        found_inf = args[1] if len(args) > 1 else None
-        if not isinstance(found_inf, torch.Tensor) or not bool((found_inf != 0).any()):
-            return
-        self.skip_pending = True
-        self._forget(grads)
-
-    def _forget(self, grads: list[Tensor]) -> None:
-        """Gradients that a scaler skips reach nothing."""
-        if not grads:
-            return
-        for grad in grads:
-            self._skip(grad)
-        skipped = {id(g) for g in grads}
-        for leaf in self.leaves.values():
-            tensor = leaf.reference()
-            if tensor is not None and id(tensor.grad) in skipped:
-                for record in leaf.pending.values():
-                    # no scale cures a loss that was bad before it
-                    self.found += record.incurable
-                    record.incurable = []
-                leaf.pending.clear()
-                leaf.left = []
-
     def step_ends(self, optimizer: Any) -> None:
         """What a step left in parameters."""
         self.steps.end(optimizer, self.tracer.ordinal - self.tracer.first)
         # a fused optimizer is recorded as writing the gradients that it skipped
-        self._forget(self.skipping)
-        self.skipping = []
+        self.scaler.skipped()
         for group in optimizer.param_groups if self.tracer.marked else ():
             for p in group["params"]:
                 if isinstance(p, torch.Tensor) and self.tracer.state_of(p) is not None:
@@ -348,7 +324,7 @@ class Sinks:
 
     def finish(self) -> list[Sink]:
         """The run has ended: what is still in `.grad`, in parameters and buffers, and held unread."""
-        self._settle_skip()
+        self.scaler.settle()
         tracer = self.tracer
         for leaf in list(self.leaves.values()):
             tensor = leaf.reference()
