@@ -48,6 +48,7 @@ class Trace(Region):
         options = Options.load(memory=memory, ranges=ranges)
         watched = Watched(copy_all=copy_all, recording=recording)
         super().__init__(options, command=command, watched=watched, quiet=quiet, yields=yields)
+        self.redacts = options.redact
 
 
 def trace(*, memory: int | str | None = None, ranges: bool = False) -> Trace:

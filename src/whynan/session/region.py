@@ -58,6 +58,8 @@ class Region:
         self.notes: list[str] = []
         self.baseline: Baseline | None = None
         self.whole_program = False
+        self.redacts = False
+        """Whether the report leaves out what is private; a whole program's is made so where it is delivered."""
         self._report: Report | None = None
 
     def __enter__(self) -> Self:
@@ -103,6 +105,10 @@ class Region:
         self._report = self._report_of(self.trace, self.allowed, error)
         if self.recording is not None:
             self._report = recorded.end(self.recording, self)
+        if self.redacts:
+            from whynan.report.redaction import redacted
+
+            self._report = redacted(self._report)
 
     def preview(self, capture: Capture) -> Report:
         """What has been found so far; the region goes on."""
