@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+# not that of `typing`: nothing is loaded into a program that only waits for torch
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     __version__: str
     from whynan.api import allow as allow
     from whynan.api import explain as explain

@@ -70,7 +70,7 @@ class Options:
         Raises ``UsageError`` for an unknown key or a wrong value, with where it stands and what is legal.
         """
         options = cls()
-        path = nearest_pyproject(directory or Path.cwd())
+        path = nearest_pyproject(directory)
         if path is not None:
             options = options._with(_table(path), f"[tool.whynan] in {path}", _FROM_FILE)
         options = options._with(_from_environment(os.environ if environment is None else environment), "", _ENVIRONMENT)
@@ -102,10 +102,14 @@ class Options:
         return replace(self, **read)
 
 
-def nearest_pyproject(directory: Path) -> Path | None:
-    """The ``pyproject.toml`` of a directory or of the nearest one above it, or ``None``."""
-    here = directory.resolve()
-    return next((path for place in (here, *here.parents) if (path := place / "pyproject.toml").is_file()), None)
+def nearest_pyproject(directory: Path | None = None) -> Path | None:
+    """The ``pyproject.toml`` of a directory, by default the current one, or of the nearest above it, or ``None``."""
+    try:
+        here = (directory or Path.cwd()).resolve()
+        return next((path for place in (here, *here.parents) if (path := place / "pyproject.toml").is_file()), None)
+    except OSError:
+        # it was removed, or one above it may not be looked into
+        return None
 
 
 def parse_size(value: object) -> int:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Seen = Literal["traced", "no torch", "nothing"]
-"""A report with operations; none, for want of torch; none, because the process was killed or replaced."""
+Seen = Literal["traced", "idle", "nothing"]
+"""A report with operations; with none of this process; no report, because the process is killed or replaced."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Program:
         return " ".join([*variables, *self.flags, self.line, *(["<..."] if self.stdin else [])])
 
 
-def _alone(line: str, status: int = 0, *, seen: Seen = "no torch", sample: bool = True, **more: object) -> Program:
+def _alone(line: str, status: int = 0, *, seen: Seen = "idle", sample: bool = True, **more: object) -> Program:
     """A program without torch: quick, so that nearly all are run each time."""
     return Program(line, status, seen, sample=sample, **more)  # pyright: ignore
 
@@ -156,19 +156,25 @@ ENDS: dict[str, int] = {
 """Ways to end, as exits.py knows them."""
 
 _UNSEEN = ("terminated", "killed", "aborted")
+_SAMPLE = "end three message exception strange keyboard os_exit terminated atexit outlived".split()
 
 EXITS = [
-    _alone(f"exits.py {way}", status, seen="nothing" if way in _UNSEEN else "no torch") for way, status in ENDS.items()
-] + [
-    Program(f"exits.py {way} torch", status, "nothing" if way in _UNSEEN else "traced") for way, status in ENDS.items()
+    Program(
+        f"exits.py {way}{torch}",
+        status,
+        "nothing" if way in _UNSEEN else "traced" if torch else "idle",
+        sample=way in _SAMPLE and not torch,
+    )
+    for torch in ("", " torch")
+    for way, status in ENDS.items()
 ]
 
 WITH_TORCH_LOADED = [
     Program("identity.py torch", sample=True),
-    Program("interpreter.py torch", sample=True),
-    Program("processes.py spawn torch"),
-    Program("processes.py fork torch"),
-    Program("processes.py forkserver torch"),
+    Program("interpreter.py torch", seen="idle", sample=True),
+    Program("processes.py spawn torch", seen="idle"),
+    Program("processes.py fork torch", seen="idle"),
+    Program("processes.py forkserver torch", seen="idle"),
     Program("hooks.py torch", 1),
     Program("signalled.py torch"),
     Program("logged.py torch"),
@@ -196,7 +202,7 @@ TRAINING = [
     Program("mixed_precision.py", sample=True),
     Program("skipped_step.py"),
     Program("functional.py"),
-    Program("checkpointed.py", sample=True),
+    Program("checkpointed.py"),
     Program("loaded.py"),
     Program("threaded.py", sample=True),
     Program("asynchronous.py"),
@@ -216,8 +222,8 @@ TRAINING = [
     Program("compiled.py aot_eager"),
     Program("compiled.py inductor"),
     Program("distributed.py 1"),
-    Program("distributed.py 2"),
-    Program("-m torch.distributed.run --nproc-per-node 2 distributed.py"),
+    Program("distributed.py 2", seen="idle"),
+    Program("-m torch.distributed.run --nproc-per-node 2 distributed.py", seen="idle"),
     Program("hogwild.py"),
     Program("lightning_run.py"),
     Program("trainer_run.py"),
@@ -226,4 +232,6 @@ TRAINING = [
 PROGRAMS = [*WITHOUT_TORCH, *EXITS, *WITH_TORCH_LOADED, *TRAINING]
 
 BAD = [Program("log_of_zero.py", sample=True), Program("bad_optimizer.py"), Program("bad_and_failing.py", 5)]
-"""Programs with a bad number that escapes, by Python's own exit status."""
+"""Programs with a bad number that escapes: whynan ends with 1 where Python ends with 0."""
+
+NAMED = {p.name: p for p in [*PROGRAMS, *BAD]}

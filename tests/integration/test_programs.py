@@ -1,11 +1,19 @@
-"""``whynan run`` leaves a program as it is: the same bytes on both streams, the same exit status, the same files."""
+"""``whynan run`` leaves a program as it is: the same bytes on both streams, the same exit status, the same files.
+
+So does a whynan in which something fails, but for the one warning that says so.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.integration.programs import PROGRAMS, Program
-from tests.integration.running import Workplace, differences
+from tests.integration.broken import FAILURES, HARMS, Change, Copy, Failure
+from tests.integration.programs import BAD, NAMED, PROGRAMS, Program
+from tests.integration.running import Workplace, differences, without_warnings
+
+OWN_ERRORS_RAISE = {"WHYNAN_RAISE_INTERNAL": "1"}
+EVERYWHERE = ("own_functions.py", "threaded.py", "forked.py torch", "exits.py keyboard torch")
+FULL = pytest.mark.full
 
 
 @pytest.fixture(scope="module")
@@ -14,14 +22,90 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     return Workplace(tmp_path_factory.mktemp("programs"))
 
 
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
+    """A whynan to break."""
+    return Copy(tmp_path_factory.mktemp("package"))
+
+
 def _parameters(programs: list[Program]) -> list[object]:
-    return [pytest.param(p, id=p.name, marks=[] if p.sample else [pytest.mark.full]) for p in programs]
+    return [pytest.param(p, id=p.name, marks=[] if p.sample else FULL) for p in programs]
 
 
 @pytest.mark.parametrize("program", _parameters(PROGRAMS))
 def test_a_program_does_what_it_does_without_whynan(program: Program, workplace: Workplace) -> None:
-    expected = workplace.by_python(program)
+    expected = workplace.by_python(program, OWN_ERRORS_RAISE)
     assert expected.status == program.status, expected.stderr.decode()
-    # an error of whynan's own would be raised, and be seen
-    found = workplace.by_whynan(program, {"WHYNAN_RAISE_INTERNAL": "1"})
+    found = workplace.by_whynan(program, OWN_ERRORS_RAISE)
     assert not differences(expected, found)
+    told = workplace.told()
+    if program.seen == "nothing":
+        assert told is None
+    else:
+        assert told is not None
+        assert told["verdict"] == "clean", told
+        assert (told["coverage"]["events"] > 0) is (program.seen == "traced")
+        assert told["run"]["exit_status"]["script"] == (program.status if program.status >= 0 else 128 - program.status)
+
+
+@pytest.mark.parametrize("program", _parameters(BAD))
+def test_a_bad_number_ends_a_program_and_gives_the_exit_status(program: Program, workplace: Workplace) -> None:
+    expected = workplace.by_python(program, OWN_ERRORS_RAISE)
+    found = workplace.by_whynan(program, OWN_ERRORS_RAISE)
+    told = workplace.told()
+    assert told is not None
+    assert told["verdict"] == "nonfinite"
+    assert found.status == (program.status or 1)
+    assert expected.stdout.startswith(found.stdout)
+    assert found.stderr == b""
+
+
+@pytest.mark.parametrize("program", _parameters(BAD))
+def test_a_program_that_may_continue_goes_on_to_its_end(program: Program, workplace: Workplace) -> None:
+    expected = workplace.by_python(program, OWN_ERRORS_RAISE)
+    found = workplace.by_whynan(program, OWN_ERRORS_RAISE, ["--quiet", "--on-nonfinite", "continue"])
+    assert (found.stdout, found.stderr) == (expected.stdout, b"")
+    assert found.status == (program.status or 1)
+
+
+def _runs_on(failure: Failure, workplace: Workplace, copy: Copy) -> list[str]:
+    """Check that a failure changes nothing; what was said of it."""
+    program = NAMED[failure.program]
+    copy.make(failure.change)
+    expected = workplace.by_python(program, copy.environment)
+    found, said = without_warnings(workplace.by_whynan(program, copy.environment))
+    assert not differences(expected, found)
+    return said
+
+
+@pytest.mark.parametrize("failure", [pytest.param(f, id=f.name, marks=[] if f.sample else FULL) for f in FAILURES])
+def test_a_failure_inside_is_said_once_and_the_program_runs_on(
+    failure: Failure, workplace: Workplace, copy: Copy
+) -> None:
+    said = _runs_on(failure, workplace, copy)
+    assert len(said) == 1, said
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", EVERYWHERE)
+@pytest.mark.parametrize("change", list(dict.fromkeys(f.change for f in FAILURES)), ids=str)
+def test_a_failure_inside_harms_no_program(change: Change, name: str, workplace: Workplace, copy: Copy) -> None:
+    said = _runs_on(Failure(change, name), workplace, copy)
+    assert len(said) <= 1, said
+
+
+@pytest.mark.parametrize("harm", list(HARMS))
+def test_a_harm_is_noticed(harm: str, workplace: Workplace, copy: Copy) -> None:
+    change, name, where = HARMS[harm]
+    copy.make(change)
+    told = differences(
+        workplace.by_python(NAMED[name], copy.environment), workplace.by_whynan(NAMED[name], copy.environment)
+    )
+    assert where in [text.partition(":")[0] for text in told]
+
+
+def test_a_failure_that_nobody_hears_of_is_noticed(workplace: Workplace, copy: Copy) -> None:
+    (failure,) = [f for f in FAILURES if f.change.function == "report_of" and f.program == "-m shapes.fit"]
+    copy.make(failure.change, Change("capture/failure.py", "report_internal_error", "return", 0))
+    found = workplace.by_whynan(NAMED[failure.program], copy.environment)
+    assert without_warnings(found)[1] == []

@@ -25,6 +25,8 @@ out, tangent = jvp(model, (inputs,), (torch.ones_like(inputs),))
 show("jvp", tangent)
 ensemble = [torch.nn.Linear(3, 2) for _ in range(4)]
 stacked, buffers = stack_module_state(ensemble)
-show("ensemble", vmap(lambda p, b, x: functional_call(ensemble[0], (p, b), (x,)), (0, 0, None))(stacked, buffers, inputs))
+show(
+    "ensemble", vmap(lambda p, b, x: functional_call(ensemble[0], (p, b), (x,)), (0, 0, None))(stacked, buffers, inputs)
+)
 show("jacobian", torch.autograd.functional.jacobian(model, inputs[:1]))
 print(torch.autograd.gradcheck(lambda x: x.sin().cumsum(0), torch.randn(3, dtype=torch.float64, requires_grad=True)))

@@ -24,10 +24,18 @@ print(sys.breakpointhook is sys.__breakpointhook__, sys.gettrace(), sys.getprofi
 print(sys.getrecursionlimit(), sys.getswitchinterval(), gc.isenabled(), gc.get_threshold(), gc.callbacks)
 print([thread.name for thread in threading.enumerate()], multiprocessing.active_children())
 print(multiprocessing.current_process().name, multiprocessing.get_start_method(allow_none=True))
-print({s.name: repr(signal.getsignal(s)).partition(" at ")[0] for s in sorted(signal.valid_signals() - {32, 33}) if s < 32})
+print(
+    {
+        s.name: repr(signal.getsignal(s)).partition(" at ")[0]
+        for s in sorted(signal.valid_signals() - {32, 33})
+        if s < 32
+    }
+)
 print(signal.pthread_sigmask(signal.SIG_BLOCK, []), signal.set_wakeup_fd(-1))
 print(sorted(os.listdir("/proc/self/fd"), key=int), [os.get_inheritable(n) for n in (0, 1, 2)])
-print([(s.encoding, s.errors, s.line_buffering, s.name, s.mode, s.isatty()) for s in (sys.stdin, sys.stdout, sys.stderr)])
+print(
+    [(s.encoding, s.errors, s.line_buffering, s.name, s.mode, s.isatty()) for s in (sys.stdin, sys.stdout, sys.stderr)]
+)
 print([getattr(sys, n) is getattr(sys, f"__{n}__") for n in ("stdin", "stdout", "stderr")])
 print(locale.getlocale(), sys.getfilesystemencoding(), os.umask(0o22), os.nice(0), sys.getdlopenflags())
 print([resource.getrlimit(n) for n in (resource.RLIMIT_CORE, resource.RLIMIT_NOFILE, resource.RLIMIT_STACK)])

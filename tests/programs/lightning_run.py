@@ -40,8 +40,15 @@ class Telling(L.Callback):
 L.seed_everything(1, verbose=False)
 data = DataLoader(TensorDataset(torch.randn(16, 4), torch.randn(16, 1)), 4)
 trainer = L.Trainer(
-    max_epochs=2, accelerator="cpu", callbacks=[Telling()], logger=False, enable_progress_bar=False,
-    enable_model_summary=False, gradient_clip_val=0.5, accumulate_grad_batches=2, default_root_dir="lightning_files",
+    max_epochs=2,
+    accelerator="cpu",
+    callbacks=[Telling()],
+    logger=False,
+    enable_progress_bar=False,
+    enable_model_summary=False,
+    gradient_clip_val=0.5,
+    accumulate_grad_batches=2,
+    default_root_dir="lightning_files",
 )
 model = Net()
 trainer.fit(model, data, data)

@@ -4,7 +4,14 @@ import random
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, WeightedRandomSampler, default_collate, get_worker_info
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    WeightedRandomSampler,
+    default_collate,
+    get_worker_info,
+)
 
 
 class Squares(Dataset):
@@ -37,7 +44,13 @@ def seeded(worker):
 if __name__ == "__main__":
     order = torch.Generator().manual_seed(1)
     loader = DataLoader(
-        Squares(), 4, shuffle=True, num_workers=2, persistent_workers=True, worker_init_fn=seeded, generator=order,
+        Squares(),
+        4,
+        shuffle=True,
+        num_workers=2,
+        persistent_workers=True,
+        worker_init_fn=seeded,
+        generator=order,
         collate_fn=default_collate,
     )
     for epoch in range(2):

@@ -4,7 +4,10 @@ import logging
 import sys
 import warnings
 
-logging.basicConfig(format="%(levelname)s %(name)s %(funcName)s:%(lineno)d %(process)s %(message)s".replace("%(process)s ", ""), level=10)
+logging.basicConfig(
+    format="%(levelname)s %(name)s %(funcName)s:%(lineno)d %(process)s %(message)s".replace("%(process)s ", ""),
+    level=10,
+)
 logging.captureWarnings(True)
 log = logging.getLogger("training")
 log.addHandler(logging.StreamHandler(sys.stdout))

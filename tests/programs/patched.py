@@ -6,9 +6,20 @@ import threading
 import torch
 
 for thing in (
-    torch.save, torch.load, torch.compile, torch.autograd.backward, torch.autograd.grad, torch.nn.Module.__call__,
-    torch.Tensor.backward, torch.optim.SGD.step, torch.optim.Optimizer.zero_grad, threading.Thread.start,
-    threading.Thread.run, torch.utils.swap_tensors, torch.Tensor.__array__, torch.utils.checkpoint.checkpoint,
+    torch.save,
+    torch.load,
+    torch.compile,
+    torch.autograd.backward,
+    torch.autograd.grad,
+    torch.nn.Module.__call__,
+    torch.Tensor.backward,
+    torch.optim.SGD.step,
+    torch.optim.Optimizer.zero_grad,
+    threading.Thread.start,
+    threading.Thread.run,
+    torch.utils.swap_tensors,
+    torch.Tensor.__array__,
+    torch.utils.checkpoint.checkpoint,
 ):
     first = next(line.strip() for line in inspect.getsourcelines(thing)[0] if "def " in line)
     print(thing.__name__, thing.__qualname__, thing.__module__, [*inspect.signature(thing).parameters], first)

@@ -30,13 +30,33 @@ model(torch.ones(1, 2)).sum().backward()
 optimizer = torch.optim.Adam(model.parameters())
 optimizer.step()
 for thing in (
-    Net, double, torch.save, torch.load, torch.compile, torch.autograd.backward, nn.functional.relu, nn.Module.__call__,
-    nn.Linear.forward, functools.partial(torch.save, pickle_protocol=2), torch.Tensor.numpy, torch.Tensor.tolist,
-    torch.Tensor.add, torch.Tensor.__array__, torch.full, torch.empty, torch.optim.SGD, torch.float32, nn.Module,
-    torch.tensor, torch.from_numpy, torch.utils.swap_tensors, torch.nn.functional.softmax, torch.as_tensor,
+    Net,
+    double,
+    torch.save,
+    torch.load,
+    torch.compile,
+    torch.autograd.backward,
+    nn.functional.relu,
+    nn.Module.__call__,
+    nn.Linear.forward,
+    functools.partial(torch.save, pickle_protocol=2),
+    torch.Tensor.numpy,
+    torch.Tensor.tolist,
+    torch.Tensor.add,
+    torch.Tensor.__array__,
+    torch.full,
+    torch.empty,
+    torch.optim.SGD,
+    torch.float32,
+    nn.Module,
+    torch.tensor,
+    torch.from_numpy,
+    torch.utils.swap_tensors,
+    torch.nn.functional.softmax,
+    torch.as_tensor,
 ):
     again = pickle.loads(pickle.dumps(thing))
-    print(getattr(thing, "__qualname__", "partial"), getattr(thing, "__module__", None), again is thing, type(thing).__name__)
+    print(getattr(thing, "__name__", "partial"), again is thing, again == thing)
 again = pickle.loads(pickle.dumps(model))
 print(type(again).__module__, again(torch.ones(1, 2)).tolist() == model(torch.ones(1, 2)).tolist())
 copied, adam = copy.deepcopy((model, optimizer))

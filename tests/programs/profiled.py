@@ -9,8 +9,12 @@ kept = os.dup(2)
 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 seen = []
 with profile(
-    activities=[ProfilerActivity.CPU], schedule=schedule(wait=1, warmup=1, active=2), record_shapes=True,
-    on_trace_ready=lambda p: seen.extend(sorted({e.key for e in p.key_averages() if e.key in ("aten::cumsum", "aten::flip", "a step")})),
+    activities=[ProfilerActivity.CPU],
+    schedule=schedule(wait=1, warmup=1, active=2),
+    record_shapes=True,
+    on_trace_ready=lambda p: seen.extend(
+        sorted({e.key for e in p.key_averages() if e.key in ("aten::cumsum", "aten::flip", "a step")})
+    ),
 ) as profiler:
     weight = torch.ones(4, requires_grad=True)
     for _ in range(4):

@@ -19,11 +19,22 @@ class Telling(TrainerCallback):
 
 transformers.utils.logging.disable_progress_bar()
 set_seed(5)
-model = GPT2LMHeadModel(GPT2Config(vocab_size=17, n_positions=16, n_embd=8, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0))
+model = GPT2LMHeadModel(
+    GPT2Config(vocab_size=17, n_positions=16, n_embd=8, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0)
+)
 rows = [{"input_ids": row, "labels": row, "attention_mask": torch.ones_like(row)} for row in torch.randint(17, (12, 8))]
 arguments = TrainingArguments(
-    "trainer_files", num_train_epochs=2, per_device_train_batch_size=4, logging_steps=1, report_to=[], use_cpu=True,
-    disable_tqdm=True, save_strategy="no", eval_strategy="epoch", gradient_accumulation_steps=1, max_grad_norm=1.0,
+    "trainer_files",
+    num_train_epochs=2,
+    per_device_train_batch_size=4,
+    logging_steps=1,
+    report_to=[],
+    use_cpu=True,
+    disable_tqdm=True,
+    save_strategy="no",
+    eval_strategy="epoch",
+    gradient_accumulation_steps=1,
+    max_grad_norm=1.0,
 )
 trainer = Trainer(model, arguments, train_dataset=rows, eval_dataset=rows[:4], callbacks=[Telling()])
 trainer.remove_callback(transformers.PrinterCallback)
@@ -31,5 +42,7 @@ trainer.train()
 trainer.save_model()
 print(sorted(os.listdir("trainer_files")))
 model.eval()
-print(model.generate(rows[0]["input_ids"][None, :3], max_new_tokens=5, do_sample=True, top_k=5, pad_token_id=0).tolist())
+print(
+    model.generate(rows[0]["input_ids"][None, :3], max_new_tokens=5, do_sample=True, top_k=5, pad_token_id=0).tolist()
+)
 shutil.rmtree("trainer_files")

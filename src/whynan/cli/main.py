@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
@@ -21,6 +23,7 @@ COMMANDS: Final = ("run", "checkpoint", "report", "completion")
 """Each is a function of the same name in a file of the same name; in the order of the help text."""
 
 _INTERRUPTED: Final = 130
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Commands(click.Group):
@@ -54,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; gives its exit status: 2 for bad usage or unreadable input, with one line that says why."""
     try:
         status = whynan.main(args=arguments, prog_name="whynan", standalone_mode=False)
-        sys.stdout.flush()
+        _flush(sys.stdout)
     except WhynanError as error:
         return _failed(str(error), error.exit_status)
     except click.ClickException as error:
@@ -62,18 +65,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.Abort:
         return _INTERRUPTED
     except BrokenPipeError:
-        # nobody reads any more: the interpreter must not meet the pipe again as it exits
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()
         return 0
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        _give_up_output()
+        return _failed(f"the output could not be written ({error.strerror}): make room, or write elsewhere", 2)
     return status if isinstance(status, int) else 0
+
+
+def _give_up_output() -> None:
+    """Nobody reads any more, or nothing fits: the interpreter must not meet that again as it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _usage(error: click.ClickException) -> str:
     context = error.ctx if isinstance(error, click.UsageError) else None
     command = context.command_path if context is not None else "whynan"
-    return f"{one_line(error.format_message()).rstrip('.')}: see {command} --help"
+    what = one_line(error.format_message()).rstrip(".")
+    return f"{what}{' See' if what.endswith('?') else ': see'} {command} --help"
 
 
 def _failed(text: str, status: int) -> int:
-    print(for_stream(f"whynan: {text}", sys.stderr), file=sys.stderr)
+    out: TextIO | None = sys.stderr
+    if out is not None:
+        with suppress(OSError):
+            print(for_stream(f"whynan: {text}", out), file=out)
     return status
+
+
+def _flush(out: TextIO | None) -> None:
+    """Write what waits to be written; a stream that was closed before whynan began is none."""
+    if out is not None:
+        out.flush()

@@ -20,7 +20,12 @@ class _Run(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the options up to the program; all else is the program's."""
         end = self._end(ctx, args)
-        return super().parse_args(ctx, args if end is None else [*args[:end], "--", *args[end:]])
+        try:
+            return super().parse_args(ctx, args if end is None else [*args[:end], "--", *args[end:]])
+        except click.UsageError as error:
+            # whose help to look at
+            error.ctx = error.ctx or ctx
+            raise
 
     def _end(self, ctx: click.Context, args: list[str]) -> int | None:
         """Where the program's own arguments begin after a -m or -c; None without one."""
@@ -31,7 +36,8 @@ class _Run(click.Command):
         while place < len(args):
             word = args[place]
             if word in ("-m", "-c"):
-                return place + 2
+                # without what belongs to it, it is left for click to refuse
+                return place + 2 if place + 1 < len(args) else None
             if word.startswith(("-m", "-c")):
                 return place + 1
             if word == "--" or word == "-" or not word.startswith("-"):

@@ -12,6 +12,7 @@ import tokenize
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from whynan.source import command
 from whynan.source.syntax import one_line
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class Sources:
 
     def line(self, file: str, number: int) -> str | None:
         """A line by its number from 1, without its end."""
+        if file == command.FILE:
+            return command.line_of_command(number)
         lines = self._files.get(file)
         if lines is None:
             known = self._hashes.get(file)
@@ -115,7 +118,8 @@ def _lines(site: Site, line_of: LineOf) -> list[str]:
 def _agrees(site: Site, lines: list[str]) -> bool:
     """Whether the lines hold the expression of a site, where it says they do."""
     if site.code is None:
-        return bool("".join(lines).strip())
+        # much code is called what that of the command line is called
+        return site.file != command.FILE and bool("".join(lines).strip())
     if site.column is None or site.end_column is None:
         return lines[0].strip() == site.code.strip()
     return one_line("\n".join(_cut(site.column, site.end_column, lines))) == site.code

@@ -5,17 +5,14 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.config import Options
-from whynan.records import Coverage, ExitStatus, Report, Run
 from whynan.session import recorded
-from whynan.session.ending import debug, hide, stopped, user_frame
-from whynan.session.region import Region, exception_text
-from whynan.session.runs import versions
+from whynan.session.ending import debugger, hide, stopped, user_frame
+from whynan.session.region import Region
 from whynan.session.waiting import told
 from whynan.session.watching import Watched
 from whynan.traces.writing import TraceWriter
@@ -25,23 +22,25 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from whynan.capture.torch import Capture
-    from whynan.records import Finding
+    from whynan.records import Finding, Report
 
 
 MEMORY: Final = 256 << 20
 """Bytes of operands that a run holds unless it is told another number; a region holds fewer."""
 
 
-NO_TORCH: Final = "the program never loaded torch, so there was nothing to look at"
-
-
 class Attended:
-    """The run of one program; ``apart`` sets its modules and paths aside for as long as whynan works."""
+    """The run of one program, of which ``told`` says what was asked for.
 
-    def __init__(self, told: str, apart: Callable[[], AbstractContextManager[None]]) -> None:
+    ``apart`` sets its modules and paths aside for as long as whynan works; ``leave_word`` tells whoever waits for it.
+    """
+
+    def __init__(
+        self, told: str, apart: Callable[[], AbstractContextManager[None]], leave_word: Callable[[str], None]
+    ) -> None:
         document: dict[str, Any] = json.loads(told)
         self.options = Options.restored(document["options"])
-        self._status_file: str = document["status"]
+        self._leave_word = leave_word
         self._command: str = document["command"]
         self._apart = apart
         self._recording = None
@@ -82,20 +81,23 @@ class Attended:
             return
         self._reported = True
         region = self._region
-        if region is None:
-            self._say_nothing_ran(error)
-            self._write_status(whynan=0)
-            return
+        assert region is not None
         kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
         with told("explaining what was found", quiet=self.options.quiet):
             region.end(kind, error, traceback, early=early)
+        report = self._final(region.report)
+        try:
+            self._deliver(report)
+        finally:
+            word = {"whynan": report.run.exit_status.whynan, "stopped": self._stopped, "loaded": True}
+            self._leave_word(json.dumps(word))
+
+    def _deliver(self, report: Report) -> None:
         from whynan.session.delivery import deliver
 
-        report = self._final(region.report)
         if self._recording is not None:
             recorded.again(self._recording, report)
         deliver(report, self.options, None if self._recording is None else self._recording.names)
-        self._write_status(whynan=self._exit_status(region.report))
 
     def forked(self) -> None:
         """In a child of the program's: nothing is looked at there."""
@@ -109,11 +111,12 @@ class Attended:
             errors = self._errors(capture)
             if not errors:
                 return None
-            frame = user_frame(sys._getframe())  # pyright: ignore[reportPrivateUsage]
             self._stopped = self.options.on_nonfinite == "stop"
             self.end(early=True)
-        if self.options.pdb and frame is not None:
-            debug(frame)
+            frame = user_frame(sys._getframe()) if self.options.pdb else None  # pyright: ignore[reportPrivateUsage]
+            opened = None if frame is None else debugger(frame)
+        if opened is not None:
+            opened()
         if not self._stopped:
             from whynan.errors import NonFiniteError
 
@@ -130,20 +133,6 @@ class Attended:
             report = redacted(report, None if self._recording is None else self._recording.names)
         return tuple(f for f in report.findings if f.severity == "error")
 
-    def _say_nothing_ran(self, error: BaseException | None) -> None:
-        """Torch was never loaded: a document where one was asked for, else one line."""
-        from whynan.session import delivery
-
-        if self.options.json is None:
-            if not self.options.quiet and error is None:
-                delivery.say(NO_TORCH)
-            return
-        coverage = Coverage(notes=(NO_TORCH,))
-        exception = None if error is None else exception_text(error)
-        status = ExitStatus(script=0 if error is None else 1, whynan=0)
-        run = Run(command=self._command, exit_status=status, versions=versions(), exception=exception)
-        delivery.deliver(Report(verdict="clean", run=run, coverage=coverage), self.options)
-
     def _final(self, report: Report) -> Report:
         status = report.run.exit_status.model_copy(update={"whynan": self._exit_status(report)})
         if self._stopped:
@@ -153,12 +142,3 @@ class Attended:
     def _exit_status(self, report: Report) -> int:
         strict = self.options.strict and report.verdict == "damaged"
         return 1 if strict else report.run.exit_status.whynan
-
-    def _write_status(self, *, whynan: int) -> None:
-        status = {"whynan": whynan, "stopped": self._stopped}
-        with open(self._status_file, "w", encoding="utf-8", opener=_private) as file:
-            json.dump(status, file)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

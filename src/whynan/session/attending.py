@@ -10,28 +10,45 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from _thread import get_ident
+
+from whynan.session.apart import Apart
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
-    from types import ModuleType, TracebackType
+    from types import ModuleType
     from typing import Any
 
     from whynan.session.attended import Attended
 
 
-class Attending:
-    """One program from its start to its end; ``told`` says what `whynan run` was asked for, as text."""
+# before the program can put others in their place
+_open, _write, _close, _mkdir = os.open, os.write, os.close, os.mkdir
+_frame = sys._getframe  # pyright: ignore[reportPrivateUsage]
 
-    def __init__(self, told: str) -> None:
+_UNLOADED = '{"whynan": 0, "loaded": false}'
+_FAILED = '{"whynan": 0}'
+_INTERRUPTED = '{"whynan": 130}'
+
+
+class Attending:
+    """One program from its start to its end.
+
+    `told` says what `whynan run` was asked for, as text; `status` names the file in which it reads how that went.
+    """
+
+    def __init__(self, told: str, status: str) -> None:
         self._told = told
+        self._status = status
         self._pid = os.getpid()
         self._path = list(sys.path)
         self._modules = frozenset(sys.modules)
         self._attended: Attended | None = None
         self._over = False
         self._failed = False
+        self._word_left = False
 
     def begin(self) -> None:
         """Torch has been loaded: look at what it runs."""
@@ -43,14 +60,19 @@ class Attending:
         if os.getpid() != self._pid or self._over:
             return
         self._over = True
-        if not self._failed:
-            self._guarded(lambda: self._program().end(error))
-        if self._failed:
-            self._guarded(self._give_up)
+        attended = self._attended
+        if attended is not None and not self._failed:
+            try:
+                self._guarded(lambda: attended.end(error))
+            except KeyboardInterrupt:
+                self._leave_word(_INTERRUPTED)
+                _say("interrupted before the report was made")
+        if not self._word_left:
+            self._leave_word(_FAILED if self._failed else _UNLOADED)
 
     def die_of_interrupt(self) -> None:
         """After the report: the program ends as Python ends a program that is interrupted."""
-        if os.getpid() == self._pid:
+        if os.getpid() == self._pid and self._attended is not None:
             from whynan.session.ending import die_of_interrupt
 
             die_of_interrupt()
@@ -62,20 +84,32 @@ class Attending:
             self._attended.forked()
 
     def _begin(self) -> None:
-        self._program().begin()
+        from whynan.session.attended import Attended
 
-    def _give_up(self) -> None:
-        import json
+        self._attended = Attended(self._told, self._apart, self._leave_word)
+        try:
+            self._attended.begin()
+        except BaseException as error:
+            self._attended.forked()
+            # interrupted, which is for the program to see
+            self._failed = not isinstance(error, Exception)
+            raise
 
-        with open(json.loads(self._told)["status"], "w", encoding="utf-8") as file:
-            json.dump({"whynan": 0, "stopped": False}, file)
-
-    def _program(self) -> Attended:
-        if self._attended is None:
-            from whynan.session.attended import Attended
-
-            self._attended = Attended(self._told, self._apart)
-        return self._attended
+    def _leave_word(self, text: str) -> None:
+        """Let whoever waits for the program know, even where the program has cleared away the folder for it."""
+        self._word_left = True
+        try:
+            try:  # noqa: SIM105 (contextlib would be loaded for it)
+                _mkdir(os.path.dirname(self._status), 0o700)
+            except FileExistsError:
+                pass
+            descriptor = _open(self._status, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            try:
+                _write(descriptor, text.encode("ascii"))
+            finally:
+                _close(descriptor)
+        except OSError:
+            return
 
     def _guarded(self, act: Callable[[], None]) -> None:
         try:
@@ -89,70 +123,21 @@ class Attending:
         if self._failed:
             return
         self._failed = True
-        from whynan.capture.failure import report_internal_error
+        with self._apart():
+            from whynan.capture.failure import report_internal_error
 
-        report_internal_error()
+            report_internal_error()
 
     def _apart(self) -> Apart:
         return Apart(self._path, self._modules)
 
 
-class Apart:
-    """A stretch in which what is imported is what whynan means, and after which the program still finds its own.
-
-    A program with a ``rich.py`` beside it gets that one, whatever whynan has loaded, and whynan gets the installed one.
-    """
-
-    # one for the process
-    _ours: dict[str, ModuleType] = {}  # noqa: RUF012
-    _installed: dict[str, bool] = {}  # noqa: RUF012
-
-    def __init__(self, path: list[str], at_start: frozenset[str]) -> None:
-        self._path = path
-        self._at_start = at_start
-
-    def __enter__(self) -> None:
-        self._theirs_path, sys.path = sys.path, list(self._path)
-        beside = self._names_beside()
-        self._theirs = {name: module for name, module in sys.modules.items() if self._shadows(name, beside)}
-        for name in self._theirs:
-            del sys.modules[name]
-        sys.modules.update(self._ours)
-        self._before = frozenset(sys.modules)
-        self._beside = beside
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        sys.path = self._theirs_path
-        for name in [n for n in sys.modules if n not in self._before or n in self._ours]:
-            if self._shadows(name, self._beside):
-                self._ours[name] = sys.modules.pop(name)
-        sys.modules.update(self._theirs)
-
-    def _shadows(self, name: str, beside: set[str]) -> bool:
-        return name not in self._at_start and name.partition(".")[0] in beside
-
-    def _names_beside(self) -> set[str]:
-        """The top-level modules that stand in the program's folders in front of what is installed."""
-        found: set[str] = set()
-        for folder in self._theirs_path:
-            if folder in self._path:
-                continue
-            try:
-                found.update(entry.partition(".")[0] for entry in os.listdir(folder or os.curdir))
-            except OSError:
-                continue
-        return {name for name in found - {"whynan", "torch", "numpy"} if self._is_installed(name)}
-
-    def _is_installed(self, name: str) -> bool:
-        """Whether whynan would find a module of this name too: only then is there a choice."""
-        known = self._installed.get(name)
-        if known is None:
-            from importlib.machinery import PathFinder
-
-            known = self._installed[name] = PathFinder.find_spec(name, self._path) is not None
-        return known
+def _say(text: str) -> None:
+    """A line on the standard error stream, if there is one."""
+    try:
+        print(f"whynan: {text}", file=sys.__stderr__ or sys.stderr, flush=True)
+    except Exception:
+        return
 
 
 class _Finder:
@@ -160,25 +145,32 @@ class _Finder:
 
     def __init__(self, attending: Attending) -> None:
         self._attending = attending
+        self._asked = False
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """The spec of torch, of which the loader tells when it is done; of nothing else."""
-        if name != "torch":
+        if name != "torch" or self._asked:
             return None
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
-        for finder in sys.meta_path:
-            spec = finder.find_spec(name, path, target)
-            if spec is not None:
-                self._listen(spec.loader)
-                return spec
+        # the program may ask whether there is a torch, long before it loads it
+        self._asked = True
+        try:
+            for finder in sys.meta_path:
+                spec = finder.find_spec(name, path, target)
+                if spec is not None:
+                    self._listen(spec.loader)
+                    return spec
+        finally:
+            self._asked = False
         return None
 
     def _listen(self, loader: Any) -> None:
-        load = loader.exec_module
+        load = getattr(loader, "exec_module", None)
         attending = self._attending
+        if load is None or "exec_module" in getattr(loader, "__dict__", {}):
+            # nothing to listen to, or already listened to
+            return
 
         def exec_module(module: ModuleType) -> None:
             del loader.exec_module
@@ -188,18 +180,27 @@ class _Finder:
                 # torch's own failure, without our frame
                 error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
                 raise
-            attending.begin()
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)  # pyright: ignore[reportArgumentType]
+            if hasattr(module, "_C"):
+                # not a module of the program's own that has the name
+                attending.begin()
 
-        loader.exec_module = exec_module
+        try:
+            loader.exec_module = exec_module
+        except AttributeError:
+            # nobody can
+            return
 
 
-def attend(told: str) -> None:
+def attend(told: str, status: str) -> None:
     """Wait for torch, for the exception that ends the program, and for its end."""
-    attending = Attending(told)
+    attending = Attending(told, status)
+    main = get_ident()
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         # on its way out of the program: nothing of Python's stands below
-        if event == "sys.excepthook" and sys._getframe().f_back is None:  # pyright: ignore[reportPrivateUsage]
+        if event == "sys.excepthook" and get_ident() == main and _frame().f_back is None:
             attending.end(arguments[2])
             if arguments[1] is KeyboardInterrupt:
                 attending.die_of_interrupt()

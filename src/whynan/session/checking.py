@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
+from whynan.errors import UsageError
 from whynan.session.files import check_writable
 
 if TYPE_CHECKING:
@@ -13,7 +15,13 @@ if TYPE_CHECKING:
 
 
 def check(options: Options) -> None:
-    """Raise ``UsageError`` for a file that cannot be written or read, or an allowance that fits no rule."""
+    """Raise ``UsageError`` for what cannot be written, read or had together, or an allowance that fits no rule."""
+    if options.pdb and options.on_nonfinite == "continue":
+        raise UsageError(
+            "--pdb opens where a program is stopped, and --on-nonfinite continue stops none", "leave one of them out"
+        )
+    for option in ("json", "trace", "baseline"):
+        _check_place(option, getattr(options, option))
     if options.json is not None:
         check_writable(options.json, "--json")
     if options.baseline is not None:
@@ -30,3 +38,12 @@ def check(options: Options) -> None:
 
         # last: it makes the folder
         TraceWriter(options.trace)
+
+
+def _check_place(option: str, path: str | None) -> None:
+    try:
+        os.path.abspath(path or os.sep)
+    except OSError:
+        raise UsageError(
+            f"--{option} {path}: the working directory was removed", "give a path that begins at the root"
+        ) from None

@@ -8,7 +8,8 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from whynan.session.files import write_text
+from whynan.report.escape import plain
+from whynan.session.files import stream, write_text
 
 if TYPE_CHECKING:
     from whynan.config import Options
@@ -27,7 +28,10 @@ def deliver(report: Report, options: Options, names: Pseudonyms | None = None) -
         from whynan.report.redaction import redacted
 
         report = redacted(report, names)
-    if not options.quiet and sys.stdout is sys.__stdout__:
+    shown = sys.__stderr__ if not options.quiet else None
+    if sys.stdout is sys.__stdout__ and (
+        shown is not None or (options.json is not None and stream(options.json) is not None)
+    ):
         # a stream of the program's own would notice
         with suppress(Exception):
             sys.stdout.flush()
@@ -36,13 +40,14 @@ def deliver(report: Report, options: Options, names: Pseudonyms | None = None) -
             write_text(options.json, json.to_json(report) + "\n")
         except OSError as error:
             say(f"the report could not be written to {options.json} ({error.strerror})")
-    if not options.quiet:
-        terminal.show(report, show_all=options.all_, to=sys.__stderr__)
+    if shown is not None:
+        with suppress(OSError):
+            # nobody can be told that nobody can be told
+            terminal.show(report, show_all=options.all_, to=shown)
 
 
 def say(text: str) -> None:
-    """One line on the standard error stream."""
-    from whynan.report.escape import plain
-
-    with suppress(Exception):
-        print(f"whynan: {plain(text)}", file=sys.__stderr__, flush=True)
+    """One line on the standard error stream; nothing where the program has none."""
+    if sys.__stderr__ is not None:
+        with suppress(Exception):
+            print(f"whynan: {plain(text)}", file=sys.__stderr__, flush=True)

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from whynan.errors import NonFiniteError
+from whynan.session.delivery import say
 from whynan.source.ownership import Owner, owner_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType, TracebackType
 
 
@@ -36,17 +38,38 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
     return frame
 
 
-def debug(frame: FrameType) -> None:
-    """Open Python's debugger at a frame; it comes back when the user continues or quits."""
+def debugger(frame: FrameType) -> Callable[[], None]:
+    """What opens Python's debugger at a frame; it comes back when the user continues or quits."""
     import pdb
 
-    debugger = pdb.Pdb()
-    debugger.reset()
-    debugger.interaction(frame, None)
+    made = pdb.Pdb()
+
+    def open_it() -> None:
+        made.reset()
+        try:
+            made.interaction(frame, None)
+        except Exception as error:
+            say(f"the debugger has ended ({error!r})")
+
+    return open_it
 
 
 def hide(error: BaseException) -> None:
-    """Take whynan's frames out of an exception's traceback; its own exception stands at the user's line."""
+    """Take whynan's frames out of the tracebacks that Python shows; its own exception stands at the user's line."""
+    known: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in known:
+            continue
+        known.add(id(one))
+        _hide(one)
+        waiting += (one.__cause__, one.__context__)
+        if isinstance(one, BaseExceptionGroup):
+            waiting += cast("BaseExceptionGroup[BaseException]", one).exceptions
+
+
+def _hide(error: BaseException) -> None:
     frames: list[TracebackType] = []
     step = error.__traceback__
     while step is not None:

@@ -5,27 +5,27 @@
 from __future__ import annotations
 
 import os
+import re
+import stat
 import tempfile
 from contextlib import suppress
+from typing import Final
 
 from whynan.errors import UsageError
+
+_DESCRIPTOR: Final = re.compile(r"/dev/(?P<stream>stdin|stdout|stderr)|(?:/dev|/proc/self)/fd/(?P<number>\d+)")
+_STREAMS: Final = ("stdin", "stdout", "stderr")
 
 
 def check_writable(path: str, option: str) -> None:
     """Raise ``UsageError`` where a file could not be written, before anything depends on it."""
-    folder = os.path.dirname(os.path.abspath(path))
+    folder = os.path.dirname(_place(path))
     if os.path.isdir(path):
         raise UsageError(f"{option} {path} is a directory", "name a file in it")
     if not os.path.isdir(folder):
         raise UsageError(f"{option} {path}: there is no directory {folder}", "make it first, or name another")
     try:
-        if os.path.exists(path):
-            with open(path, "ab"):
-                pass
-        if _replaced(path):
-            descriptor, name = tempfile.mkstemp(dir=folder, prefix=".whynan-")
-            os.close(descriptor)
-            os.unlink(name)
+        _try(path, folder)
     except OSError as error:
         raise UsageError(f"{option} {path} cannot be written ({error.strerror})", "name another file") from None
 
@@ -33,21 +33,83 @@ def check_writable(path: str, option: str) -> None:
 def write_text(path: str, text: str) -> None:
     """Write a file as a whole: a reader sees the old one or the new one; a pipe or device is written to as it is."""
     data = text.encode("utf-8", "backslashreplace")
-    if not _replaced(path):
+    descriptor = stream(path)
+    if descriptor is not None:
+        # as it stands, at the place that the program has come to
+        with open(os.dup(descriptor), "wb") as file:
+            file.write(data)
+    elif is_replaceable(path):
+        _replace(_place(path), data)
+    else:
         with open(path, "wb") as file:
             file.write(data)
+
+
+def stream(path: str) -> int | None:
+    """The open file that a path such as ``/dev/stdout`` stands for; None for any other."""
+    matched = _DESCRIPTOR.fullmatch(path)
+    if matched is None or os.name != "posix":
+        return None
+    return _STREAMS.index(matched["stream"]) if matched["stream"] else int(matched["number"])
+
+
+def is_replaceable(path: str) -> bool:
+    """Whether a path names a file, or nothing yet, so that a whole file can take its place."""
+    return stream(path) is None and (os.path.isfile(path) or not os.path.exists(path))
+
+
+def _place(path: str) -> str:
+    """Where a file really lies, or shall."""
+    return os.path.abspath(path) if stream(path) is not None else os.path.realpath(path)
+
+
+def _try(path: str, folder: str) -> None:
+    """Raise ``OSError`` where a file cannot be written; nothing is, and nobody who listens at a pipe hears of it."""
+    descriptor = stream(path)
+    if descriptor is not None:
+        os.write(descriptor, b"")
         return
-    target = os.path.realpath(path)
-    descriptor, name = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".whynan-")
+    if os.path.exists(path):
+        if stat.S_ISFIFO(os.stat(path).st_mode):
+            _check_access(path)
+            return
+        with open(path, "ab"):
+            pass
+    elif is_replaceable(path):
+        made, name = tempfile.mkstemp(dir=folder, prefix=".whynan-")
+        os.close(made)
+        os.unlink(name)
+
+
+def _check_access(path: str) -> None:
+    if not os.access(path, os.W_OK):
+        raise PermissionError(13, "Permission denied")
+
+
+def _replace(path: str, data: bytes) -> None:
+    try:
+        descriptor, name = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".whynan-")
+    except OSError:
+        if not os.path.isfile(path):
+            raise
+        # a file of ours in a folder of somebody else's
+        _overwrite(path, data)
+        return
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-        os.replace(name, target)
-    except BaseException:
+        try:
+            os.replace(name, path)
+        except OSError:
+            # it is mounted there
+            _overwrite(path, data)
+    finally:
         with suppress(OSError):
             os.unlink(name)
-        raise
 
 
-def _replaced(path: str) -> bool:
-    return os.path.isfile(path) or not os.path.exists(path)
+def _overwrite(path: str, data: bytes) -> None:
+    # not made: only what is there already is written over
+    with open(path, "r+b") as file:
+        file.truncate()
+        file.write(data)

@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from signal import Signals
+from typing import TYPE_CHECKING, Any, cast
 
 from whynan.errors import UsageError
+from whynan.session.delivery import say
+from whynan.session.files import is_replaceable
+from whynan.session.interpreter import called
 from whynan.session.supervising import Supervisor, end_as
+from whynan.session.unloaded import tell_of_no_torch
 
 if TYPE_CHECKING:
     from whynan.config import Options
@@ -30,39 +34,40 @@ _BOOT = str(Path(__file__).parent / "boot")
 def launch(program: Program, options: Options) -> int:
     """Run a program and give its exit status, or whynan's where the program's is 0.
 
-    Raises ``UsageError`` where the Python that runs whynan would not let it attend.
+    Raises ``UsageError`` where the Python that runs whynan would not let it attend, or the system not start it.
     """
-    flags = _interpreter_flags()
     options = _from_anywhere(options)
-    with tempfile.TemporaryDirectory(prefix="whynan-", ignore_cleanup_errors=True) as folder:
+    command = [*called(), *program.command_line]
+    earlier = _stamp(options.json)
+    with _folder() as folder:
         status = os.path.join(folder, "status.json")
-        command = [_python(), *flags, *program.command_line]
         code = Supervisor().run(command, _environment(program, options, status))
         told = _read(status)
     script = code if code >= 0 else 128 - code
-    if script and told is not None and not told.get("stopped"):
+    if told is None or "loaded" not in told:
+        _say_unseen(told, code, options, earlier)
+    elif not told["loaded"]:
+        tell_of_no_torch(program.name, options, script)
+    elif script and not told["stopped"]:
         _amend(options, script)
-    if told is None and not options.quiet:
-        _say_unseen(code, options)
     if code < 0:
         end_as(-code)
-    return code or (int(told.get("whynan", 0)) if told is not None else 0)
+    return code or (told or {}).get("whynan", 0)
 
 
-def _python() -> str:
-    """The interpreter as the user named it, where whynan was called by it."""
-    named = sys.orig_argv[0] if len(sys.orig_argv) > len(sys.argv) and sys.orig_argv[0] else ""
-    return named if named and _is_module_run() else sys.executable
-
-
-def _is_module_run() -> bool:
-    return os.path.basename(sys.argv[0]) == "__main__.py"
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix="whynan-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise UsageError(
+            f"no temporary folder can be made ({error.strerror})", "set TMPDIR to a folder that can be written to"
+        ) from None
 
 
 def _environment(program: Program, options: Options, status: str) -> dict[str, str]:
     environment = dict(os.environ)
-    told = {"status": status, "command": program.name, "options": options.stored()}
-    environment["_WHYNAN_RUN"] = json.dumps(told)
+    environment["_WHYNAN_RUN"] = json.dumps({"command": program.name, "options": options.stored()})
+    environment["_WHYNAN_STATUS"] = status
     before = environment.get("PYTHONPATH")
     if before is not None:
         environment["_WHYNAN_PYTHONPATH"] = before
@@ -70,27 +75,12 @@ def _environment(program: Program, options: Options, status: str) -> dict[str, s
     return environment
 
 
-def _interpreter_flags() -> list[str]:
-    """The options that Python itself was given before ``whynan``, for the program's Python."""
-    if not sys.executable:
-        raise UsageError("Python does not know where its own executable is", "start whynan by its full path")
-    if sys.flags.ignore_environment or sys.flags.no_site:
-        raise UsageError(
-            "python -I, -E or -S keeps whynan out of the program that it starts", "start whynan without that option"
-        )
-    line = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv[1:])]
-    if len(line) > 2 and line[-1] == "whynan" and line[-2].startswith("-") and line[-2].endswith("m"):
-        # python -um whynan
-        rest = line[-2][:-1]
-        return [*line[1:-2], *([rest] if rest != "-" else [])]
-    return line[1:-1]
-
-
 def _read(path: str) -> dict[str, Any] | None:
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        told: object = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
+    return cast("dict[str, Any]", told) if isinstance(told, dict) else None
 
 
 def _from_anywhere(options: Options) -> Options:
@@ -101,7 +91,7 @@ def _from_anywhere(options: Options) -> Options:
 
 def _amend(options: Options, script: int) -> None:
     """Put into what was written the exit status that was known only once the program had ended."""
-    if options.json is not None:
+    if options.json is not None and os.path.isfile(options.json) and is_replaceable(options.json):
         _amend_report(options.json, script)
     if options.trace is not None:
         from whynan.session.files import write_text
@@ -124,15 +114,35 @@ def _amend_report(path: str, script: int) -> None:
         run = report.run.model_copy(update={"exit_status": status})
         write_text(path, to_json(report.model_copy(update={"run": run})) + "\n")
     except (OSError, UsageError):
-        # not the file that was written: a pipe, or the program has moved it
+        # not the file that was written: the program has moved it
         return
 
 
-def _say_unseen(code: int, options: Options) -> None:
-    from signal import Signals
+def _say_unseen(told: dict[str, Any] | None, code: int, options: Options, earlier: object) -> None:
+    """There is no report: why, where nobody has said so, and that an earlier one is not of this run."""
+    if options.quiet:
+        return
+    if told is None:
+        how = f"was killed ({_signal_name(-code)})" if code < 0 else "ended or replaced itself"
+        where = f"; whynan report {options.trace} shows what was recorded" if options.trace else ""
+        if code < 0 and not options.trace:
+            where = "; --trace DIR would have kept what was seen"
+        say(f"the program {how} before its report could be made{where}")
+    if earlier is not None and _stamp(options.json) == earlier:
+        say(f"{options.json} is that of an earlier run")
 
-    how = f"was killed ({Signals(-code).name})" if code < 0 else "ended or replaced itself"
-    where = f"; whynan report {options.trace} shows what was recorded" if options.trace else ""
-    if code < 0 and not options.trace:
-        where = "; --trace DIR would have kept what was seen"
-    print(f"whynan: the program {how} before its report could be made{where}", file=sys.stderr)
+
+def _signal_name(number: int) -> str:
+    try:
+        return Signals(number).name
+    except ValueError:
+        # one of those that have no name of their own
+        return f"signal {number}"
+
+
+def _stamp(path: str | None) -> object:
+    """What tells a file from one that has taken its place; None where there is none."""
+    if path is None or not os.path.isfile(path):
+        return None
+    found = os.stat(path)
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size

@@ -7,9 +7,12 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from whynan.errors import UsageError
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
 
 Kind = Literal["script", "module", "code"]
 
@@ -25,7 +28,9 @@ class Program:
     @property
     def command_line(self) -> list[str]:
         """What follows the interpreter on its command line."""
-        flag = {"script": [], "module": ["-m"], "code": ["-c"]}[self.kind]
+        # a script's name may begin as an option does
+        plain = [] if self.what == "-" or not self.what.startswith("-") else ["--"]
+        flag = {"script": plain, "module": ["-m"], "code": ["-c"]}[self.kind]
         return [*flag, self.what, *self.arguments]
 
     @property
@@ -45,11 +50,11 @@ class Program:
         if path == "-":
             return
         if os.path.isdir(path):
-            if not os.path.isfile(os.path.join(path, "__main__.py")):
+            if not any(os.path.isfile(os.path.join(path, f"__main__{end}")) for end in (".py", ".pyc")):
                 raise UsageError(f"{path} is a directory", "give the script in it, or one with a __main__.py")
             return
         if not os.path.exists(path):
-            raise UsageError(f"there is no file {path}", "check the path; a module is given as -m name")
+            raise UsageError(f"there is no file {path or repr(path)}", "check the path; a module is given as -m name")
         try:
             if os.path.isfile(path):
                 with open(path, "rb"):
@@ -69,15 +74,13 @@ class Program:
 def _found(name: str) -> bool:
     """Whether Python would find a module from the working directory; only files are looked at, no package runs."""
     from importlib.machinery import PathFinder
-    from importlib.util import find_spec
 
     parts = name.split(".")
-    # without the folder that stands in front for whynan's own sake
-    paths = sys.path if sys.flags.safe_path else [os.getcwd(), *sys.path[1:]]
+    paths = _search_path()
     for part in parts:
         spec = PathFinder.find_spec(part, paths)
         if spec is None and part is parts[0]:
-            spec = find_spec(part)
+            spec = _found_otherwise(part)
         if spec is None:
             return False
         locations = spec.submodule_search_locations
@@ -85,9 +88,42 @@ def _found(name: str) -> bool:
             return locations is None or PathFinder.find_spec("__main__", locations) is not None
         if locations is None:
             return False
+        if _places_itself(spec.origin):
+            return True
         try:
             paths = list(locations)
         except KeyError:
             # a namespace inside a package, which tells its places only once the package is loaded
             return True
     return False
+
+
+def _search_path() -> list[str]:
+    if sys.flags.safe_path:
+        return sys.path
+    # without the folder that stands in front for whynan's own sake
+    try:
+        return [os.getcwd(), *sys.path[1:]]
+    except OSError:
+        # it was removed
+        return sys.path[1:]
+
+
+def _found_otherwise(name: str) -> ModuleSpec | None:
+    """A module that no folder holds: built in, frozen, or found by somebody's own finder."""
+    from importlib.util import find_spec
+
+    try:
+        return find_spec(name)
+    except ValueError:
+        # of one that is loaded and was never found
+        return None
+
+
+def _places_itself(origin: str | None) -> bool:
+    """Whether a package may look for its modules elsewhere than beside its ``__init__``, once it runs."""
+    try:
+        with open(origin or "", "rb") as file:
+            return b"__path__" in file.read()
+    except OSError:
+        return origin is not None and not os.path.isdir(origin)

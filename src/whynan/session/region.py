@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
@@ -11,8 +12,10 @@ from typing import TYPE_CHECKING, Self
 from whynan.errors import NestedTraceError, UsageError
 from whynan.session import recorded
 from whynan.session.allow import Allowance, Allowances, allowance, numbered
+from whynan.session.interpreter import command_line
 from whynan.session.runs import report_of
 from whynan.session.watching import Watched, watching
+from whynan.source.command import keep
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -73,6 +76,7 @@ class Region:
             outer.end(early=True)
         meant = (*(Allowance(p, "allowed in the configuration") for p in self.options.allow), *_allowances.open)
         scope = tuple(dict.fromkeys(numbered(a, self.allowed) for a in meant))
+        keep(command_line(sys.orig_argv[1:]).code)
         self.watching.start(scope)
         _running.append(self)
         if self.recording is not None:

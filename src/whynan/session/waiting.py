@@ -32,7 +32,9 @@ def told(what: str, *, quiet: bool) -> Generator[None]:
         return
     timer = threading.Timer(LONG, show)
     timer.daemon = True
-    timer.start()
+    with suppress(RuntimeError):
+        # where the program is over, newer Pythons start no thread (3.12)
+        timer.start()
     try:
         yield
     finally:

@@ -13,6 +13,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from whynan.records import Site
+from whynan.source.command import syntax_of_command
 from whynan.source.syntax import Span, Spanned, Syntax, lines_of, span_of, syntax_of
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _instruction(code: CodeType, lasti: int, line: int | None) -> Instruction:
 
 def _find(code: CodeType, instruction: Instruction, span: Span) -> Located:
     kinds = next((k for start, k in _KINDS if instruction.name.startswith(start)), ())
-    syntax = syntax_of(code.co_filename)
+    syntax = syntax_of_command(code) or syntax_of(code.co_filename)
     node = syntax.node_at(span, kinds)
     if node is None and syntax.lines:
         # the lines may be older than the code: a file that was written anew in one process
@@ -148,7 +149,8 @@ def _resolve(code: CodeType, lasti: int, line: int | None) -> Site:
 
 
 def _with_line(site: Site, code: CodeType) -> Site:
-    lines = lines_of(code.co_filename)
+    command = syntax_of_command(code)
+    lines = lines_of(code.co_filename) if command is None else command.lines
     text = lines[site.line - 1].strip() if 0 < site.line <= len(lines) else ""
     return site.model_copy(update={"code": text or None})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import linecache
 import os
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from whynan.cli.main import main, whynan
 from whynan.cli.report import KINDS
 from whynan.errors import UsageError
 from whynan.report.json import read, to_json
+from whynan.session.comments import comments_of
 
 ROOT = Path(__file__).parents[3]
 FORWARD = "forward"
@@ -31,6 +33,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Files are named relative to the working directory, so that messages are the same everywhere."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
+    comments_of.cache_clear()
+    linecache.clearcache()
     return tmp_path
 
 

@@ -120,4 +120,7 @@ def test_every_public_word_is_exported() -> None:
         "hazard",
         "inconclusive",
     }
-    assert {kind.__name__ for kind in Record.__subclasses__()} <= set(dir(whynan.records))
+    # other rooms make records of their own, once they are loaded
+    own = [kind for kind in Record.__subclasses__() if kind.__module__.startswith("whynan.records.")]
+    assert len(own) > 10
+    assert {kind.__name__ for kind in own} <= set(dir(whynan.records))

@@ -462,6 +462,8 @@ def test_what_is_known_at_the_start_is_written_at_the_start(folder: Path) -> Non
 def nothing_is_remembered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Files of one name in several folders are several files, and reports are as wide everywhere."""
     monkeypatch.setenv("COLUMNS", "100")
+    comments_of.cache_clear()
+    linecache.clearcache()
     yield
     sys.modules.pop("gem_pooling", None)
     comments_of.cache_clear()

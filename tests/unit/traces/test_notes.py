@@ -8,8 +8,8 @@ from whynan.capture.failure import FAILED
 from whynan.capture.torch.mode import VALUES_NOTE
 from whynan.capture.torch.regions import NOTE
 from whynan.capture.torch.tracer import FORMULA_NOTE
-from whynan.session.attended import NO_TORCH
 from whynan.session.region import STEPPED_ASIDE
+from whynan.session.unloaded import NO_TORCH
 from whynan.traces.notes import LEFT_OUT, exception_type, generic, without_names
 from whynan.traces.reading import NO_FACTS, UNFINISHED
 

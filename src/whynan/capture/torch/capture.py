@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -12,8 +14,9 @@ import torch
 
 from whynan.capture.failure import FAILED
 from whynan.capture.torch.doors import quietly
+from whynan.capture.torch.hooks import StepHooks
 from whynan.capture.torch.leaves import distinct
-from whynan.capture.torch.mode import TraceMode
+from whynan.capture.torch.mode import TraceMode, enter_below, leave
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.narrowing import Attempts, Only
 from whynan.capture.torch.patches import Patches
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
 
     from whynan.traces import Birth, Sink
     from whynan.traces.writing import TraceWriter
+
+
+FORKED = "this is a child of the process that was looked at: what it computed was not looked at"
 
 
 class Capture:
@@ -61,74 +67,89 @@ class Capture:
             self.tracer.on_last_step = self.leave
         self._waiting: Attempts | None = None
         self._mode = self.tracer.mode = TraceMode(self.tracer)
-        self._patches = Patches(self.tracer)
+        self._hooks = StepHooks()
+        self._patches = Patches(self.tracer, self._hooks)
         self.trace: Trace | None = None
         self._entered = False
 
     def __enter__(self) -> Self:
-        if self._first_step > 1:
-            self._waiting = Attempts(self._first_step - 1, self._enter_late)
-        else:
-            self._enter()
+        _captures.add(self)
+        try:
+            self._hooks.install()
+            if self._first_step > 1:
+                self._waiting = Attempts(self._first_step - 1, self._hooks, self._enter_late, self.tracer.fail)
+            else:
+                self._enter()
+        except BaseException:
+            self._hooks.remove()
+            raise
         return self
 
-    def _enter(self) -> None:
-        self._waiting = None
-        self.tracer.thread = threading.get_ident()
+    def _enter(self, *, late: bool = False) -> None:
+        tracer = self.tracer
+        tracer.thread = threading.get_ident()
+        tracer.local.lane = tracer.main
+        tracer.main.begin()
         try:
             self._patches.install()
-            if self.tracer.only is None:
-                self._mode.__enter__()
+            if tracer.only is None:
+                if late:
+                    enter_below(self._mode)
+                else:
+                    self._mode.__enter__()
                 self._entered = True
         except BaseException:
             self._patches.remove()
             raise
 
     def _enter_late(self) -> None:
-        try:
-            self._enter()
-        except Exception:
-            self.tracer.fail()
+        self._waiting = None
+        self._enter(late=True)
 
     def leave(self) -> None:
         """Look no further while the program goes on: what it still holds has not left it."""
         tracer = self.tracer
+        self._stop_waiting()
         self._leave()
         self._patches.remove()
-        try:
-            if tracer.active and self.trace is None:
-                with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
-                    tracer.deferred.settle()
-                    tracer.bad.sinks.look_at_modules()
-                    self.trace = self.so_far()
-        except Exception:
-            tracer.fail()
-        finally:
-            tracer.active = False
-            tracer.close()
+        self._hooks.remove()
+        with tracer.alone():
+            try:
+                if tracer.active and self.trace is None:
+                    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+                        tracer.deferred.settle()
+                        tracer.bad.sinks.look_at_modules()
+                        self.trace = self.so_far()
+            except Exception:
+                tracer.fail()
+            finally:
+                tracer.active = False
+                tracer.close()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._stop_waiting()
         try:
             self._leave(kind, error, traceback)
         finally:
             self._patches.remove()
-        if self._waiting is not None:
-            self._waiting.stop()
-            self.tracer.notes[f"step {self._first_step} was never reached, so nothing was looked at"] = None
+            self._hooks.remove()
         tracer = self.tracer
-        try:
-            if tracer.active and self.trace is None:
-                with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
-                    tracer.deferred.settle()
-                    if error is not None:
-                        tracer.bad.sinks.raised(_held_by(error))
-                    self.trace = self._finish()
-        except Exception:
-            tracer.fail()
-        finally:
-            tracer.close()
+        with tracer.alone():
+            try:
+                if tracer.active and self.trace is None:
+                    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+                        tracer.deferred.settle()
+                        if error is not None:
+                            tracer.bad.sinks.raised(_held_by(error))
+                        self.trace = self._finish()
+            except Exception:
+                tracer.fail()
+            finally:
+                # a thread that goes on has the mode still
+                tracer.active = False
+                tracer.close()
         if self.trace is None:
             self.trace = Trace([], [], self._coverage(), failed=True)
         if tracer.recording is not None:
@@ -143,10 +164,19 @@ class Capture:
         if not self._entered:
             return
         self._entered = False
+        if self._first_step > 1:
+            leave(self._mode)
+            return
         depth = torch._C._len_torch_dispatch_stack()
         # below a mode of the program's it stays, and does nothing any more
         if depth and torch._C._get_dispatch_stack_at(depth - 1) is self._mode:
             self._mode.__exit__(kind, error, traceback)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.stop()
+            self._waiting = None
+            self.tracer.notes[f"step {self._first_step} was never reached, so nothing was looked at"] = None
 
     def abandon(self) -> None:
         """Stop looking after an error of our own: the mode and the patches go, whatever else there was."""
@@ -156,6 +186,18 @@ class Capture:
         with suppress(Exception):
             self._leave()
         self._patches.remove()
+        self._hooks.remove()
+
+    def forked(self) -> None:
+        """This is a child process: look at nothing, and report nothing but that."""
+        tracer = self.tracer
+        if self.trace is not None or not tracer.active:
+            return
+        # a thread that is not there any more may have held it
+        tracer.lock, tracer.recording = None, None
+        leave(self._mode)
+        self.abandon()
+        self.trace = Trace([], [], Coverage(events=0, eager=0, compiled_regions=0, notes=(FORKED,)))
 
     def enter_scope(self, number: int) -> None:
         """Number what follows: what is born in it carries the number."""
@@ -238,6 +280,20 @@ class Capture:
             skipped_steps=tracer.skipped_steps,
             notes=tuple(notes),
         )
+
+
+_captures: weakref.WeakSet[Capture] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    """In a child of the program's, which has a copy of the trace that nobody will read."""
+    for capture in list(_captures):
+        with suppress(Exception):
+            capture.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def _held_by(error: BaseException) -> list[tuple[str, Any]]:

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from whynan.capture.torch.frames import unseen
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import CodeType
 
     from whynan.capture.torch.tracer import Tracer
 
 _modes = torch._C._len_torch_dispatch_stack
 _mode_at = torch._C._get_dispatch_stack_at
+_set_eval_frame = torch._C._dynamo.eval_frame.set_eval_frame
+
+DOORS: set[CodeType] = set()
+"""The code of all doors: dynamo may look through one, and must not take one for a function of the program's."""
+
+
+def stands(door: Any) -> None:
+    """Remember that a function is a door."""
+    code = getattr(getattr(door, "__func__", door), "__code__", None)
+    if code is not None:
+        DOORS.add(code)
 
 
 def named(door: Any, module: str, name: str) -> Any:
@@ -54,15 +69,61 @@ def _entered_here(tracer: Tracer) -> bool:
     return threading.get_ident() == tracer.thread or any(_mode_at(i) is tracer.mode for i in range(_modes()))
 
 
-def quietly(tracer: Tracer, function: Callable[..., Any], *args: Any) -> Any:
+def quietly(tracer: Tracer, function: Callable[..., Any], *args: Any, anywhere: bool = False) -> Any:
     """Call what is ours below every dispatch mode and without recording a graph; None once the tracer is off.
 
-    None too while dynamo looks at the door that it stands in: what is ours is no part of the user's graph.
+    None too while dynamo looks at the door that it stands in: what is ours is no part of the user's graph; and, but
+    `anywhere`, on a thread that is not looked at.
     """
-    if torch.compiler.is_compiling() or not tracer.active or not _entered_here(tracer):
+    if torch.compiler.is_compiling() or not tracer.active or not (anywhere or _entered_here(tracer)):
         return None
-    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
-        if tracer.lock is None:
-            return function(*args)
-        with tracer.lock:
-            return function(*args)
+    # below a compiled function that went back to Python, dynamo would compile what is ours
+    outside = _set_eval_frame(None)
+    try:
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+            if tracer.lock is None:
+                return function(*args)
+            with tracer.lock:
+                # while this thread waited another may have ended the trace
+                return function(*args) if tracer.active else None
+    finally:
+        _set_eval_frame(outside)
+
+
+def noting(
+    tracer: Tracer, note: Callable[[Any, Any, Any], None], *, first: bool = False, module: str | None = None
+) -> Callable[[Any], Any]:
+    """A door that passes on what the original gives, and notes it: before the call with `first`, else after it.
+
+    `module`: where pickle finds the original, if it is a builtin that does not say.
+    """
+
+    def make(original: Any) -> Any:
+        @functools.wraps(original)
+        def door(*args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():
+                return original(*args, **kwargs)
+            if first:
+                _noted(tracer, note, args, kwargs, None)
+            try:
+                out = original(*args, **kwargs)
+            except BaseException as error:
+                unseen(error)
+                raise
+            if not first:
+                _noted(tracer, note, args, kwargs, out)
+            return out
+
+        return named(door, module, original.__name__) if module is not None else door
+
+    return make
+
+
+def _noted(tracer: Tracer, note: Callable[[Any, Any, Any], None], args: Any, kwargs: Any, out: Any) -> None:
+    try:
+        quietly(tracer, note, args, kwargs, out, anywhere=True)
+    except Exception:
+        tracer.fail()
+
+
+DOORS |= {function.__code__ for function in (halt, quietly, named, _entered_here, _noted)}

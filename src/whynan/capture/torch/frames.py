@@ -25,7 +25,12 @@ def unseen(error: BaseException) -> None:
 
     A bare ``raise`` puts no new entry for the frame that it stands in.
     """
+    if torch.compiler.is_compiling():
+        return
     traceback = error.__traceback__
+    if traceback is None or not _own(traceback):
+        return
     while traceback is not None and _own(traceback):
         traceback = traceback.tb_next
-    error.__traceback__ = traceback
+    # below a `__setattr__` that the exception may have: that of a frozen dataclass refuses
+    BaseException.with_traceback(error, traceback)

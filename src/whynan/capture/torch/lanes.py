@@ -37,6 +37,17 @@ class Lane:
         """How many loaders are fetching a batch, one inside the other."""
         self.loss_labels: frozenset[int] = frozenset()
 
+    def begin(self) -> None:
+        """From here on this thread is looked at; autograd has numbered nodes before."""
+        self.sequence = _sequence_nr()
+
+    def follow(self, other: Lane) -> None:
+        """What a thread of the engine's works for: the backward that another thread has begun."""
+        self.nodes = other.nodes
+        self.backward = other.backward
+        self.create_graph = other.create_graph
+        self.loss_labels = other.loss_labels
+
     def entry(self, number: int) -> tuple[int, int, Operator, int, int] | None:
         """What is known of the forward operation of this sequence number: it, site, operator, ordinal, module."""
         known = self.nodes.get(number & NODES_MASK)

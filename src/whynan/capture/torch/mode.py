@@ -34,6 +34,32 @@ def _below(function: Any, *args: Any) -> Any:
         return function(*args)
 
 
+def enter_below(mode: TorchDispatchMode) -> None:
+    """Enter a mode below all that this thread is in: those that the program is in it will leave before.
+
+    Not by ``__enter__``, which sets switches of the whole process, to be set back in the order of a stack.
+    """
+    above = [torch._C._pop_torch_dispatch_stack(None) for _ in range(_others())]
+    try:
+        torch._C._push_on_torch_dispatch_stack(mode)
+    finally:
+        for other in reversed(above):
+            torch._C._push_on_torch_dispatch_stack(other)
+
+
+def leave(mode: TorchDispatchMode, *, entered: bool = False) -> None:
+    """Leave a mode, from below those of the program's that are entered still; `entered`: that was so in torch's way."""
+    at = next((i for i in reversed(range(_others())) if torch._C._get_dispatch_stack_at(i) is mode), None)
+    if at is None:
+        return
+    if entered and at == _others() - 1:
+        mode.__exit__(None, None, None)
+        return
+    above = [torch._C._pop_torch_dispatch_stack(None) for _ in range(_others() - at)]
+    for other in reversed(above[:-1]):
+        torch._C._push_on_torch_dispatch_stack(other)
+
+
 # The dispatch keys of a thread in inference mode without a mode above. Below a mode the parts of a composite operator
 # run without the kernels of views and of conjugates: a view of a parameter does not require a gradient, so that
 # `matmul` takes another formula, and a conjugate is not resolved (pytorch 2.13).
@@ -101,6 +127,9 @@ class TraceMode(TorchDispatchMode):
             if lock is not None:
                 lock.acquire()
             try:
+                if lock is not None and not tracer.active:
+                    # another thread has ended the trace while this one waited
+                    return out
                 if operator.computes_vectors and not args[0].requires_grad:
                     tracer.notes[VALUES_NOTE] = None
                 if _others() or _functions():

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import weakref
+import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from whynan.capture.torch.doors import quietly, stands
 from whynan.capture.torch.frames import unseen
+from whynan.capture.torch.identities import Identities
+from whynan.capture.torch.mode import leave
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from whynan.capture.torch.hooks import StepHooks
     from whynan.capture.torch.lanes import Lane
     from whynan.capture.torch.tracer import Tracer
-
-_sequence_nr = torch.autograd._get_sequence_nr
 
 
 class Only:
@@ -32,19 +33,24 @@ class Only:
         self._seen: dict[str, None] = {}
         self._inside = False
 
-    def call(self, tracer: Tracer, lane: Lane | None, original: Any, module: Any, args: Any, kwargs: Any) -> Any:
+    def call(self, tracer: Tracer, lane: Lane, original: Any, module: Any, args: Any, kwargs: Any) -> Any:
         """Call a module, looking at it if it is one of those."""
-        if lane is None or self._inside or not self._wants(tracer, module, lane.module):
+        wanted = False
+        try:
+            wanted = not self._inside and bool(quietly(tracer, self._wants, tracer, module, lane.module))
+        except Exception:
+            tracer.fail()
+        if not wanted:
             return original(module, *args, **kwargs)
         return self.run(tracer, lane, original, (module, *args), kwargs)
 
-    def run(self, tracer: Tracer, lane: Lane | None, original: Any, args: Any, kwargs: Any) -> Any:
+    def run(self, tracer: Tracer, lane: Lane, original: Any, args: Any, kwargs: Any) -> Any:
         """Call a function and look at what it runs."""
         mode = tracer.mode
-        if mode is None or lane is None or self._inside:
+        if mode is None or self._inside:
             return original(*args, **kwargs)
         self._inside = True
-        lane.sequence = _sequence_nr()
+        lane.begin()
         mode.__enter__()
         try:
             return original(*args, **kwargs)
@@ -52,7 +58,7 @@ class Only:
             unseen(error)
             raise
         finally:
-            mode.__exit__(None, None, None)
+            leave(mode, entered=True)
             self._inside = False
 
     def note(self) -> str:
@@ -75,23 +81,27 @@ class Only:
 class Attempts:
     """Counts the step attempts of a program that is not looked at yet; those that a scaler skips are attempts too."""
 
-    def __init__(self, wanted: int, reached: Callable[[], None]) -> None:
+    def __init__(self, wanted: int, hooks: StepHooks, reached: Callable[[], None], fail: Callable[[], None]) -> None:
         self._wanted = wanted
         self._reached = reached
-        self._counts: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._fail = fail
+        self._hooks = hooks
+        self._counts: Identities[int] = Identities()
         self._by_scaler = False
-        self._handle = register_optimizer_step_post_hook(self._stepped)
+        hooks.after = self._stepped
         self._scaled = torch.amp.grad_scaler.GradScaler.step
         self._patched = self._scaler_step(self._scaled)
+        stands(self._patched)
         torch.amp.grad_scaler.GradScaler.step = self._patched
 
     def stop(self) -> None:
         """Count no further."""
-        self._handle.remove()
+        self._hooks.after = None
         if torch.amp.grad_scaler.GradScaler.step is self._patched:
             torch.amp.grad_scaler.GradScaler.step = self._scaled
 
     def _scaler_step(self, original: Any) -> Any:
+        @functools.wraps(original)
         def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             self._by_scaler = True
             try:
@@ -110,7 +120,15 @@ class Attempts:
             self._count(optimizer)
 
     def _count(self, optimizer: Any) -> None:
-        count = self._counts[optimizer] = self._counts.get(optimizer, 0) + 1
-        if count >= self._wanted:
+        try:
+            if self._hooks.after != self._stepped:
+                # it has been reached, or given up
+                return
+            count = (self._counts.get(optimizer) or 0) + 1
+            self._counts.set(optimizer, count)
+            if count >= self._wanted:
+                self.stop()
+                self._reached()
+        except Exception:
             self.stop()
-            self._reached()
+            self._fail()

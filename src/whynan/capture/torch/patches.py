@@ -9,23 +9,20 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.optim.optimizer import (
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
 
-from whynan.capture.torch.doors import halt, named, quietly
+from whynan.capture.torch.arrivals import watch_origins
+from whynan.capture.torch.doors import halt, named, quietly, stands
 from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.names import tensors_of
-from whynan.capture.torch.origins import watch_origins
 from whynan.capture.torch.recording import moment
-from whynan.capture.torch.regions import watch_regions
+from whynan.capture.torch.regions import know_dynamo, known_by_dynamo, watch_regions
 from whynan.capture.torch.sites import ENGINE
 from whynan.capture.torch.threads import watch_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from whynan.capture.torch.hooks import StepHooks
     from whynan.capture.torch.tracer import Tracer
 
 _READERS = ("tolist", "numpy", "__array__", "__dlpack__")
@@ -34,12 +31,14 @@ _READERS = ("tolist", "numpy", "__array__", "__dlpack__")
 class Patches:
     """Installs the patches of one trace, and takes them off again."""
 
-    def __init__(self, tracer: Tracer) -> None:
+    def __init__(self, tracer: Tracer, hooks: StepHooks) -> None:
         self.tracer = tracer
+        self.hooks = hooks
         self._undo: list[Callable[[], None]] = []
 
     def install(self) -> None:
         """Put every patch on; taken off in reverse order."""
+        know_dynamo()
         self._engine()
         self._modules()
         self._optimizers()
@@ -65,6 +64,7 @@ class Patches:
         original = owner.__dict__[name] if isinstance(owner, type) and name in owner.__dict__ else getattr(owner, name)
         own = not isinstance(owner, type) or name in owner.__dict__
         made = make(original)
+        stands(made)
         setattr(owner, name, made)
 
         def undo() -> None:
@@ -75,6 +75,7 @@ class Patches:
                 setattr(owner, name, original)
             else:
                 delattr(owner, name)
+            known_by_dynamo(original, made)
 
         self._undo.append(undo)
 
@@ -89,8 +90,8 @@ class Patches:
                     kept = quietly(tracer, _engine_starts, tracer, t_outputs, args)
                 except Exception:
                     tracer.fail()
-                halt(tracer)
                 try:
+                    halt(tracer)
                     if tracer.only is not None and kept is not None:
                         return tracer.only.run(tracer, kept[0], original, (t_outputs, *args), kwargs)
                     return original(t_outputs, *args, **kwargs)
@@ -128,7 +129,7 @@ class Patches:
                 except Exception:
                     tracer.fail()
                 try:
-                    if tracer.only is not None:
+                    if tracer.only is not None and lane is not None:
                         out = tracer.only.call(tracer, lane, original, module, args, kwargs)
                     else:
                         out = original(module, *args, **kwargs)
@@ -176,11 +177,8 @@ class Patches:
                 except Exception:
                     tracer.fail()
 
-        for handle in (
-            register_optimizer_step_pre_hook(before),
-            register_optimizer_step_post_hook(after),
-        ):
-            self._undo.append(handle.remove)
+        self.hooks.before, self.hooks.after = before, after
+        self._undo.append(self.hooks.remove)
 
     def _readers(self) -> None:
         tracer = self.tracer
@@ -281,6 +279,8 @@ def _engine_starts(tracer: Tracer, outputs: Any, args: Any) -> Any:
     if not nested:
         roots = [t for t in outputs if isinstance(t, torch.Tensor)]
         tracer.bad.sinks.backward_starts(lane, roots, into_leaves=not (len(args) > 3 and args[3]))
+    for other in tracer.engines:
+        other.follow(lane)
     return kept
 
 
@@ -332,7 +332,6 @@ def _step_starts(tracer: Tracer, optimizer: Any, closure: bool) -> None:
     lane.optimizer_site = tracer.sites.here(5)
     tracer.bad.sinks.step_starts(optimizer, closure)
     lane.optimizer = optimizer
-    tracer.stepping = not closure
     lane.closure = closure
 
 
@@ -340,7 +339,6 @@ def _step_ends(tracer: Tracer, optimizer: Any) -> None:
     tracer.deferred.settle()
     lane = tracer.lane()
     lane.optimizer = None
-    tracer.stepping = False
     if lane.closure:
         tracer.bad.sinks.closure_ends(optimizer)
     lane.closure = False

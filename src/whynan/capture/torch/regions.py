@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from whynan.capture.torch.doors import DOORS
 from whynan.capture.torch.operators import Operator
 from whynan.capture.torch.rows import MASK
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch.tracer import Tracer
 
-_DOORS = ("patches", "doors", "origins", "regions")
+_DOORS = ("patches", "doors", "frames", "hooks", "loaders", "regions")
 _HOME = "torch._inductor.output_code"
 NOTE = (
     "a compiled region{} was looked at only where values enter and leave it; "
@@ -54,6 +55,32 @@ def keep_from_dynamo() -> None:
     if missing:
         rules.SKIP_DIRS.extend(missing)
         rules._recompile_re()
+    skip: Any = getattr(sys.modules.get("torch._dynamo.eval_frame"), "skip_code", None)
+    for code in DOORS if skip is not None else ():
+        # compiled by itself, a door would be called by what it was compiled to
+        skip(code)
+
+
+def know_dynamo() -> None:
+    """Before anything is put in the place of what dynamo knows by what it is, have it know that."""
+    _handlers()
+
+
+def _handlers() -> dict[Any, Any]:
+    """What dynamo does at some functions, by what these are; it makes the table once, from what it finds in place."""
+    home: Any = sys.modules.get("torch._dynamo.variables.torch")
+    made: Any = getattr(getattr(home, "TorchInGraphFunctionVariable", None), "_get_handlers", None)
+    return made() if made is not None else {}
+
+
+def known_by_dynamo(original: Any, door: Any) -> None:
+    """A door has been taken off: where dynamo knows it by what it is, because it came meanwhile, it is told again."""
+    rules: Any = sys.modules.get("torch._dynamo.trace_rules")
+    if rules is None:
+        return
+    for table in (rules.get_torch_obj_rule_map(), _handlers()):
+        if door in table:
+            table[original] = table.pop(door)
 
 
 def watch_regions(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], Any]], None]) -> None:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from whynan.traces import Sink
+
+
+class _Midst:
+    """What one thread is in the midst of: two may train at once."""
+
+    def __init__(self) -> None:
+        self.owner: int | None = None
+        self.micro = 0
 
 
 class Steps:
@@ -18,13 +27,38 @@ class Steps:
         self._numbers: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._ends: list[list[int]] = []
         self._skips: list[int] = []
-        self.owner: int | None = None
-        """The number of the optimizer whose step is under way."""
-        self.micro = 0
+        self._main = _Midst()
+        self._others: dict[int, _Midst] = {}
         self.attempts = 0
         self.offset = 0
         """Attempts that were made before anything was looked at."""
         self.met = False
+
+    @property
+    def owner(self) -> int | None:
+        """The number of the optimizer whose step is under way on this thread."""
+        return self._here().owner
+
+    @owner.setter
+    def owner(self, number: int | None) -> None:
+        self._here().owner = number
+
+    @property
+    def micro(self) -> int:
+        """How many backwards this thread has begun since its last step."""
+        return self._here().micro
+
+    @micro.setter
+    def micro(self, count: int) -> None:
+        self._here().micro = count
+
+    def enter_thread(self) -> None:
+        """This thread is one of the program's own, with steps and backwards beside those of the others."""
+        self._others[threading.get_ident()] = _Midst()
+
+    def leave_thread(self) -> None:
+        """This thread ends."""
+        self._others.pop(threading.get_ident(), None)
 
     def begin(self, optimizer: Any) -> bool:
         """A step begins; true for the first one of its optimizer."""
@@ -66,6 +100,10 @@ class Steps:
         if owner is None:
             return None
         return self.offset + 1 + bisect_right(self._ends[owner], ordinal) + bisect_right(self._skips, ordinal)
+
+    def _here(self) -> _Midst:
+        # a thread of the engine's works for the first
+        return self._others.get(threading.get_ident(), self._main) if self._others else self._main
 
     def _number(self, optimizer: Any) -> int | None:
         known = self._numbers.get(id(optimizer))

@@ -6,9 +6,8 @@ import functools
 import threading
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from whynan.capture.torch.lanes import Lane
+from whynan.capture.torch.mode import enter_below, leave
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,21 +41,23 @@ def _around(tracer: Tracer, act: Callable[[Tracer, Any], None], original: Any, *
     return call
 
 
-def _enter(tracer: Tracer, _thread: Any) -> None:
-    if tracer.mode is None or tracer.only is not None:
+def _enter(tracer: Tracer, thread: Any) -> None:
+    # a dummy stands for a thread that Python has not started, and is never left: one of the engine's has the mode as is
+    if tracer.mode is None or tracer.only is not None or isinstance(thread, threading._DummyThread):
         return
-    if tracer.lock is None:
-        tracer.lock = threading.RLock()
+    tracer.lock = tracer.lock or tracer.one_at_a_time
     # numbers of autograd nodes are the thread's own
     tracer.local.lane = Lane()
-    tracer.entered[threading.get_ident()] = tracer.mode.__enter__()
+    tracer.bad.sinks.steps.enter_thread()
+    enter_below(tracer.mode)
+    tracer.entered[threading.get_ident()] = tracer.mode
 
 
 def _leave(tracer: Tracer, _thread: Any) -> None:
     mode = tracer.entered.pop(threading.get_ident(), None)
-    depth = torch._C._len_torch_dispatch_stack()
-    if mode is not None and depth and torch._C._get_dispatch_stack_at(depth - 1) is mode:
-        mode.__exit__(None, None, None)
+    tracer.bad.sinks.steps.leave_thread()
+    if mode is not None:
+        leave(mode)
 
 
 def _note(tracer: Tracer, thread: Any) -> None:

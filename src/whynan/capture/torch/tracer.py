@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -36,6 +37,7 @@ from whynan.capture.torch.sites import Sites, in_a_hook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from torch import Tensor
 
@@ -83,6 +85,8 @@ class Tracer:
         self.main = Lane()
         self.local = threading.local()
         self.local.lane = self.main
+        self.engines: list[Lane] = []
+        """The lanes of the engine's own threads, one for each device."""
         self.bad = BadEvents(self)
         self.deferred = Deferred(self)
         self.ranges = Ranges()
@@ -94,7 +98,6 @@ class Tracer:
         self.skipped_steps = 0
         self.copy_all = copy_all
         self.any_marked = False
-        self.stepping = False
         self.failed = False
         self.target: Any = None
         self.scope: tuple[int, ...] = ()
@@ -108,19 +111,29 @@ class Tracer:
         self.every_thread = False
         self.entered: dict[int, Any] = {}
         """The mode as each further thread has entered it, by the thread's number."""
+        self.one_at_a_time = threading.RLock()
         self.lock: threading.RLock | None = None
+        """The same, once there is a second thread."""
 
     def lane(self) -> Lane:
-        """This thread's lane; a device thread of the engine has the main thread's autograd sites."""
+        """This thread's lane; a device thread of the engine has the autograd sites of the thread that called it."""
         try:
             return self.local.lane
         except AttributeError:
             lane = self.local.lane = Lane()
-            lane.nodes = self.main.nodes
-            lane.backward = self.main.backward
-            lane.create_graph = self.main.create_graph
-            lane.loss_labels = self.main.loss_labels
+            lane.follow(self.main)
+            self.engines.append(lane)
             return lane
+
+    @property
+    def stepping(self) -> bool:
+        """Whether this thread is inside an optimizer's step that computes no loss of its own."""
+        lane = self.lane()
+        return lane.optimizer is not None and not lane.closure
+
+    def alone(self) -> AbstractContextManager[object]:
+        """A stretch in which no other thread's events are looked at."""
+        return self.lock or nullcontext()
 
     @property
     def events(self) -> int:

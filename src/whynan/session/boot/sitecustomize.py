@@ -9,6 +9,7 @@ def _attend() -> None:
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [path for path in sys.path if path != here]
     told = os.environ.pop("_WHYNAN_RUN", None)
+    status = os.environ.pop("_WHYNAN_STATUS", "")
     before = os.environ.pop("_WHYNAN_PYTHONPATH", None)
     if before is None:
         os.environ.pop("PYTHONPATH", None)
@@ -28,7 +29,7 @@ def _attend() -> None:
                 from whynan.session.attending import attend
             finally:
                 sys.path.remove(root)
-        attend(told)
+        attend(told, status)
     except Exception as error:
         sys.stderr.write(f"whynan: the program runs unwatched, because whynan cannot start ({error!r})\n")
 
