@@ -25,7 +25,7 @@ def report_internal_error() -> None:
         descriptor, path = tempfile.mkstemp(prefix="whynan-", suffix=".traceback")
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
-    except OSError:
+    except Exception:  # or what the program has made of `os`
         path = "(the traceback could not be written)"
     kind = sys.exc_info()[0]
     what = (

@@ -201,7 +201,7 @@ def _write(out: TextIO, text: str) -> None:
             return
         # what could not be written must not stay in the buffer of the program's output, where the interpreter would
         # meet it again as it exits
-        with open(descriptor, "w", encoding=out.encoding, errors="backslashreplace") as copy:
+        with os.fdopen(descriptor, "w", encoding=out.encoding, errors="backslashreplace") as copy:
             copy.write(text)
     except BrokenPipeError:
         return

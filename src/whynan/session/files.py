@@ -36,7 +36,7 @@ def write_text(path: str, text: str) -> None:
     descriptor = stream(path)
     if descriptor is not None:
         # as it stands, at the place that the program has come to
-        with open(os.dup(descriptor), "wb") as file:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
             file.write(data)
     elif is_replaceable(path):
         _replace(_place(path), data)

@@ -150,8 +150,8 @@ def exception_text(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception:
-        return type(error).__name__
-    return f"{type(error).__name__}: {text}"
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def allowed(pattern: str, reason: str) -> AbstractContextManager[Allowance]:

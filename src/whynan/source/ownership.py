@@ -86,7 +86,10 @@ def _scripts() -> tuple[str, ...]:
 
 
 def _owner_of_path(filename: str) -> Owner:
-    path = os.path.normcase(os.path.abspath(filename))
+    try:
+        path = os.path.normcase(os.path.abspath(filename))
+    except OSError:  # the working directory was removed
+        path = os.path.normcase(filename)
     parts = path.split(os.sep)
     for owner, folders in _places():
         if path.startswith(folders):

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import whynan
+from whynan.config import Options
+from whynan.session.region import Region
+from whynan.session.watching import Watched
 
 if TYPE_CHECKING:
     from whynan.records import Finding, Report
@@ -32,3 +35,11 @@ def sinks(finding: Finding) -> set[tuple[str, str | None]]:
 def code(finding: Finding) -> str | None:
     """The expression that a finding names."""
     return None if finding.site is None else finding.site.code
+
+
+def watched(program: Callable[[], Any], **told: Any) -> Region:
+    """A region that has run a program, told more than its options say; what the program raises is raised."""
+    region = Region(Options(), command="region", watched=Watched(**told), quiet=True)
+    with region:
+        program()
+    return region

@@ -51,7 +51,7 @@ class Entries:
             if not bool(mask.any()):
                 continue
             # a Python number, wrapped: x[0] = nan
-            number = name is None and tensor.dim() == 0 and made is None
+            number = name is None and tensor.dim() == 0 and made is None and not tracer.origins.knows(holder)
             if is_nan and number and self.sinks.read_nan:
                 plane = torch.where(mask, self.sinks.read_nan, plane).to(torch.int32)
                 continue

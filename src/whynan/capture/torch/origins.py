@@ -98,6 +98,10 @@ class Origins:
                 return self._told(behind).model_copy(update={"name": made.name, "site": made.site})
         return None if came is None else self._told(came)
 
+    def knows(self, tensor: Tensor) -> bool:
+        """Whether a tensor came in, or is an element of a greater one: no number of Python's that was wrapped."""
+        return bool(self._known_of(tensor)) or tensor.untyped_storage().nbytes() > tensor.element_size()
+
     def value_at(self, number: int) -> Data:
         """A value that was given to ``torch.tensor`` at a site."""
         site, _ = self.tracer.sites.resolve(number, None)

@@ -305,6 +305,9 @@ def _module_starts(tracer: Tracer, module: Any) -> Any:
     lane = tracer.lane()
     if not lane.modules:
         tracer.names.roots.add(module)
+        if lane.optimizer is not None and not lane.closure and not lane.engine_depth:
+            # an exception has left a step, whose end was never told
+            lane.optimizer, lane.optimizer_site, tracer.bad.sinks.steps.owner = None, 0, None
     number = tracer.names.number(module)
     lane.modules.append(number)
     lane.module = number
