@@ -61,6 +61,11 @@ class Options:
     baseline: str | None = None
     allow: tuple[str, ...] = ()
 
+    @property
+    def looks_at_all(self) -> bool:
+        """Whether nothing of a run is left out by choice."""
+        return self.start_step == 1 and self.steps is None and self.only is None
+
     @classmethod
     def load(
         cls, *, directory: Path | None = None, environment: Mapping[str, str] | None = None, **arguments: Any

@@ -39,9 +39,13 @@ class Apart:
 
     def __enter__(self) -> None:
         _working.acquire()
-        self._theirs_path, self._deepest = sys.path, sys.getrecursionlimit()
-        self._beside = beside = self._names_beside()
-        self._theirs = {name: module for name, module in list(sys.modules.items()) if self._shadows(name, beside)}
+        try:
+            self._theirs_path, self._deepest = sys.path, sys.getrecursionlimit()
+            self._beside = self._names_beside()
+            self._theirs = {n: module for n, module in list(sys.modules.items()) if self._shadows(n, self._beside)}
+        except BaseException:
+            _working.release()
+            raise
         sys.setrecursionlimit(self._deepest + _DEEPER)
         sys.path = list(self._path)
         for name in self._theirs:
@@ -53,15 +57,17 @@ class Apart:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for name in list(sys.modules):
-            if name.partition(".")[0] == "whynan":
-                self._ours[name] = sys.modules[name]
-            elif (name not in self._before or name in self._ours) and self._shadows(name, self._beside):
-                self._ours[name] = sys.modules.pop(name)
-        sys.modules.update(self._theirs)
-        sys.path = self._theirs_path
-        sys.setrecursionlimit(self._deepest)
-        _working.release()
+        try:
+            for name in list(sys.modules):
+                if name.partition(".")[0] == "whynan":
+                    self._ours[name] = sys.modules[name]
+                elif (name not in self._before or name in self._ours) and self._shadows(name, self._beside):
+                    self._ours[name] = sys.modules.pop(name)
+        finally:
+            sys.modules.update(self._theirs)
+            sys.path = self._theirs_path
+            sys.setrecursionlimit(self._deepest)
+            _working.release()
 
     def _shadows(self, name: str, beside: frozenset[str]) -> bool:
         return name not in self._at_start and name.partition(".")[0] in beside

@@ -63,7 +63,8 @@ class Attended:
         )
         options = self.options if self.options.memory is not None else replace(self.options, memory=MEMORY)
         self._region = Region(options, command=self._command, watched=watched, quiet=True, yields=True)
-        self._region.whole_program = True
+        self._region.whole_program = self.options.looks_at_all
+        self._region.main = getattr(sys.modules.get("__main__"), "__file__", None)
         if self.options.baseline is not None:
             from whynan.session.baseline import Baseline
 

@@ -70,18 +70,34 @@ class Attending:
         if not self._word_left:
             self._leave_word(_FAILED if self._failed else _UNLOADED)
 
-    def die_of_interrupt(self) -> None:
-        """After the report: the program ends as Python ends a program that is interrupted."""
-        if os.getpid() == self._pid and self._attended is not None:
-            from whynan.session.ending import die_of_interrupt
+    def end_by(self, error: BaseException) -> None:
+        """The program is over by an exception that Python is about to print, whatever becomes of the report."""
+        try:
+            self.end(error)
+            if type(error) is KeyboardInterrupt and os.getpid() == self._pid and self._attended is not None:
+                from whynan.session.ending import die_of_interrupt
 
-            die_of_interrupt()
+                die_of_interrupt()
+        except Exception:
+            self.fail()
 
     def forked(self) -> None:
         """In a child that the program has forked: it runs as if alone."""
         self._over = True
-        if self._attended is not None:
-            self._attended.forked()
+        try:
+            if self._attended is not None:
+                self._attended.forked()
+        except Exception:
+            self.fail()
+
+    def fail(self) -> None:
+        """An error of our own: one warning, and whoever waits for the program learns that there is no report."""
+        if self._failed:
+            return
+        self._failed = True
+        from whynan.capture.failure import report_internal_error
+
+        report_internal_error()
 
     def _begin(self) -> None:
         from whynan.session.attended import Attended
@@ -116,17 +132,7 @@ class Attending:
             with self._apart():
                 act()
         except Exception:
-            self._fail()
-
-    def _fail(self) -> None:
-        """An error of our own: one warning, and whoever waits for the program learns that there is no report."""
-        if self._failed:
-            return
-        self._failed = True
-        with self._apart():
-            from whynan.capture.failure import report_internal_error
-
-            report_internal_error()
+            self.fail()
 
     def _apart(self) -> Apart:
         return Apart(self._path, self._modules)
@@ -159,7 +165,10 @@ class _Finder:
             for finder in sys.meta_path:
                 spec = finder.find_spec(name, path, target)
                 if spec is not None:
-                    self._listen(spec.loader)
+                    try:
+                        self._listen(spec.loader)
+                    except Exception:
+                        self._attending.fail()
                     return spec
         finally:
             self._asked = False
@@ -186,11 +195,7 @@ class _Finder:
                 # not a module of the program's own that has the name
                 attending.begin()
 
-        try:
-            loader.exec_module = exec_module
-        except AttributeError:
-            # nobody can
-            return
+        loader.exec_module = exec_module
 
 
 def attend(told: str, status: str) -> None:
@@ -201,9 +206,7 @@ def attend(told: str, status: str) -> None:
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         # on its way out of the program: nothing of Python's stands below
         if event == "sys.excepthook" and get_ident() == main and _frame().f_back is None:
-            attending.end(arguments[2])
-            if arguments[1] is KeyboardInterrupt:
-                attending.die_of_interrupt()
+            attending.end_by(arguments[2])
 
     def _exit(status: int) -> None:
         attending.end()

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from whynan.config import ALLOWABLE
 from whynan.source.ownership import Owner, owner_of
+from whynan.source.positions import file_of_site
 from whynan.source.syntax import lines_of
 
 if TYPE_CHECKING:
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
     from whynan.records import Finding
 
 _MARK: Final = "whynan: allow"
-_COMMENT: Final = re.compile(r"#\s*whynan:\s*allow\s+(?P<patterns>[\w-]+(?:\s*,\s*[\w-]+)*)(?P<reason>.*)", re.DOTALL)
+_COMMENT: Final = re.compile(
+    r"#\s*whynan:\s*allow\b(?P<patterns>\s+[\w-]+(?:\s*,\s*[\w-]+)*)?(?P<reason>.*)", re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +45,12 @@ class Comment:
             return False
         first, last = site.line, site.end_line or site.line
         near = first <= self.last and self.line <= last
-        return near and any(finding.rule.startswith(p) or finding.name == p for p in self.patterns)
+        legal = (p for p in self.patterns if ALLOWABLE.fullmatch(p))
+        return near and any(finding.rule.startswith(p) or finding.name == p for p in legal)
 
     def __str__(self) -> str:
-        return f"# {_MARK} {', '.join(self.patterns)} at {self.file}:{self.line}"
+        patterns = f" {', '.join(self.patterns)}" if self.patterns else ""
+        return f"# {_MARK}{patterns} at {self.file}:{self.line}"
 
 
 def comment_at(finding: Finding, known: Sequence[Comment] | None = None) -> Comment | None:
@@ -59,14 +65,12 @@ def comment_at(finding: Finding, known: Sequence[Comment] | None = None) -> Comm
     return next((c for c in there if c.fits(finding)), None)
 
 
-def all_comments() -> list[Comment]:
-    """Those of every file of the user's that is loaded."""
-    found: list[Comment] = []
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str) and file.endswith(".py") and owner_of(file) is Owner.USER:
-            found += comments_of(file)
-    return found
+def all_comments(main: str | None) -> list[Comment]:
+    """Those of every file of the user's that is loaded; of the script too, whose name Python forgets as it ends."""
+    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    sources = (file for file in (main, *files) if isinstance(file, str) and file.endswith(".py"))
+    named = dict.fromkeys(file_of_site(file) for file in sources if owner_of(file) is Owner.USER)
+    return [comment for file in named for comment in comments_of(file)]
 
 
 @lru_cache(maxsize=1024)
@@ -92,6 +96,6 @@ def _comment(file: str, token: tokenize.TokenInfo) -> Comment | None:
         return None
     line = token.start[0]
     alone = not token.line[: token.start[1]].strip()
-    patterns = tuple(p.strip() for p in matched["patterns"].split(","))
+    patterns = tuple(p.strip() for p in (matched["patterns"] or "").split(",") if p.strip())
     reason = matched["reason"].strip(" :-—–()") or f"by the comment at line {line}"
     return Comment(file, line, line + 1 if alone else line, patterns, reason)

@@ -69,16 +69,18 @@ def _try(path: str, folder: str) -> None:
     if descriptor is not None:
         os.write(descriptor, b"")
         return
-    if os.path.exists(path):
-        if stat.S_ISFIFO(os.stat(path).st_mode):
-            _check_access(path)
-            return
-        with open(path, "ab"):
-            pass
-    elif is_replaceable(path):
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
         made, name = tempfile.mkstemp(dir=folder, prefix=".whynan-")
         os.close(made)
         os.unlink(name)
+        return
+    if stat.S_ISFIFO(mode):
+        _check_access(path)
+        return
+    with open(path, "ab"):
+        pass
 
 
 def _check_access(path: str) -> None:

@@ -25,6 +25,8 @@ from whynan.session.supervising import Supervisor, end_as
 from whynan.session.unloaded import tell_of_no_torch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from whynan.config import Options
     from whynan.session.programs import Program
 
@@ -42,7 +44,26 @@ def launch(program: Program, options: Options) -> int:
     with _folder() as folder:
         status = os.path.join(folder, "status.json")
         code = Supervisor().run(command, _environment(program, options, status))
-        told = _read(status)
+        whynan = _own_status(status, lambda told: _tell(told, code, program, options, earlier))
+    if code < 0:
+        end_as(-code)
+    return code or whynan
+
+
+def _own_status(path: str, tell: Callable[[dict[str, Any] | None], None]) -> int:
+    """whynan's exit status, once all is told; the program has ended, and nothing of ours alters how."""
+    try:
+        told = _read(path)
+        tell(told)
+        return 0 if told is None else int(told["whynan"])
+    except Exception:
+        from whynan.capture.failure import report_internal_error
+
+        report_internal_error()
+        return 0
+
+
+def _tell(told: dict[str, Any] | None, code: int, program: Program, options: Options, earlier: object) -> None:
     script = code if code >= 0 else 128 - code
     if told is None or "loaded" not in told:
         _say_unseen(told, code, options, earlier)
@@ -50,9 +71,6 @@ def launch(program: Program, options: Options) -> int:
         tell_of_no_torch(program.name, options, script)
     elif script and not told["stopped"]:
         _amend(options, script)
-    if code < 0:
-        end_as(-code)
-    return code or (told or {}).get("whynan", 0)
 
 
 def _folder() -> tempfile.TemporaryDirectory[str]:

@@ -111,13 +111,14 @@ def _search_path() -> list[str]:
 
 def _found_otherwise(name: str) -> ModuleSpec | None:
     """A module that no folder holds: built in, frozen, or found by somebody's own finder."""
-    from importlib.util import find_spec
+    from importlib.machinery import PathFinder
 
-    try:
-        return find_spec(name)
-    except ValueError:
-        # of one that is loaded and was never found
-        return None
+    for finder in sys.meta_path:
+        if finder is not PathFinder:
+            spec = finder.find_spec(name, None)
+            if spec is not None:
+                return spec
+    return None
 
 
 def _places_itself(origin: str | None) -> bool:

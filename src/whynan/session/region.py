@@ -61,6 +61,8 @@ class Region:
         self.notes: list[str] = []
         self.baseline: Baseline | None = None
         self.whole_program = False
+        self.main: str | None = None
+        """The script, where the region is a whole program."""
         self.redacts = False
         """Whether the report leaves out what is private; a whole program's is made so where it is delivered."""
         self._report: Report | None = None
@@ -106,7 +108,10 @@ class Region:
             return
         _running.remove(self)
         self.trace = self.watching.stop(kind, error, traceback, early=early)
-        self._report = self._report_of(self.trace, self.allowed, error)
+        self._report = self._report_of(self.trace, self.allowed, error, whole=not early and error is None)
+        if early:
+            # what has excused nothing might have done so later
+            self._report = self._report.model_copy(update={"unused_allows": ()})
         if self.recording is not None:
             self._report = recorded.end(self.recording, self)
         if self.redacts:
@@ -124,7 +129,9 @@ class Region:
             _running.remove(self)
             self.watching.desert()
 
-    def _report_of(self, trace: Trace, allowed: list[Allowance], error: BaseException | None) -> Report:
+    def _report_of(
+        self, trace: Trace, allowed: list[Allowance], error: BaseException | None, *, whole: bool = False
+    ) -> Report:
         return report_of(
             trace,
             command=self.command,
@@ -133,7 +140,8 @@ class Region:
             allowances=allowed,
             notes=tuple(self.notes),
             baseline=self.baseline,
-            every_comment=self.whole_program,
+            whole_program=self.whole_program and whole,
+            main=self.main,
             exception=None if error is None else exception_text(error),
         )
 

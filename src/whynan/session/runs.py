@@ -49,14 +49,15 @@ def build_report(
     exception: str | None = None,
     notes: tuple[str, ...] = (),
     baseline: Baseline | None = None,
-    every_comment: bool = False,
+    whole_program: bool = False,
+    main: str | None = None,
     comments: Sequence[Comment] | None = None,
     run: Run | None = None,
 ) -> Report:
     """Judge, explain and excuse every birth of a trace.
 
-    `every_comment`: the region is the whole program, so that a comment which excused nothing can go. `comments` and
-    `run`: those of a run that is not this one.
+    `whole_program`: all of it was seen, so that a comment which excused nothing can go; `main`: its script. `comments`
+    and `run`: those of a run that is not this one.
     """
     judged = findings_of(trace)
     scopes = {id(b.element): b.scope for b in trace.births}
@@ -95,7 +96,7 @@ def build_report(
         absorbed_count=len(absorbed),
         unused_allows=(
             *(a.pattern for a in allowances if not a.used),
-            *(str(c) for c in (all_comments() if every_comment else ()) if c not in used),
+            *(str(c) for c in (all_comments(main) if whole_program else ()) if c not in used),
         ),
         coverage=trace.coverage.model_copy(update={"notes": said}),
         ranges=trace.ranges,

@@ -113,7 +113,7 @@ def _function(qualname: str) -> str:
     return _COMPREHENSION.sub("", qualname.replace("<locals>.", "")) or "<module>"
 
 
-def _file(filename: str) -> str:
+def file_of_site(filename: str) -> str:
     """A file relative to the working directory if it lies inside, else absolute; names that are no file as they are."""
     if filename.startswith("<"):
         return filename
@@ -126,7 +126,7 @@ def _file(filename: str) -> str:
 
 def _resolve(code: CodeType, lasti: int, line: int | None) -> Site:
     instruction = _instruction(code, lasti, line)
-    site = Site(file=_file(code.co_filename), line=instruction.line, function=_function(code.co_qualname))
+    site = Site(file=file_of_site(code.co_filename), line=instruction.line, function=_function(code.co_qualname))
     if instruction.span is None:
         return _with_line(site, code)
     syntax, node = _find(code, instruction, instruction.span)

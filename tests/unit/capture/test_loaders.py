@@ -173,8 +173,16 @@ def test_a_stream_has_batches_and_rows_but_no_entries(workers: int, size: int | 
 
 
 def test_each_worker_of_a_stream_is_told_by_its_number() -> None:
-    report = traced(used(DataLoader(Stream(BAD), batch_size=8, num_workers=2)))
-    assert [(f.data.batch, f.data.worker) for f in report.findings if f.data is not None][0] == (0, 0)
+    class Second(Stream):
+        """Only the second worker's rows are bad."""
+
+        def __iter__(self) -> Iterator[Any]:
+            worker = torch.utils.data.get_worker_info()
+            assert worker is not None
+            return iter((Stream() if worker.id == 0 else Stream(BAD)).__iter__())
+
+    data = data_of(DataLoader(Second(), batch_size=8, num_workers=2))
+    assert place(data) == (1, (BAD,), 1, (), 1)
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -211,7 +219,7 @@ def test_a_trace_that_begins_within_a_pass_claims_no_entry_that_it_has_not_seen_
         (next(loader) * 2).tolist()
     entry = only(first.report).data
     assert entry is not None
-    # both were sent before the trace began
+    # two were sent before the trace began
     assert (entry.batch, entry.indices, entry.worker) == (1, (), 0)
     for _ in range(3):
         next(loader)
@@ -220,7 +228,8 @@ def test_a_trace_that_begins_within_a_pass_claims_no_entry_that_it_has_not_seen_
             (next(loader) * 2).tolist()
     entry = only(second.report).data
     assert entry is not None
-    assert (entry.batch, entry.indices) in ((6, ()), (6, (6,)))
+    # what the first trace has seen sent is long gone
+    assert (entry.batch, entry.indices, entry.worker) == (6, (), 0)
 
 
 def test_memory_that_would_be_pinned_is_followed() -> None:
@@ -322,8 +331,7 @@ def test_a_batch_of_arrays_is_known_when_it_becomes_a_tensor() -> None:
         ("one element", lambda b: b[1, 1]),
         ("every other row", lambda b: b[1::2]),
         ("unsqueezed", lambda b: b[None, :, :, None]),
-        ("seen as bytes of half the size", lambda b: b.view(torch.float16)),
-        ("seen as complex numbers", lambda b: b[:, 1:3].contiguous() if b.shape[1] % 2 else b),
+        ("seen as numbers of half the size", lambda b: b.view(torch.float16)),
         ("another dtype", lambda b: b.to(torch.float64)),
         ("a copy", lambda b: b.clone()),
         ("joined", lambda b: torch.cat([b, b])),
@@ -452,7 +460,7 @@ def test_a_training_loop_tells_the_batch_of_its_bad_loss() -> None:
     finding = traced(program).findings[0]
     assert finding.data is not None
     assert (finding.data.batch, finding.data.rows, finding.data.indices) == (2, (1,), (BAD,))
-    assert ("loss", None) in sinks(finding) or any(kind == "loss" for kind, _ in sinks(finding))
+    assert {kind for kind, _ in sinks(finding)} >= {"loss", "gradient", "parameter"}
 
 
 def _drawn(workers: int, seed: int) -> list[Any]:

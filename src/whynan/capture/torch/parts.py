@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Way = tuple["Way | None", str, Any]
 """The way to a part: to what holds it, how it is written (``.``, ``[``) and the key; text is made of it when asked."""
 
-MOST: Final = 1 << 14
+MOST: Final = 1 << 13
 """So many parts of a batch are looked through, tensors or not."""
 _PLAIN: Final = frozenset((str, bytes, int, float, bool, complex, type(None)))
 _KEYS: Final = frozenset((str, int, float, bool, type(None)))
@@ -40,30 +40,27 @@ def parts_of(value: Any, prefix: str, most: int = MOST) -> Generator[tuple[Way, 
         elif isinstance(part, array):
             if part.dtype.kind in "fc":
                 yield way, part
-        elif id(part) not in seen:
+        elif id(part) not in seen and left > 0:
             seen.add(id(part))
-            for form, key, inner in _inside(part, left):
-                left -= 1
-                if type(inner) not in _PLAIN:
-                    waiting.append(((way, form, key), inner))
+            inner = _inside(part, left)
+            left -= len(inner)
+            waiting.extend(((way, form, key), v) for form, key, v in inner if type(v) not in _PLAIN)
 
 
 def spelled(way: Way) -> str:
-    """A way as a person writes it: ``batch[1].mask``, ``model['0.weight']``."""
-    parts: list[str] = []
-    step: Way | None = way
-    while step is not None:
-        step, form, key = step
-        if form == "[":
-            parts.append(f"[{key!r}]")
-        else:
-            parts.append(f"{form}{key}")
-    return "".join(reversed(parts)).lstrip(".")
+    """A way as a person writes it: ``batch[1].mask``, ``model['0.weight']``; ``0.weight`` in what has no name."""
+    holder, form, key = way
+    if holder is None:
+        return str(key)
+    start = spelled(holder)
+    if not start:
+        return str(key)
+    return f"{start}[{key!r}]" if form == "[" else f"{start}.{key}"
 
 
 def _inside(value: Any, most: int) -> list[tuple[str, Any, Any]]:
     """What a container or an object holds, read below every method that its class may have of its own."""
-    if most <= 0 or isinstance(value, _OPAQUE):
+    if isinstance(value, _OPAQUE):
         return []
     if isinstance(value, list):
         return [("[", i, v) for i, v in enumerate(list.__getitem__(value, slice(0, most)))]
@@ -74,7 +71,7 @@ def _inside(value: Any, most: int) -> list[tuple[str, Any, Any]]:
             return [(".", name, v) for name, v in zip(names, inner, strict=False)]
         return [("[", i, v) for i, v in enumerate(inner)]
     if isinstance(value, dict):
-        return [(*_key(k), v) for k, v in itertools.islice(list(dict.items(value)), most)]
+        return [(*_key(k), v) for k, v in list(itertools.islice(dict.items(value), most))]
     held = _attributes(value)
     if isinstance(value, UserDict):
         data = held.get("data")
