@@ -110,9 +110,9 @@ FAILURES = [
     _fails("session/attending.py", "Attending.__init__"),
     # as torch is loaded
     _fails("session/attending.py", "_Finder._listen", sample=True),
-    _fails("session/attending.py", "Apart.__enter__"),
-    _fails("session/attending.py", "Apart.__exit__"),
-    _fails("session/attending.py", "Apart._names_beside"),
+    _fails("session/apart.py", "Apart.__enter__"),
+    _fails("session/apart.py", "Apart.__exit__"),
+    _fails("session/apart.py", "Apart._names_beside"),
     _fails("session/attended.py", None),
     _fails("session/attended.py", "Attended.begin"),
     _fails("config.py", "Options.restored"),
@@ -135,7 +135,7 @@ FAILURES = [
     _fails("capture/torch/threads.py", "_enter", where="threaded.py"),
     _fails("capture/torch/threads.py", "_leave", where="threaded.py"),
     _fails("capture/torch/tracer.py", "Tracer.after", call=90, where="threaded.py"),
-    _fails("capture/torch/origins.py", "_batch", where="loaded.py"),
+    _fails("capture/torch/loaders.py", "_gives", call=2, where="loaded.py"),
     _fails("session/attended.py", "Attended.forked", where="forked.py torch"),
     # at the first bad number
     _fails("capture/torch/doors.py", "_fatal_since", where="log_of_zero.py"),
@@ -143,10 +143,10 @@ FAILURES = [
     _fails("session/region.py", "Region.preview", where="log_of_zero.py", sample=True),
     # as it ends
     _fails("session/attended.py", "Attended.end"),
-    _fails("session/ending.py", "hide", where="exits.py exception torch"),
+    _fails("session/ending.py", "_hide", where="exits.py exception torch"),
     _fails("session/ending.py", "die_of_interrupt", where="exits.py keyboard torch"),
     _fails("session/attended.py", "Attended._final"),
-    _fails("session/attended.py", "Attended._write_status"),
+    _fails("session/attended.py", "Attended._exit_status"),
     _fails("session/region.py", "Region.end"),
     _fails("session/watching.py", "Watching.stop"),
     _fails("capture/torch/capture.py", "Capture._leave"),
@@ -185,7 +185,7 @@ HARMS = {
         "stdout",
     ),
     "a report though none is wanted": (
-        Change("session/attended.py", "Attended.end", 'sys.stderr.write("clean")', 0),
+        Change("session/attending.py", "Attending.end", 'sys.stderr.write("clean")', 0),
         "exits.py end",
         "stderr",
     ),
@@ -195,7 +195,7 @@ HARMS = {
         "exit status",
     ),
     "a file that stays": (
-        Change("session/attended.py", "Attended.end", 'open("left", "w").close()', 0),
+        Change("session/attending.py", "Attending.end", 'open("left", "w").close()', 0),
         "exits.py end",
         "files",
     ),

@@ -12,7 +12,7 @@ from tests.integration.programs import BAD, NAMED, PROGRAMS, Program
 from tests.integration.running import Workplace, differences, without_warnings
 
 OWN_ERRORS_RAISE = {"WHYNAN_RAISE_INTERNAL": "1"}
-EVERYWHERE = ("own_functions.py", "threaded.py", "forked.py torch", "exits.py keyboard torch")
+EVERYWHERE = ("own_functions.py", "forked.py torch")
 FULL = pytest.mark.full
 
 

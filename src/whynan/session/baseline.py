@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -27,6 +28,9 @@ class Baseline:
     @classmethod
     def read(cls, path: str) -> Self:
         """The findings of a saved report; raises ``UsageError`` where there is none."""
+        if os.path.exists(path) and not os.path.isfile(path):
+            # it is read twice: before the program starts, and in its process
+            raise UsageError(f"--baseline {path} is no file", "give a report that --json wrote")
         try:
             data = Path(path).read_bytes()
         except OSError as error:

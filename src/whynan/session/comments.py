@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _MARK: Final = "whynan: allow"
 _COMMENT: Final = re.compile(
-    r"#\s*whynan:\s*allow\b(?P<patterns>\s+[\w-]+(?:\s*,\s*[\w-]+)*)?(?P<reason>.*)", re.DOTALL
+    r"(?:^|\s)#\s*whynan:\s*allow\b(?P<patterns>\s+[\w-]+(?:\s*,\s*[\w-]+)*)?(?P<reason>.*)", re.DOTALL
 )
 
 
@@ -77,7 +77,7 @@ def all_comments(main: str | None) -> list[Comment]:
 def comments_of(file: str) -> tuple[Comment, ...]:
     """The comments of a file, by tokens: what merely looks like one inside a string is none."""
     text = "".join(lines_of(file))
-    if _MARK not in text:
+    if "whynan:" not in text:
         return ()
     found: list[Comment] = []
     try:
@@ -91,7 +91,7 @@ def comments_of(file: str) -> tuple[Comment, ...]:
 
 
 def _comment(file: str, token: tokenize.TokenInfo) -> Comment | None:
-    matched = _COMMENT.match(token.string)
+    matched = _COMMENT.search(token.string)
     if matched is None:
         return None
     line = token.start[0]

@@ -16,8 +16,10 @@ from whynan.session.baseline import Baseline
 from whynan.session.comments import Comment, comments_of
 from whynan.session.runs import build_report, versions
 from whynan.source.fingerprint import sha256_of
+from whynan.traces import format as layout
 from whynan.traces.documents import CommentPart, KnownPart, Meant, SessionPart
 from whynan.traces.notes import generic
+from whynan.traces.opening import Folder
 from whynan.traces.reading import read_trace
 
 if TYPE_CHECKING:
@@ -85,11 +87,24 @@ def _session(writer: TraceWriter, region: Region) -> SessionPart:
 def again(writer: TraceWriter, report: Report, session: SessionPart | None = None) -> None:
     """More is known of how the run has ended: its exit status."""
     writer.end(_private(writer, report.run), session)
+    if writer.names is not None:
+        from whynan.report.json import to_json
+        from whynan.report.redaction import redacted
+
+        writer.report(to_json(redacted(report, writer.names)))
 
 
 def report_of_directory(directory: str | os.PathLike[str]) -> Report:
     """The report of a trace on disk; raises ``UsageError`` where it is none."""
-    return report_of_recorded(read_trace(directory))
+    recorded = read_trace(directory)
+    data = Folder(directory).read(layout.REPORT, layout.MOST_DOCUMENT_BYTES) if recorded.ended is not None else None
+    if data is None:
+        return report_of_recorded(recorded)
+    from whynan.report.json import read
+
+    report = read(data)
+    run = report.run.model_copy(update={"exit_status": recorded.run.exit_status})
+    return report.model_copy(update={"run": run})
 
 
 def report_of_recorded(recorded: Recorded) -> Report:

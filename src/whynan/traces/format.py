@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 SCHEMA: Final = "whynan.trace/1"
 RUN: Final = "run.json"
 FACTS: Final = "facts.json"
+REPORT: Final = "report.json"
+"""The report of a redacted run: with the values gone, no rule could recognise a birth again."""
 EVENTS: Final = "events"
 RANGES: Final = "ranges.jsonl"
 OPERATORS: Final = "operators.jsonl"

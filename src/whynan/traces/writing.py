@@ -101,6 +101,10 @@ class TraceWriter:
             self.last = trace
         return done
 
+    def report(self, text: str) -> bool:
+        """Write the report of a redacted run as it was given out; whether it was written."""
+        return self._guarded(lambda: self._whole(layout.REPORT, text.encode()))
+
     def append(self, table: str, lines: Sequence[str]) -> bool:
         """Add lines to a table; whether they were written."""
         data = "".join(f"{line}\n" for line in lines).encode()

@@ -69,6 +69,41 @@ def test_only_the_modules_asked_for_are_looked_at(wanted: str, found: set[str]) 
     assert {code(f) for f in report.findings if f.birth == "invalid"} == found
 
 
+def test_a_birth_inside_reaches_what_the_module_gives_and_a_loss_out_of_sight_is_no_constant() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), Log(), nn.Linear(2, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def program() -> None:
+        with torch.no_grad():
+            net[0].bias -= 10.0
+        net(torch.ones(3, 2)).sum().backward()
+        optimizer.step()
+
+    report = watched(program, only="1").report
+    finding = only(report)
+    assert (code(finding), finding.birth) == ("x.log()", "invalid")
+    assert ("output", "1") in sinks(finding)
+    assert report.verdict == "nonfinite"
+
+
+def test_what_a_module_gives_is_only_read_where_nothing_is_bad_later() -> None:
+    net = nn.Sequential(Log(), nn.Threshold(0.0, 0.5))
+
+    def program() -> None:
+        with torch.no_grad():
+            net(torch.zeros(1)).tolist()
+
+    report = watched(program, only="0").report
+    assert (report.verdict, sinks(only(report))) == ("damaged", {("observed", "0")})
+    bad = watched(lambda: torch.no_grad()(net)(torch.full((1,), -1.0)), only="0").report
+    assert (bad.verdict, sinks(only(bad))) == ("nonfinite", {("output", "0")})
+
+
+def test_the_output_of_the_whole_is_told_once() -> None:
+    report = watched(lambda: torch.no_grad()(Log())(torch.full((1,), -1.0)), only="Log").report
+    assert sinks(only(report)) == {("output", "output")}
+
+
 def test_what_stands_inside_of_a_module_is_of_it() -> None:
     net = nn.Sequential(nn.Identity(), nn.Sequential(Root(), Log()))
     region = watched(lambda: net(torch.tensor([4.0])), only="1")

@@ -143,6 +143,8 @@ class Capture:
                         tracer.deferred.settle()
                         if error is not None:
                             tracer.bad.sinks.raised(_held_by(error))
+                        if tracer.only is not None:
+                            tracer.only.finish(tracer)
                         self.trace = self._finish()
             except Exception:
                 tracer.fail()

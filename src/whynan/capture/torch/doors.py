@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._C._dynamo.eval_frame import set_eval_frame as _set_eval_frame
 
 from whynan.capture.torch.frames import unseen
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 _modes = torch._C._len_torch_dispatch_stack
 _mode_at = torch._C._get_dispatch_stack_at
-_set_eval_frame = torch._C._dynamo.eval_frame.set_eval_frame
 
 DOORS: set[CodeType] = set()
 """The code of all doors: dynamo may look through one, and must not take one for a function of the program's."""
@@ -126,4 +126,4 @@ def _noted(tracer: Tracer, note: Callable[[Any, Any, Any], None], args: Any, kwa
         tracer.fail()
 
 
-DOORS |= {function.__code__ for function in (halt, quietly, named, _entered_here, _noted)}
+DOORS.update(function.__code__ for function in (halt, quietly, named, _entered_here, _noted))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,7 +11,10 @@ import torch
 from whynan.capture.torch.doors import quietly, stands
 from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.identities import Identities
+from whynan.capture.torch.leaves import distinct
 from whynan.capture.torch.mode import leave
+from whynan.capture.torch.names import tensors_of
+from whynan.capture.torch.planes import is_bad, readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,13 +22,15 @@ if TYPE_CHECKING:
     from whynan.capture.torch.hooks import StepHooks
     from whynan.capture.torch.lanes import Lane
     from whynan.capture.torch.tracer import Tracer
+    from whynan.traces import Sink
 
 
 class Only:
     """The modules whose forward is looked at, by path, by the path of a module around them, or by class.
 
     The mode is entered where such a call begins and left where it ends, so that all else costs nothing; a backward is
-    looked at as a whole.
+    looked at as a whole. What such a module gives leaves what is looked at: it is read there, and it is a fatal sink if
+    a loss or an output is bad later, of which nothing else is known.
     """
 
     def __init__(self, wanted: str) -> None:
@@ -32,6 +38,7 @@ class Only:
         self._fits: dict[int, bool] = {}
         self._seen: dict[str, None] = {}
         self._inside = False
+        self._left: list[Sink] = []
 
     def call(self, tracer: Tracer, lane: Lane, original: Any, module: Any, args: Any, kwargs: Any) -> Any:
         """Call a module, looking at it if it is one of those."""
@@ -42,7 +49,13 @@ class Only:
             tracer.fail()
         if not wanted:
             return original(module, *args, **kwargs)
-        return self.run(tracer, lane, original, (module, *args), kwargs)
+        number = lane.module
+        out = self.run(tracer, lane, original, (module, *args), kwargs)
+        try:
+            quietly(tracer, self._leaves, tracer, number, out)
+        except Exception:
+            tracer.fail()
+        return out
 
     def run(self, tracer: Tracer, lane: Lane, original: Any, args: Any, kwargs: Any) -> Any:
         """Call a function and look at what it runs."""
@@ -60,6 +73,27 @@ class Only:
         finally:
             leave(mode, entered=True)
             self._inside = False
+
+    def met(self, tracer: Tracer, value: Any) -> None:
+        """A loss or an output that was computed out of sight: if it is bad, so is what has left before."""
+        tensors = [t for _, t in tensors_of(value, "") if tracer.state_of(t) is None] if self._left else []
+        if any(readable(t) and is_bad(t) for t in tensors):
+            tracer.bad.sinks.found += self._left
+            self._left = []
+
+    def finish(self, tracer: Tracer) -> None:
+        """The run has ended: what has left, and is not known to have reached anything, was only read."""
+        found = tracer.bad.sinks.found
+        known = frozenset[int]().union(*(sink.labels for sink in found))
+        found += [replace(sink, kind="observed", fatal=False) for sink in self._left if not sink.labels <= known]
+        self._left = []
+
+    def _leaves(self, tracer: Tracer, number: int, out: Any) -> None:
+        tracer.deferred.settle()
+        for name, tensor in tensors_of(out, tracer.names.module_path(number) or self.wanted):
+            if tracer.state_of(tensor) is not None:
+                self._left += tracer.bad.sinks.sink(tensor, "output", name, True)
+        self._left = distinct(self._left)
 
     def note(self) -> str:
         """What to say where no module was one of those."""

@@ -6,9 +6,11 @@ Each patch calls the original exactly once and passes its result or exception on
 from __future__ import annotations
 
 import functools
+import sys
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import _tensor_str
 
 from whynan.capture.torch.arrivals import watch_origins
 from whynan.capture.torch.doors import halt, named, quietly, stands
@@ -220,7 +222,7 @@ class Patches:
             # one function in both places: pickle looks for it in its own module
             self._replace(home, "save", lambda _: save)
         # what prints a tensor puts every mode aside
-        self._replace(torch._tensor_str, "_str", make)
+        self._replace(_tensor_str, "_str", make)
 
     def _swaps(self) -> None:
         tracer = self.tracer
@@ -279,6 +281,8 @@ def _engine_starts(tracer: Tracer, outputs: Any, args: Any) -> Any:
     if not nested:
         roots = [t for t in outputs if isinstance(t, torch.Tensor)]
         tracer.bad.sinks.backward_starts(lane, roots, into_leaves=not (len(args) > 3 and args[3]))
+        if tracer.only is not None:
+            tracer.only.met(tracer, roots)
     for other in tracer.engines:
         other.follow(lane)
     return kept
@@ -326,6 +330,8 @@ def _module_returned(tracer: Tracer, module: Any, out: Any) -> None:
         return
     tracer.deferred.settle()
     tracer.bad.sinks.module_returns(out)
+    if tracer.only is not None:
+        tracer.only.met(tracer, out)
     moment(tracer)
 
 

@@ -55,10 +55,10 @@ def keep_from_dynamo() -> None:
     if missing:
         rules.SKIP_DIRS.extend(missing)
         rules._recompile_re()
-    skip: Any = getattr(sys.modules.get("torch._dynamo.eval_frame"), "skip_code", None)
-    for code in DOORS if skip is not None else ():
+    home: Any = sys.modules.get("torch._dynamo.eval_frame")
+    for code in DOORS if hasattr(home, "skip_code") else ():
         # compiled by itself, a door would be called by what it was compiled to
-        skip(code)
+        home.skip_code(code)
 
 
 def know_dynamo() -> None:

@@ -79,6 +79,9 @@ class Sinks:
     def _unread(self, tensor: Tensor, bad: Tensor) -> Tensor | None:
         """Labels of bad elements that no event has read and none of this trace has computed."""
         tracer = self.tracer
+        if tracer.only is not None:
+            # what was computed out of sight has not come in
+            return None
         made = tracer.rows.get(tracer.rows.writer_of(tensor))
         if made is not None and made.operator.base != "lift_fresh":
             return None
