@@ -6,7 +6,6 @@ Each patch calls the original exactly once and passes its result or exception on
 from __future__ import annotations
 
 import functools
-import sys
 from typing import TYPE_CHECKING, Any
 
 import torch
