@@ -24,6 +24,7 @@ class Program:
         stdin: what it is given to read.
         sample: whether it is run each time, and not only with the full checks.
         links: symbolic links made before it starts, name to target.
+        archives: archives made before it starts, name to folder.
     """
 
     line: str
@@ -34,6 +35,7 @@ class Program:
     stdin: bytes = b""
     sample: bool = False
     links: Mapping[str, str] = field(default_factory=dict[str, str])
+    archives: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def command(self) -> list[str]:
@@ -60,6 +62,8 @@ WITHOUT_TORCH = [
     _alone("identity.py one --two '' -m -c --json=x"),
     _alone("identity.py", flags=("-O", "-u", "-W", "ignore"), sample=False),
     _alone("identity.py --", environment={"PYTHONPATH": "elsewhere:", "PYTHONWARNINGS": "ignore::UserWarning"}),
+    _alone("identity.py", flags=("-P", "-OO", "-X", "no_debug_ranges")),
+    _alone("identity.py", environment={"PYTHONPATH": "customised"}),
     _alone("linked.py a", links={"linked.py": "identity.py"}),
     _alone("./shapes/../identity.py", sample=False),
     _alone("-m identity a -b"),
@@ -86,6 +90,7 @@ WITHOUT_TORCH = [
     _alone("-m shapes x"),
     _alone("-m shapes.inner.side y"),
     _alone("folder_app a"),
+    _alone("app.pyz a", archives={"app.pyz": "folder_app"}),
     _alone("ran_another.py", 1),
     _alone("executed.py", 1),
     # other processes
@@ -143,6 +148,7 @@ ENDS: dict[str, int] = {
     "notes": 1,
     "group": 1,
     "keyboard": -2,
+    "interrupted": -2,
     "os_exit": 5,
     "terminated": -15,
     "killed": -9,
@@ -215,6 +221,13 @@ TRAINING = [
     Program("pickled.py", sample=True),
     Program("patched.py"),
     Program("in_forward.py"),
+    Program("introspected.py", sample=True),
+    Program("timed.py", sample=True),
+    Program("imported_late.py"),
+    Program("daemonised.py"),
+    Program("tested.py"),
+    Program("watched_by_itself.py"),
+    Program("under_a_limit.py"),
     Program("modes.py"),
     Program("profiled.py"),
     Program("scripted.py"),

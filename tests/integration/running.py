@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipapp
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +93,8 @@ class Workplace:
             (self.folder / name).mkdir()
         for name, target in program.links.items():
             (self.work / name).symlink_to(target)
+        for name, target in program.archives.items():
+            zipapp.create_archive(self.work / target, self.work / name)
 
     def _environment(self) -> dict[str, str]:
         return {

@@ -1,5 +1,6 @@
 """The ways in which a program ends; the first argument names one."""
 
+import _thread
 import atexit
 import os
 import signal
@@ -94,6 +95,7 @@ WAYS = {
     "notes": noted,
     "group": several,
     "keyboard": lambda: signal.raise_signal(signal.SIGINT),
+    "interrupted": lambda: (_thread.interrupt_main(), deep(0)),
     "os_exit": lambda: (sys.stdout.flush(), os._exit(5)),
     "terminated": lambda: (sys.stdout.flush(), os.kill(os.getpid(), signal.SIGTERM)),
     "killed": lambda: (sys.stdout.flush(), os.kill(os.getpid(), signal.SIGKILL)),

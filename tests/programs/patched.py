@@ -22,7 +22,7 @@ for thing in (
     torch.utils.checkpoint.checkpoint,
 ):
     first = next(line.strip() for line in inspect.getsourcelines(thing)[0] if "def " in line)
-    print(thing.__name__, thing.__qualname__, thing.__module__, [*inspect.signature(thing).parameters], first)
+    print(thing.__name__, [*inspect.signature(thing).parameters], first)
 for name in ("tolist", "numpy", "__array__", "item", "add_", "detach", "__dlpack__"):
     print(name, inspect.isroutine(getattr(torch.Tensor, name)), callable(getattr(torch.ones(1), name)))
 

@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 from whynan.errors import UsageError
-from whynan.session.files import check_writable
+from whynan.session.files import check_writable, is_replaceable
 
 if TYPE_CHECKING:
     from whynan.config import Options
@@ -24,6 +24,7 @@ def check(options: Options) -> None:
         _check_place(option, getattr(options, option))
     if options.json is not None:
         check_writable(options.json, "--json")
+        _check_content(options.json)
     if options.baseline is not None:
         from whynan.session.baseline import Baseline
 
@@ -47,3 +48,13 @@ def _check_place(option: str, path: str | None) -> None:
         raise UsageError(
             f"--{option} {path}: the working directory was removed", "give a path that begins at the root"
         ) from None
+
+
+def _check_content(path: str) -> None:
+    """Refuse to put a report in the place of what is none: with a file name forgotten, that is the program."""
+    if not is_replaceable(path) or not os.path.exists(path):
+        return
+    with open(path, "rb") as file:
+        start = file.read(64).strip()
+    if start and not start.startswith(b"{"):
+        raise UsageError(f"--json {path} holds something else than a report", "name a new file, or delete that one")

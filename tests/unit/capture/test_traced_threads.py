@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import _thread
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -35,10 +34,10 @@ def threaded(*work: Callable[[], object], **told: Any) -> Callable[[], None]:
     return program
 
 
-def trainer(seed: int, steps: int = 200, bad: int | None = None) -> Callable[[], list[Tensor]]:
+def trainer(seed: int, steps: int = 200, bad: int | None = None) -> Callable[[], Tensor]:
     """Small steps on numbers of its own; in one of them the loss is NaN."""
 
-    def work() -> list[Tensor]:
+    def work() -> Tensor:
         generator = torch.Generator().manual_seed(seed)
         weight = nn.Parameter(torch.rand(4, generator=generator) + 1)
         optimizer = torch.optim.Adam([weight], lr=0.001)
@@ -48,10 +47,8 @@ def trainer(seed: int, steps: int = 200, bad: int | None = None) -> Callable[[],
             loss = (weight * (-x if step == bad else x)).sqrt().mean()
             loss.backward()
             optimizer.step()
-        kept.append(weight.detach())
-        return [weight.detach()]
+        return weight.detach()
 
-    kept: list[Tensor] = []
     return work
 
 
@@ -85,11 +82,11 @@ def test_a_backward_and_an_optimizer_of_a_thread_have_their_phases() -> None:
 
 @pytest.mark.parametrize("bad", [None, 150])
 def test_two_that_train_at_once_have_the_numbers_of_two_that_train_alone(bad: int | None) -> None:
-    alone = [trainer(seed, bad=bad if seed else None)()[0] for seed in (0, 1)]
+    alone = [trainer(seed, bad=bad if seed else None)() for seed in (0, 1)]
     found: dict[int, Tensor] = {}
 
     def work(seed: int) -> Callable[[], None]:
-        return lambda: found.update({seed: trainer(seed, bad=bad if seed else None)()[0]})
+        return lambda: found.update({seed: trainer(seed, bad=bad if seed else None)()})
 
     report = watched(threaded(work(0), work(1)), threads=True).report
     assert [found[seed].numpy().tobytes() for seed in (0, 1)] == [w.numpy().tobytes() for w in alone]
@@ -239,13 +236,13 @@ def test_a_thread_that_python_has_not_started_is_not_entered() -> None:
         # whoever logs asks for the current thread, of which a dummy is made then
         threading.current_thread()
         depths.append(len(_get_current_dispatch_mode_stack()))
+        done.set()
 
     def program() -> None:
         _thread.start_new_thread(work, ())
-        until = time.monotonic() + PATIENCE
-        while not depths and time.monotonic() < until:
-            pass
+        assert done.wait(PATIENCE)
 
+    done = threading.Event()
     watched(program, threads=True)
     assert depths == [0]
 

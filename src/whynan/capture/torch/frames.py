@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from whynan.capture.failure import report_internal_error
 from whynan.source.ownership import Owner, owner_of
 
 if TYPE_CHECKING:
@@ -28,9 +29,14 @@ def unseen(error: BaseException) -> None:
     if torch.compiler.is_compiling():
         return
     traceback = error.__traceback__
-    if traceback is None or not _own(traceback):
+    try:
+        if traceback is None or not _own(traceback):
+            return
+        while traceback is not None and _own(traceback):
+            traceback = traceback.tb_next
+    except Exception:
+        # the exception is the program's, and goes on as it is
+        report_internal_error()
         return
-    while traceback is not None and _own(traceback):
-        traceback = traceback.tb_next
     # below a `__setattr__` that the exception may have: that of a frozen dataclass refuses
     BaseException.with_traceback(error, traceback)

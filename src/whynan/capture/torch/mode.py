@@ -67,6 +67,15 @@ with torch.inference_mode():
     _BARE = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
 
 
+def _passed_on(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """An operation that is none of ours."""
+    try:
+        return func(*args, **kwargs)
+    except BaseException as error:
+        unseen(error)
+        raise
+
+
 class TraceMode(TorchDispatchMode):
     """Shows every dispatcher call of the threads that entered it to a tracer."""
 
@@ -96,11 +105,11 @@ class TraceMode(TorchDispatchMode):
                 # a subclass without a dispatch of its own is a tensor like any other below autograd
                 if kind is not torch.Tensor and kind.__torch_dispatch__ is not _no_dispatch:
                     if kind.__name__ in _PASSING:
-                        return func(*args, **kwargs)
+                        return _passed_on(func, args, kwargs)
                     return NotImplemented
         tracer = self.tracer
         if not tracer.active:
-            return func(*args, **kwargs)
+            return _passed_on(func, args, kwargs)
         before = operator = bare = None
         try:
             operator = KNOWN.get(id(func)) or operator_of(func)

@@ -1,0 +1,1 @@
+print("and for one user", __name__)
