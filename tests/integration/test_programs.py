@@ -5,11 +5,15 @@ So does a whynan in which something fails, but for the one warning that says so.
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from tests.integration.broken import FAILURES, HARMS, Change, Copy, Failure
 from tests.integration.programs import BAD, NAMED, PROGRAMS, Program
 from tests.integration.running import Workplace, differences, without_warnings
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the programs look into /proc, fork and signal")
 
 OWN_ERRORS_RAISE = {"WHYNAN_RAISE_INTERNAL": "1"}
 EVERYWHERE = ("own_functions.py", "hooks.py torch")
@@ -32,20 +36,28 @@ def _parameters(programs: list[Program]) -> list[object]:
     return [pytest.param(p, id=p.name, marks=[] if p.sample else FULL) for p in programs]
 
 
+def _looked(workplace: Workplace) -> int:
+    """How many operations the last run has looked at; raises where it was not clean."""
+    told = workplace.told()
+    assert told is not None
+    assert told["verdict"] == "clean", told
+    return told["coverage"]["events"]
+
+
 @pytest.mark.parametrize("program", _parameters(PROGRAMS))
 def test_a_program_does_what_it_does_without_whynan(program: Program, workplace: Workplace) -> None:
     expected = workplace.by_python(program, OWN_ERRORS_RAISE)
     assert expected.status == program.status, expected.stderr.decode()
     found = workplace.by_whynan(program, OWN_ERRORS_RAISE)
-    assert not differences(expected, found)
-    told = workplace.told()
+    harms = differences(expected, found)
+    assert not harms, "\n".join(harms)
     if program.seen == "nothing":
-        assert told is None
-    else:
-        assert told is not None
-        assert told["verdict"] == "clean", told
-        assert (told["coverage"]["events"] > 0) is (program.seen == "traced")
-        assert told["run"]["exit_status"]["script"] == (program.status if program.status >= 0 else 128 - program.status)
+        assert workplace.told() is None
+        return
+    assert (_looked(workplace) > 0) is (program.seen == "traced")
+    told = workplace.told()
+    assert told is not None
+    assert told["run"]["exit_status"]["script"] == (program.status if program.status >= 0 else 128 - program.status)
 
 
 @pytest.mark.parametrize("program", _parameters(BAD))
@@ -74,7 +86,8 @@ def _runs_on(failure: Failure, workplace: Workplace, copy: Copy) -> list[str]:
     copy.make(failure.change)
     expected = workplace.by_python(program, copy.environment)
     found, said = without_warnings(workplace.by_whynan(program, copy.environment))
-    assert not differences(expected, found)
+    harms = differences(expected, found)
+    assert not harms, "\n".join(harms)
     return said
 
 
@@ -109,3 +122,9 @@ def test_a_failure_that_nobody_hears_of_is_noticed(workplace: Workplace, copy: C
     copy.make(failure.change, Change("capture/failure.py", "report_internal_error", "return", 0))
     found = workplace.by_whynan(NAMED[failure.program], copy.environment)
     assert without_warnings(found)[1] == []
+
+
+def test_a_run_that_looks_at_nothing_is_noticed(workplace: Workplace, copy: Copy) -> None:
+    copy.make(Change("session/attended.py", "Attended.begin", "return", 0))
+    workplace.by_whynan(NAMED["-m shapes.fit"], copy.environment)
+    assert _looked(workplace) == 0

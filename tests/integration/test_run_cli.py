@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="of signals, terminals and /dev/full")
+
 WHYNAN = Path(sys.executable).with_name("whynan")
 SCRIPTS = {
     "good.py": 'open("ran", "w").close()\nprint("ran")\n',

@@ -1,5 +1,6 @@
-"""What somebody has Python do before every program."""
+"""What somebody has Python do before every program, whynan itself included."""
 
 import sys
 
-print("customised", __name__, sorted(n for n in sys.modules if n == "torch"), sys.argv)
+if sys.argv[1:2] != ["run"]:
+    print("customised", __name__, sorted(n for n in sys.modules if n == "torch"), sys.argv)

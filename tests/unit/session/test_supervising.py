@@ -35,7 +35,8 @@ sys.exit(code)
 # tells each signal that it has and when it is ready for them; ends at the end of its input
 LISTENER = """
 import os, signal, sys
-heard = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCONT, signal.SIGINT, signal.SIGQUIT, signal.SIGRTMIN + 3)
+heard = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCONT, signal.SIGINT, signal.SIGQUIT)
+heard += (signal.SIGRTMIN + 3,)
 def hear(number, frame):
     os.write(1, f"{number}\\n".encode())
 for number in heard:
@@ -235,7 +236,8 @@ def test_the_stand_in_ends_as_the_program_does(program: str) -> None:
 def test_the_program_begins_with_what_the_stand_in_began_with() -> None:
     program = (
         "import json, os, signal\n"
-        "state = {line.split(':')[0]: line.split()[1] for line in open('/proc/self/status') if line.startswith('Sig')}\n"
+        "lines = [line for line in open('/proc/self/status') if line.startswith('Sig')]\n"
+        "state = {line.split(':')[0]: line.split()[1] for line in lines}\n"
         "print(json.dumps([state, sorted(os.listdir('/proc/self/fd')), os.getpgrp(), os.getsid(0), os.getcwd(),\n"
         "    os.get_inheritable(0)]))"
     )

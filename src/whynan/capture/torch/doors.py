@@ -87,7 +87,8 @@ def quietly(tracer: Tracer, function: Callable[..., Any], *args: Any, anywhere: 
                 # while this thread waited another may have ended the trace
                 return function(*args) if tracer.active else None
     finally:
-        _set_eval_frame(outside)
+        if outside is not None:
+            _set_eval_frame(outside)
 
 
 def noting(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._C._dynamo.eval_frame import set_eval_frame as _set_eval_frame
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from whynan.capture.torch.copies import before as copied
@@ -132,6 +133,8 @@ class TraceMode(TorchDispatchMode):
             unseen(error)
             raise
         if operator is not None and tracer.active:
+            # below a compiled function that went back to Python, dynamo would compile what is ours
+            outside = _set_eval_frame(None)
             lock = tracer.lock
             if lock is not None:
                 lock.acquire()
@@ -150,4 +153,6 @@ class TraceMode(TorchDispatchMode):
             finally:
                 if lock is not None:
                     lock.release()
+                if outside is not None:
+                    _set_eval_frame(outside)
         return out

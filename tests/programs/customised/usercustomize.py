@@ -1,1 +1,0 @@
-print("and for one user", __name__)
