@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -95,7 +96,9 @@ def function(text: str, _: Path) -> Report:
     def target(x: Tensor) -> Tensor:
         return x / (x - x)
 
-    target.__code__ = target.__code__.replace(co_name=text, co_qualname=text, co_filename=text)
+    # what measures coverage cannot follow code of a file that no file system has
+    file = text if sys.gettrace() is None else text.encode("utf-8", "replace").decode()
+    target.__code__ = target.__code__.replace(co_name=text, co_qualname=text, co_filename=file)
     target.__qualname__ = target.__name__ = text
     return explained(target, torch.ones(2))
 

@@ -22,7 +22,11 @@ def closing(page: Page, report: Report, *, show_all: bool) -> None:
     """The verdict and what else there is to say."""
     verdict = (report.verdict, _STYLES.get(report.verdict, "bold red"))
     events = f" ({count_text(report.coverage.events, 'operation')} looked at)" if report.coverage.events else ""
-    page.line(verdict, f": {_summary(report)}{events}")
+    if report.verdict == "clean" and not report.coverage.events:
+        # nothing can be said of what nobody looked at
+        page.line(_summary(report))
+    else:
+        page.line(verdict, f": {_summary(report)}{events}")
     for text in (*_left_out(report, show_all=show_all), *_second_run(report), *_notes(report)):
         page.line(text)
 

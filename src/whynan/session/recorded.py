@@ -91,7 +91,7 @@ def again(writer: TraceWriter, report: Report, session: SessionPart | None = Non
         from whynan.report.json import to_json
         from whynan.report.redaction import redacted
 
-        writer.report(to_json(redacted(report, writer.names)))
+        writer.report(to_json(redacted(report, writer.names), indent=None))
 
 
 def report_of_directory(directory: str | os.PathLike[str]) -> Report:
