@@ -46,7 +46,7 @@ format: $(DEV)
 	$(BIN)/ruff format .
 
 quality: $(DEV)
-	$(ONE_THREAD) $(BIN)/python -m pytest tests/quality -m full -n 2 -rA
+	$(ONE_THREAD) $(BIN)/python -m pytest tests/quality tests/integration -m full -n 2 -rA
 
 bench: $(BENCH)
 	$(BIN)/python -m benchmarks

@@ -1,4 +1,4 @@
-"""Little room on the stack, and few open files."""
+"""Few open files and little room on the stack."""
 
 import resource
 import sys
@@ -8,7 +8,7 @@ import torch
 weight = torch.ones(3, requires_grad=True)
 optimizer = torch.optim.SGD([weight], lr=0.1)
 resource.setrlimit(resource.RLIMIT_NOFILE, (8, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-sys.setrecursionlimit(120)
+sys.setrecursionlimit(250)
 
 
 class Deep(torch.nn.Module):
@@ -20,11 +20,18 @@ class Deep(torch.nn.Module):
         return x * 1.01 if self.inner is None else self.inner(x)
 
 
-for depth in (1, 5, 30):
-    try:
-        loss = Deep(depth)(weight).sum()
-        loss.backward()
-        optimizer.step()
-        print(depth, loss.item().hex())
-    except RecursionError as error:
-        print(depth, str(error)[:40])
+for depth in (1, 5, 20):
+    loss = Deep(depth)(weight).sum()
+    loss.backward()
+    optimizer.step()
+    print(depth, loss.item().hex())
+
+
+def down(n):
+    return down(n + 1)
+
+
+try:
+    down(0)
+except RecursionError as error:
+    print(error)

@@ -18,11 +18,15 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import whynan
+from tests.quality.unharmed_entries import files, kinds, loaders, steps
 from whynan.api import Trace
 from whynan.capture.torch import sites
 from whynan.capture.torch.operators import KNOWN
 from whynan.capture.torch.tracer import Tracer
+from whynan.config import Options
+from whynan.session import region as watching
 from whynan.session.recorded import report_of_directory
+from whynan.session.watching import Watched
 from whynan.traces.writing import TraceWriter
 
 INF = float("inf")
@@ -458,6 +462,18 @@ def raises() -> Values:
     raise ArithmeticError(f"{bad.shape}")
 
 
+def told(**what: Any) -> Region:
+    """Run in a region that is told more than a trace can be."""
+
+    def run(body: Callable[[], Values]) -> tuple[Values, Any]:
+        region = watching.Region(Options(), command="region", watched=Watched(**what), quiet=True)
+        with region:
+            values = body()
+        return values, region.report
+
+    return run
+
+
 PROGRAMS = (
     Program("training", training, in_trace),
     Program("training alone", training, in_trace, alone=True),
@@ -479,6 +495,15 @@ PROGRAMS = (
     Program("threads", threads, in_trace),
     Program("regions", regions, in_trace, around=_graphs),
     Program("raises", raises, in_trace),
+    Program("loaders", loaders, in_trace),
+    Program("files", files, in_trace),
+    Program("kinds", kinds, in_trace, alone=True),
+    Program("steps", steps, in_trace),
+    Program("one module", steps, told(only="1")),
+    Program("late", steps, told(first_step=2)),
+    Program("a window of steps", steps, told(first_step=2, steps=2)),
+    Program("asked", steps, told(on_sink=lambda _: None)),
+    Program("threads looked at", threads, told(threads=True)),
     Program("recorded", recorded, in_recording, around=_small_ring),
 )
 BY_NAME = {p.name: p for p in PROGRAMS}

@@ -55,12 +55,11 @@ class Supervisor:
             stack.callback(signal.pthread_sigmask, signal.SIG_SETMASK, mask)
             ignored = signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
             stack.callback(signal.signal, signal.SIGCHLD, signal.signal(signal.SIGCHLD, _nothing))
-            process = _started(command, environment, self._preparation(mask, ignored=ignored))
-            self._program = process.pid
             with suppress(OSError):
-                # after the program: what came before it, it has not had
                 self._witness = Witness()
                 stack.callback(self._witness.end)
+            process = _started(command, environment, self._preparation(mask, ignored=ignored))
+            self._program = process.pid
             code = process.returncode = self._wait()
             while signal.sigtimedwait(self._wanted, 0) is not None:
                 pass
@@ -88,6 +87,9 @@ class Supervisor:
 
         def prepare() -> None:
             bind()
+            if self._witness is not None:
+                # what came before the program, it has not had
+                self._witness.forget()
             signal.signal(signal.SIGCHLD, signal.SIG_IGN if ignored else signal.SIG_DFL)
             if signal.SIGINT in self._wanted:
                 # or what has arrived meanwhile would be Python's KeyboardInterrupt here

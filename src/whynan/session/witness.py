@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -27,6 +28,7 @@ class Witness:
     """
 
     def __init__(self) -> None:
+        self._known = Counter[int]()
         self._reader, writer = os.pipe()
         os.set_blocking(self._reader, False)
         bind = binding()
@@ -42,7 +44,19 @@ class Witness:
 
     def heard(self, number: int) -> bool:
         """Whether a signal that has just been received went to the group."""
-        return number in self._heard(0.0) or number in self._heard(_PATIENCE)
+        self._listen(0.0)
+        if not self._known[number]:
+            self._listen(_PATIENCE)
+        known, self._known = self._known, Counter[int]()
+        # the system tells of several as of one, to each process as it comes: what waits here may be told of already
+        for other in signal.sigpending():
+            self._known[other] = min(known[other], 1)
+        return known[number] > 0
+
+    def forget(self) -> None:
+        """What has been heard so far is of no matter; may be called in a process that is forked from this one."""
+        self._listen(0.0)
+        self._known.clear()
 
     def end(self) -> None:
         """Have it gone."""
@@ -51,11 +65,10 @@ class Witness:
             os.waitpid(self._process, 0)
         os.close(self._reader)
 
-    def _heard(self, patience: float) -> bytes:
+    def _listen(self, patience: float) -> None:
         with suppress(OSError):
             select.select([self._reader], [], [], patience)
-            return os.read(self._reader, select.PIPE_BUF)
-        return b""
+            self._known.update(os.read(self._reader, select.PIPE_BUF))
 
 
 def _hear(writer: int, bind: Callable[[], object]) -> NoReturn:

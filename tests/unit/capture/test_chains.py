@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -201,3 +202,77 @@ def test_only_the_nan_operand_explains_a_nan() -> None:
 
     report = whynan.explain(work, torch.tensor([100.0]))
     assert [f.op for f in report.findings] == ["aten.log.default"]
+
+
+SENTENCES: list[tuple[str, Any, tuple[Any, ...], list[str]]] = [
+    (
+        "one minus a probability",
+        lambda x: torch.log(1 - x.sigmoid()),
+        (torch.tensor([20.5]),),
+        ["argument x[0] is 20.5", "sigmoid of 20.5 is 1", "1 minus 1 is 0"],
+    ),
+    (
+        "a negligible side of a difference",
+        lambda x: torch.log(x * 1e-20 - x * 0),
+        (torch.tensor([-1.0]),),
+        ["argument x[0] is -1", "-1 times 1e-20 is -1e-20", "-1e-20 minus -0 is -1e-20"],
+    ),
+    (
+        "two sides that cancel",
+        lambda x: torch.log((x + 1) - (x * 1)),
+        (torch.tensor([1e9]),),
+        ["1e9 minus 1e9 is 0"],
+    ),
+    (
+        "an underflow of half a number's precision",
+        lambda x: 1 / torch.square(x),
+        (torch.tensor([1e-4]).half(),),
+        ["0.0001 to the power 2 is 0 in float16, whose smallest number is 5.96e-8"],
+    ),
+    (
+        "an underflow in the narrower of two dtypes",
+        lambda x, s: torch.log(s * x),
+        (torch.tensor([1e-4]).half(), torch.tensor(1e-5)),
+        ["1e-5 times 0.0001 is 0 in float16, whose smallest number is 5.96e-8"],
+    ),
+    (
+        "a number that a cast has lost",
+        lambda x: torch.log((x * 1e-5).half()),
+        (torch.tensor([1e-5]),),
+        [
+            "argument x[0] is 1e-5",
+            "1e-5 times 1e-5 is 1e-10",
+            "1e-10 as float16 is 0, whose smallest number is 5.96e-8",
+        ],
+    ),
+    (
+        "a number that became whole",
+        lambda x: torch.log((x * 0.5).int().float()),
+        (torch.tensor([1.0]),),
+        ["argument x[0] is 1", "1 times 0.5 is 0.5", "0.5 as int32 is 0"],
+    ),
+    (
+        "a quotient that was rounded, which is no underflow",
+        lambda x: torch.log(torch.div(x, 3, rounding_mode="floor")),
+        (torch.tensor([1.0]),),
+        ["div of 1, 3 is 0"],
+    ),
+    (
+        "a difference with a factor, which is no plain one",
+        lambda x, y: torch.log(torch.sub(x, y, alpha=2)),
+        (torch.tensor([4.0]), torch.tensor([2.0])),
+        ["sub of 4, 2 is 0"],
+    ),
+    (
+        "a sum with a factor",
+        lambda x, y: torch.sqrt(torch.add(x, y, alpha=-3)),
+        (torch.tensor([4.0]), torch.tensor([2.0])),
+        ["argument x[0] is 4", "add of 4, 2 is -2"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("work", "arguments", "said"), [s[1:] for s in SENTENCES], ids=[s[0] for s in SENTENCES])
+def test_a_chain_tells_what_each_event_did(work: Any, arguments: tuple[Any, ...], said: list[str]) -> None:
+    finding = whynan.explain(work, *arguments).findings[0]
+    assert [link.summary for link in finding.chain if link.role == "cause"] == said

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import select
 import signal
 import subprocess
 import sys
@@ -34,18 +33,24 @@ sys.exit(code)
 
 # tells each signal that it has and when it is ready for them; ends at the end of its input
 LISTENER = """
-import os, signal, sys
+import os, signal, sys, threading
 heard = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCONT, signal.SIGINT, signal.SIGQUIT)
-heard += (signal.SIGRTMIN + 3,)
-def hear(number, frame):
-    os.write(1, f"{number}\\n".encode())
-for number in heard:
-    if signal.getsignal(number) is not signal.SIG_IGN:
-        signal.signal(number, hear)
+heard += (signal.SIGRTMIN + 3, signal.SIGRTMIN + 4)
+heard = [number for number in heard if signal.getsignal(number) is not signal.SIG_IGN]
+# one after the other: the handler of a signal that comes with another may run before the other's
+signal.pthread_sigmask(signal.SIG_BLOCK, heard)
+def listen():
+    while True:
+        os.write(1, b"%d\\n" % signal.sigwait(heard))
+threading.Thread(target=listen, daemon=True).start()
 os.write(1, f"ready {os.getpid()}\\n".encode())
 sys.stdin.read()
 os.write(1, b"end\\n")
 """
+
+
+LAST = signal.SIGRTMIN + 4
+"""Of those that wait it is had last."""
 
 
 class Standing:
@@ -67,15 +72,12 @@ class Standing:
         assert self.process.stdout is not None
         return self.process.stdout.readline().decode().strip()
 
-    def until(self, number: int) -> list[str]:
-        """What the program has heard, up to a signal that is sent to it directly when all others are through."""
+    def heard(self, last: int = LAST) -> list[str]:
+        """What the program has heard and nobody has read, up to a last signal to the stand-in alone."""
+        os.kill(self.process.pid, last)
         heard: list[str] = []
-        # a signal that somebody hands on comes within this time
-        assert self.process.stdout is not None
-        while select.select([self.process.stdout], [], [], 0.3)[0]:
-            heard.append(self.line())
-        os.kill(self.program, number)
-        while (line := self.line()) != str(int(number)):
+        while (line := self.line()) != str(int(last)):
+            assert line, "the program has ended"
             heard.append(line)
         return heard
 
@@ -103,7 +105,7 @@ def test_a_signal_to_the_stand_in_reaches_the_program_once(name: str, standing: 
     number = signal.SIGRTMIN + 3 if name == "SIGRTMIN" else signal.Signals[name]
     os.kill(one.process.pid, number)
     assert one.line() == str(int(number))
-    assert one.until(signal.SIGUSR1 if name != "SIGUSR1" else signal.SIGTERM) == []
+    assert one.heard() == []
     assert one.end() == (0, "end\n")
 
 
@@ -114,7 +116,7 @@ def test_a_signal_to_the_whole_group_reaches_the_program_once(name: str, standin
     for _ in range(3):
         os.killpg(one.process.pid, signal.Signals[name])
         assert one.line() == str(int(signal.Signals[name]))
-    assert one.until(signal.SIGUSR1) == []
+    assert one.heard() == []
     # and after that one to the stand-in alone still does
     os.kill(one.process.pid, signal.Signals[name])
     assert one.line() == str(int(signal.Signals[name]))
@@ -122,11 +124,17 @@ def test_a_signal_to_the_whole_group_reaches_the_program_once(name: str, standin
 
 
 def test_a_witness_that_hears_nothing_would_be_noticed(standing: list[Standing]) -> None:
-    one = Standing(before="supervising.Witness.heard = lambda self, number: False")
+    reader, writer = os.pipe()
+    # it does not look before the program has had the signal
+    before = f"supervising.Witness.heard = lambda self, number: not os.read({reader}, 1)"
+    one = Standing(before=before, pass_fds=[reader])
     standing.append(one)
     os.killpg(one.process.pid, signal.SIGTERM)
     assert one.line() == "15"
-    assert one.until(signal.SIGUSR1) == ["15"]
+    os.write(writer, b"..")
+    assert one.heard() == ["15"]
+    os.close(reader)
+    os.close(writer)
 
 
 def test_without_a_witness_a_signal_is_still_handed_on(standing: list[Standing]) -> None:
@@ -163,7 +171,7 @@ def test_an_ignored_signal_is_ignored_by_both(standing: list[Standing]) -> None:
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         os.kill(one.process.pid, number)
         os.killpg(one.process.pid, number)
-    assert one.until(signal.SIGUSR1) == []
+    assert one.heard() == []
     assert one.end() == (0, "end\n")
 
 
@@ -237,8 +245,7 @@ def test_the_program_begins_with_what_the_stand_in_began_with() -> None:
     program = (
         "import json, os, signal\n"
         "lines = [line for line in open('/proc/self/status') if line.startswith('Sig')]\n"
-        "state = {line.split(':')[0]: line.split()[1] for line in lines}\n"
-        "print(json.dumps([state, sorted(os.listdir('/proc/self/fd')), os.getpgrp(), os.getsid(0), os.getcwd(),\n"
+        "print(json.dumps([lines, sorted(os.listdir('/proc/self/fd')), os.getpgrp(), os.getsid(0), os.getcwd(),\n"
         "    os.get_inheritable(0)]))"
     )
 
@@ -271,12 +278,12 @@ def test_an_open_file_is_the_programs_too(tmp_path: Path) -> None:
 
 
 def test_what_the_system_does_not_start_is_refused(snapshot: SnapshotAssertion) -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, []), signal.getsignal(signal.SIGCHLD)
     with pytest.raises(UsageError) as caught:
         Supervisor().run([sys.executable, "-c", "x" * 3_000_000], dict(os.environ))
     assert str(caught.value) == snapshot
     # and all is as it was
-    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == set()
-    assert signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL
+    assert (signal.pthread_sigmask(signal.SIG_BLOCK, []), signal.getsignal(signal.SIGCHLD)) == before
 
 
 def test_no_second_core_is_left(tmp_path: Path) -> None:
@@ -310,7 +317,7 @@ def test_a_terminals_signal_is_left_to_the_program_without_a_sender(standing: li
     standing.append(one)
     os.killpg(one.process.pid, signal.SIGINT)
     assert one.line() == "2"
-    assert one.until(signal.SIGUSR1) == []
+    assert one.heard(signal.SIGUSR1) == []
     assert one.end() == (0, "end\n")
 
 

@@ -67,7 +67,7 @@ class Capture:
             self.tracer.on_last_step = self.leave
         self._waiting: Attempts | None = None
         self._mode = self.tracer.mode = TraceMode(self.tracer)
-        self._hooks = StepHooks()
+        self._hooks = StepHooks(self.tracer.fail)
         self._patches = Patches(self.tracer, self._hooks)
         self.trace: Trace | None = None
         self._entered = False

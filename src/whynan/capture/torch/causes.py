@@ -14,6 +14,7 @@ from whynan.capture.torch.sentences import (
     RANDOM,
     TRANSPARENT,
     Part,
+    cast,
     made,
     phrase,
     text,
@@ -24,6 +25,7 @@ from whynan.capture.torch.terms import PRODUCTS, Factor, decisive_term, from_lis
 from whynan.records import ChainLink, ForwardOperand
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
     from whynan.capture.torch.attribution import Question
@@ -153,11 +155,11 @@ class Causes:
             elif row.operator.pointwise and isinstance(operand, (int, float)) and not isinstance(operand, bool):
                 parts.append((name, operand, None, None))
         if row.operator.base in PRODUCTS and len(factors) == 2 and isinstance(value, (int, float)):
-            return self._product(row, float(value), factors, parts)
-        return self._sentence(row, value, parts)
+            return self._product(row, float(value), factors, parts, held.alias.dtype)
+        return self._sentence(row, value, parts, held.alias.dtype)
 
     def _product(
-        self, row: Row, value: float, factors: list[Factor], parts: list[Part]
+        self, row: Row, value: float, factors: list[Factor], parts: list[Part], dtype: torch.dtype
     ) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
         """A sum of products: its greatest term, or what is added to it where that is greater."""
         added = next(
@@ -166,7 +168,7 @@ class Causes:
         computed = (self._computed(factors[0].held), self._computed(factors[1].held))
         term = decisive_term(factors[0], factors[1], value, computed)
         if term is None or (added is not None and abs(added[1]) > abs(term.values[0] * term.values[1])):
-            return self._sentence(row, value, parts)
+            return self._sentence(row, value, parts, dtype)
         x, y = term.values
         what = f"{text(x)} times {text(y)}"
         said = (
@@ -184,7 +186,7 @@ class Causes:
         return row is not None and row.operator.base.removesuffix("_") not in CONSTANTS
 
     def _sentence(
-        self, row: Row, value: Any, parts: list[Part]
+        self, row: Row, value: Any, parts: list[Part], dtype: torch.dtype
     ) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
         base = row.operator.base
         plain = base.removesuffix("_")
@@ -194,7 +196,8 @@ class Causes:
         if plain in CONSTANTS or plain in RANDOM or (value is None and plain not in TRANSPARENT):
             return self._link(row, made(row, value)), None, None
         if plain in TRANSPARENT and first is not None and first[3] is not None:
-            return None, first[2], first[3]
+            lost = cast(value, first, dtype)
+            return None if lost is None else self._link(row, lost), first[2], first[3]
         if plain in CLIPS and first is not None and isinstance(first[1], (int, float)) and first[1] != value:
             return self._link(row, f"{plain} made {text(first[1])} into {text(value)}"), None, None
         if ranges and not seen:
@@ -205,7 +208,7 @@ class Causes:
             return self._link(row, f"{plain} of values from {text(low)} to {text(high)} is {text(value)}"), None, None
         if not seen:
             return self._link(row, f"{plain} gives {text(value)}"), None, None
-        sentence = f"{phrase(plain, seen)} is {text(value)}{underflow(plain, value, parts)}"
+        sentence = f"{phrase(plain, value, parts, dtype)} is {text(value)}{underflow(plain, value, parts, dtype)}"
         follow = to_follow(plain, value, parts)
         return self._link(row, sentence), follow[0], follow[1]
 

@@ -39,15 +39,12 @@ def named(door: Any, module: str, name: str) -> Any:
 
 def halt(tracer: Tracer) -> None:
     """At a door: raise what the run is to end with, where a bad number has newly reached a fatal sink."""
-    if torch.compiler.is_compiling():
-        return
-    ask = tracer.on_sink
-    if ask is None or len(tracer.bad.sinks.found) == tracer.asked:
-        return
     ending = None
     try:
+        if torch.compiler.is_compiling() or tracer.on_sink is None or len(tracer.bad.sinks.found) == tracer.asked:
+            return
         if quietly(tracer, _fatal_since, tracer):
-            ending = ask()
+            ending = tracer.on_sink()
     except Exception:
         tracer.fail()
     if ending is not None:
@@ -102,17 +99,21 @@ def noting(
     def make(original: Any) -> Any:
         @functools.wraps(original)
         def door(*args: Any, **kwargs: Any) -> Any:
-            if torch.compiler.is_compiling():
-                return original(*args, **kwargs)
-            if first:
-                _noted(tracer, note, args, kwargs, None)
+            try:
+                if first:
+                    quietly(tracer, note, args, kwargs, None, anywhere=True)
+            except Exception:
+                tracer.fail()
             try:
                 out = original(*args, **kwargs)
             except BaseException as error:
                 unseen(error)
                 raise
-            if not first:
-                _noted(tracer, note, args, kwargs, out)
+            try:
+                if not first:
+                    quietly(tracer, note, args, kwargs, out, anywhere=True)
+            except Exception:
+                tracer.fail()
             return out
 
         return named(door, module, original.__name__) if module is not None else door
@@ -120,11 +121,4 @@ def noting(
     return make
 
 
-def _noted(tracer: Tracer, note: Callable[[Any, Any, Any], None], args: Any, kwargs: Any, out: Any) -> None:
-    try:
-        quietly(tracer, note, args, kwargs, out, anywhere=True)
-    except Exception:
-        tracer.fail()
-
-
-DOORS.update(function.__code__ for function in (halt, quietly, named, _entered_here, _noted))
+DOORS.update(function.__code__ for function in (halt, quietly, named, _entered_here))

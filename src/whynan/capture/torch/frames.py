@@ -26,17 +26,15 @@ def unseen(error: BaseException) -> None:
 
     A bare ``raise`` puts no new entry for the frame that it stands in.
     """
-    if torch.compiler.is_compiling():
-        return
-    traceback = error.__traceback__
     try:
-        if traceback is None or not _own(traceback):
+        if torch.compiler.is_compiling():
             return
+        traceback = error.__traceback__
         while traceback is not None and _own(traceback):
             traceback = traceback.tb_next
+        if traceback is not error.__traceback__:
+            # below a `__setattr__` that the exception may have: that of a frozen dataclass refuses
+            BaseException.with_traceback(error, traceback)
     except Exception:
         # the exception is the program's, and goes on as it is
         report_internal_error()
-        return
-    # below a `__setattr__` that the exception may have: that of a frozen dataclass refuses
-    BaseException.with_traceback(error, traceback)

@@ -21,9 +21,13 @@ _left: list[Any] = []
 
 
 class StepHooks:
-    """The hooks of one capture; `before` and `after` are called with the optimizer and its step's arguments."""
+    """The hooks of one capture; `before` and `after` are called with the optimizer and its step's arguments.
 
-    def __init__(self) -> None:
+    `fail`: what to do where that cannot be. While dynamo compiles a step nobody is called.
+    """
+
+    def __init__(self, fail: Callable[[], None]) -> None:
+        self._fail = fail
         self.before: Callable[[Any, Any, Any], None] | None = None
         self.after: Callable[[Any, Any, Any], None] | None = None
         self._handles: list[Any] = []
@@ -36,12 +40,10 @@ class StepHooks:
             _left.pop().remove()
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> None:
-            if not torch.compiler.is_compiling():
-                self._call(self.before, optimizer, args, kwargs)
+            self._call(self.before, optimizer, args, kwargs)
 
         def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-            if not torch.compiler.is_compiling():
-                self._call(self.after, optimizer, args, kwargs)
+            self._call(self.after, optimizer, args, kwargs)
 
         for register, hook in ((register_optimizer_step_pre_hook, before), (register_optimizer_step_post_hook, after)):
             stands(hook)
@@ -60,7 +62,11 @@ class StepHooks:
             self._handles.pop().remove()
 
     def _call(self, listener: Callable[[Any, Any, Any], None] | None, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if listener is None:
+        try:
+            if listener is None or torch.compiler.is_compiling():
+                return
+        except Exception:
+            self._fail()
             return
         self._walks += 1
         try:

@@ -5,13 +5,11 @@
 from __future__ import annotations
 
 import weakref
-from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
 
 Value = TypeVar("Value")
+FEW: Final = 64
+"""So many entries may be of objects that are gone, or as many as there are of those that live."""
 
 
 class Identities(Generic[Value]):
@@ -19,9 +17,7 @@ class Identities(Generic[Value]):
 
     def __init__(self) -> None:
         self._held: dict[int, tuple[weakref.ref[Any], Value]] = {}
-
-    def __len__(self) -> int:
-        return len(self._held)
+        self._most = FEW
 
     def get(self, key: Any) -> Value | None:
         """What is known of an object."""
@@ -30,22 +26,18 @@ class Identities(Generic[Value]):
 
     def set(self, key: Any, value: Value) -> bool:
         """Know something of an object until it is gone; False where that cannot be."""
-        number = id(key)
         try:
-            reference = weakref.ref(key, partial(_forget, self._held, number))
+            reference = weakref.ref(key)
         except TypeError:
             # a list, a range
             return False
-        self._held[number] = reference, value
+        self._held[id(key)] = reference, value
+        if len(self._held) > self._most:
+            # not by a callback, which would run wherever the object goes
+            self._held = {number: known for number, known in self._held.items() if known[0]() is not None}
+            self._most = FEW + 2 * len(self._held)
         return True
 
     def values(self) -> list[Value]:
         """What is known of all objects that are alive, the latest last."""
-        # one call, in which no object can go
-        return [value for _, value in list(self._held.values())]
-
-
-def _forget(held: dict[int, tuple[weakref.ref[Any], Any]], number: int, gone: Callable[[], Any]) -> None:
-    known = held.get(number)
-    if known is not None and known[0] is gone:
-        del held[number]
+        return [value for reference, value in list(self._held.values()) if reference() is not None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 from torch.utils.data import dataloader, default_collate
@@ -25,25 +25,43 @@ _SENDS: Final = ("_task_info", "_rcvd_idx", "_send_idx")
 _MOST_TEXT: Final = 80
 
 
-class Loaders:
-    """The loaders of one trace: which passes are under way, and which entries the workers have been sent."""
+class Asked(NamedTuple):
+    """What a sampler asked a dataset for: entries by their indices, or one by its own."""
 
-    def __init__(self) -> None:
+    indices: tuple[int | str | None, ...] | None
+    one: int | str | None
+
+    @classmethod
+    def of(cls, index: Any) -> Asked | None:
+        """What an index of the sampler's says; None for no index."""
+        if isinstance(index, (list, tuple)):
+            return cls(tuple(map(_plain, index)), None)
+        return None if index is None else cls(None, _plain(index))
+
+
+class Loaders:
+    """The loaders of one trace: which passes are under way, and which entries the workers have been sent.
+
+    `late`: the program ran before it was looked at, and so many passes over its data may be over.
+    """
+
+    def __init__(self, *, late: bool) -> None:
+        self._late = late
         self._passes: Identities[int] = Identities()
-        self._sent: Identities[dict[int, Any]] = Identities()
-        self._handed: Identities[tuple[Any, int | None]] = Identities()
+        self._sent: Identities[dict[int, Asked | None]] = Identities()
+        self._handed: Identities[tuple[Asked | None, int | None]] = Identities()
 
     def sent(self, iterator: Any, index: Any) -> None:
         """A sampler has said which entries the next batch is made of."""
         number = getattr(iterator, "_send_idx", None)
         if number is None:
-            self._handed.set(iterator, (index, None))
+            self._handed.set(iterator, (Asked.of(index), None))
             return
         tasks = self._sent.get(iterator)
         if tasks is None or number == 0:
             tasks = {}
             self._sent.set(iterator, tasks)
-        tasks[number] = index
+        tasks[number] = Asked.of(index)
 
     def received(self, iterator: Any, worker: int | None) -> None:
         """A worker's batch is being handed out: the task that is no longer waited for is its."""
@@ -57,24 +75,24 @@ class Loaders:
 
     def source(self, iterator: Any) -> Source:
         """Where the batch that an iterator has just given came from."""
-        index, worker = self._handed.get(iterator) or (None, None)
-        number: int = iterator._num_yielded - 1
-        many = isinstance(index, (list, tuple))
-        indices = tuple(map(_plain, index)) if many else None
-        one = None if many else _plain(index)
+        asked, worker = self._handed.get(iterator) or (None, None)
+        yielded: int | None = getattr(iterator, "_num_yielded", None)
+        many = asked is not None and asked.indices is not None
         data = Data(
             kind="batch",
-            batch=number,
-            passed=self._passed(iterator, first=number == 0),
+            batch=None if yielded is None else yielded - 1,
+            passed=self._passed(iterator, first=yielded == 1),
             worker=worker,
-            indices=() if one is None else (one,),
+            indices=() if asked is None or asked.one is None else (asked.one,),
             in_order=not many or getattr(iterator, "_collate_fn", None) is default_collate,
         )
         # an entry that was asked for alone has no rows; the dataset may have given a batch where it was not asked
-        return Source(data, indices, in_rows=many or index is None)
+        return Source(data, asked and asked.indices, in_rows=many or asked is None)
 
     def _passed(self, iterator: Any, *, first: bool) -> int | None:
         """Which pass over a loader's data is under way, from 1; an iterator knows the sampler of its loader only."""
+        if self._late:
+            return None
         sampler = getattr(iterator, "_index_sampler", None)
         count = max((self._passes.get(sampler) or 0) + first, 1)
         return count if self._passes.set(sampler, count) else None
@@ -82,7 +100,7 @@ class Loaders:
 
 def watch_loaders(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], Any]], None]) -> None:
     """Note what loaders give; what runs while they fetch is the data's phase."""
-    loaders = Loaders()
+    loaders = Loaders(late=tracer.bad.sinks.steps.offset > 0)
     replace(dataloader._BaseDataLoaderIter, "__next__", functools.partial(_fetching, tracer, loaders))
     many: Any = dataloader._MultiProcessingDataLoaderIter
     if not hasattr(many, "_process_data"):
@@ -104,8 +122,6 @@ def _fetching(tracer: Tracer, loaders: Loaders, original: Any) -> Any:
 
     @functools.wraps(original)
     def fetch(iterator: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return original(iterator)
         begun: tuple[Lane, int] | None = None
         try:
             begun = quietly(tracer, _begins, tracer)

@@ -133,26 +133,22 @@ class TraceMode(TorchDispatchMode):
             unseen(error)
             raise
         if operator is not None and tracer.active:
-            # below a compiled function that went back to Python, dynamo would compile what is ours
-            outside = _set_eval_frame(None)
-            lock = tracer.lock
-            if lock is not None:
-                lock.acquire()
+            outside = None
             try:
-                if lock is not None and not tracer.active:
-                    # another thread has ended the trace while this one waited
-                    return out
-                if operator.computes_vectors and not args[0].requires_grad:
-                    tracer.notes[VALUES_NOTE] = None
-                if _others() or _functions():
-                    _below(tracer.after, operator, args, kwargs, out, before)
-                else:
-                    tracer.after(operator, args, kwargs, out, before)
+                # below a compiled function that went back to Python, dynamo would compile what is ours
+                outside = _set_eval_frame(None)
+                with tracer.one_at_a_time:
+                    # another thread may have ended the trace while this one waited
+                    if tracer.active:
+                        if operator.computes_vectors and not args[0].requires_grad:
+                            tracer.notes[VALUES_NOTE] = None
+                        if _others() or _functions():
+                            _below(tracer.after, operator, args, kwargs, out, before)
+                        else:
+                            tracer.after(operator, args, kwargs, out, before)
             except Exception:
                 tracer.fail()
             finally:
-                if lock is not None:
-                    lock.release()
                 if outside is not None:
                     _set_eval_frame(outside)
         return out

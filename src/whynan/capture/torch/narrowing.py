@@ -59,20 +59,29 @@ class Only:
 
     def run(self, tracer: Tracer, lane: Lane, original: Any, args: Any, kwargs: Any) -> Any:
         """Call a function and look at what it runs."""
-        mode = tracer.mode
-        if mode is None or self._inside:
-            return original(*args, **kwargs)
-        self._inside = True
-        lane.begin()
-        mode.__enter__()
+        mode = None if self._inside else tracer.mode
+        try:
+            if mode is not None:
+                lane.begin()
+                mode.__enter__()
+                self._inside = True
+        except Exception:
+            mode = None
+            tracer.fail()
         try:
             return original(*args, **kwargs)
         except BaseException as error:
             unseen(error)
             raise
         finally:
-            leave(mode, entered=True)
-            self._inside = False
+            if mode is not None:
+                self._inside = False
+                try:
+                    leave(mode, entered=True)
+                except Exception:
+                    # once more: it would stay on
+                    leave(mode, entered=True)
+                    tracer.fail()
 
     def met(self, tracer: Tracer, value: Any) -> None:
         """A loss or an output that was computed out of sight: if it is bad, so is what has left before."""

@@ -245,15 +245,24 @@ class Patches:
         self._replace(torch.utils, "swap_tensors", make)
 
     def _subclasses(self) -> None:
+        tracer = self.tracer
+
         def make(original: Any) -> Any:
             @functools.wraps(original)
-            def new(kind: Any, *args: Any, **kwargs: Any) -> Any:
+            def new(*args: Any, **kwargs: Any) -> Any:
+                aside = None
                 try:
-                    if kind is torch.Tensor or torch.compiler.is_compiling():
-                        return original(kind, *args, **kwargs)
-                    # below a mode what is made of a list is a Tensor already, and can be no other kind
-                    with torch._C._DisableTorchDispatch():
-                        return original(kind, *args, **kwargs)
+                    if args and args[0] is not torch.Tensor and not torch.compiler.is_compiling():
+                        # below a mode what is made of a list is a Tensor already, and can be no other kind
+                        aside = torch._C._DisableTorchDispatch()
+                except Exception:
+                    aside = torch._C._DisableTorchDispatch()
+                    tracer.fail()
+                try:
+                    if aside is None:
+                        return original(*args, **kwargs)
+                    with aside:
+                        return original(*args, **kwargs)
                 except BaseException as error:
                     unseen(error)
                     raise

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whynan.capture.torch.operands import dtype_name
 from whynan.floats import format_of, format_value
 
 if TYPE_CHECKING:
+    import torch
+
     from whynan.capture.torch.rows import Held, Row
 
 TRANSPARENT = frozenset("clone _to_copy contiguous copy_ copy expand view reshape _unsafe_view cat stack index".split())
@@ -24,7 +28,23 @@ RANDOM = frozenset(
     "multinomial".split()
 )
 
-_SHRINKING = frozenset("mul pow square exp div sigmoid _softmax _to_copy prod".split())
+_SHRINKING = frozenset("mul pow square exp div sigmoid".split())
+_ARITHMETIC = {
+    "mul": "{} times {}",
+    "div": "{} divided by {}",
+    "sub": "{} minus {}",
+    "rsub": "{1} minus {0}",
+    "add": "{} plus {}",
+    "pow": "{} to the power {}",
+}
+_COMPUTED: dict[str, Callable[[float, float], Any]] = {
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "sub": operator.sub,
+    "rsub": operator.sub,
+    "add": operator.add,
+    "pow": operator.pow,
+}
 NEGLIGIBLE = 1000
 """A side of a difference that is so many times smaller than the result explains nothing."""
 
@@ -42,28 +62,29 @@ def made(row: Row, value: Any) -> str:
     return f"{plain} drew {text(value)}" if plain in RANDOM else f"{plain} made it {text(value)}"
 
 
-def phrase(operator: str, seen: list[str]) -> str:
-    if operator == "mul" and len(seen) == 2:
-        return f"{seen[0]} times {seen[1]}"
-    if operator == "div" and len(seen) == 2:
-        return f"{seen[0]} divided by {seen[1]}"
-    if operator == "sub" and len(seen) == 2:
-        return f"{seen[0]} minus {seen[1]}"
-    if operator == "rsub" and len(seen) == 2:
-        return f"{seen[1]} minus {seen[0]}"
-    if operator == "add" and len(seen) == 2:
-        return f"{seen[0]} plus {seen[1]}"
-    if operator == "pow" and len(seen) == 2:
-        return f"{seen[0]} to the power {seen[1]}"
-    return f"{operator} of {', '.join(seen)}"
+def phrase(plain: str, value: Any, parts: list[Part], dtype: torch.dtype) -> str:
+    """What an operator makes of what it was given: arithmetic as one says it, where that is what it was."""
+    shown = [text(v) for _, v, _, _ in parts if v is not None and not isinstance(v, tuple)]
+    words = _ARITHMETIC.get(plain)
+    if words is not None and len(shown) == 2 and _holds(plain, value, parts, dtype):
+        return words.format(*shown)
+    return f"{plain} of {', '.join(shown)}"
 
 
-def to_follow(operator: str, value: Any, parts: list[Part]) -> tuple[Held | None, tuple[int, ...] | None]:
+def cast(value: Any, part: Part, dtype: torch.dtype) -> str | None:
+    """What to say where a copy in another dtype has lost a number; None where it has not."""
+    given = part[1]
+    if value != 0 or not isinstance(given, (int, float)) or given == 0:
+        return None
+    return f"{text(given)} as {dtype_name(dtype)} is {text(value)}{_least(dtype)}"
+
+
+def to_follow(plain: str, value: Any, parts: list[Part]) -> tuple[Held | None, tuple[int, ...] | None]:
     """The operand that made the value what it is; none where the event itself is the explanation."""
-    if operator in ("exp", "rand", "randn") or not isinstance(value, (int, float)):
+    if plain in ("exp", "rand", "randn") or not isinstance(value, (int, float)):
         return None, None
     tensors = [(h, w, v) for _, v, h, w in parts if h is not None and w is not None and isinstance(v, (int, float))]
-    if operator in ("sub", "rsub"):
+    if plain in ("sub", "rsub"):
         # two sides of like size cancel, which explains the value
         tensors = [t for t in tensors if abs(float(t[2])) * NEGLIGIBLE > abs(value)] or tensors
         return (tensors[0][0], tensors[0][1]) if len(tensors) == 1 else (None, None)
@@ -74,24 +95,49 @@ def to_follow(operator: str, value: Any, parts: list[Part]) -> tuple[Held | None
         return None, None
     if len(tensors) == 1:
         return tensors[0][0], tensors[0][1]
-    if operator in ("mul", "add", "div") and tensors:
+    if plain in ("mul", "add", "div") and tensors:
         # a tiny product comes from its smallest factor, anything else from its greatest part
-        choose = min if operator == "mul" and abs(value) < 1 else max
+        choose = min if plain == "mul" and abs(value) < 1 else max
         h, w, _ = choose(tensors, key=lambda t: abs(float(t[2])))
         return h, w
     return None, None
 
 
-def underflow(operator: str, value: Any, parts: list[Part]) -> str:
+def underflow(plain: str, value: Any, parts: list[Part], dtype: torch.dtype) -> str:
     """What to add where nothing but zero was too small to be written: the least number of the dtype."""
     seen = [v for _, v, _, _ in parts if isinstance(v, (int, float))]
-    held = next((h for _, _, h, _ in parts if h is not None), None)
-    if value != 0 or operator not in _SHRINKING or not seen or 0 in seen or held is None:
+    if value != 0 or plain not in _SHRINKING or not seen or 0 in seen or any(abs(v) == float("inf") for v in seen):
         return ""
-    if not held.alias.is_floating_point() or any(abs(v) == float("inf") for v in seen):
+    if plain in _ARITHMETIC and not _holds(plain, value, parts, dtype):
+        # a quotient that was rounded down
         return ""
-    dtype = dtype_name(held.alias.dtype)
-    return f" in {dtype}, whose smallest number is {format_value(format_of(dtype).smallest_subnormal)}"
+    return f" in {dtype_name(dtype)}{_least(dtype)}" if dtype.is_floating_point else ""
+
+
+def _least(dtype: torch.dtype) -> str:
+    if not dtype.is_floating_point:
+        return ""
+    return f", whose smallest number is {format_value(format_of(dtype_name(dtype)).smallest_subnormal)}"
+
+
+def _holds(plain: str, value: Any, parts: list[Part], dtype: torch.dtype) -> bool:
+    """Whether a value is what the plain operator makes of two numbers, to the rounding of its dtype.
+
+    Not with an ``alpha``, and not where a quotient was rounded.
+    """
+    seen = [v for _, v, _, _ in parts if isinstance(v, (int, float))]
+    if not isinstance(value, (int, float)) or len(seen) != 2:
+        return False
+    first, second = reversed(seen) if plain == "rsub" else seen
+    try:
+        exact = _COMPUTED[plain](float(first), float(second))
+    except (ArithmeticError, ValueError):
+        return True
+    if isinstance(exact, complex) or exact - exact != 0 or value - value != 0:
+        return True
+    limits = format_of(dtype_name(dtype)) if dtype.is_floating_point else None
+    off = abs(exact) * 2 * limits.eps + limits.smallest_subnormal if limits is not None else 0.0
+    return abs(exact - value) <= off
 
 
 def text(value: Any) -> str:

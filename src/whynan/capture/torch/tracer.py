@@ -85,8 +85,8 @@ class Tracer:
         self.main = Lane()
         self.local = threading.local()
         self.local.lane = self.main
+        # of the engine's own threads, one for each device
         self.engines: list[Lane] = []
-        """The lanes of the engine's own threads, one for each device."""
         self.bad = BadEvents(self)
         self.deferred = Deferred(self)
         self.ranges = Ranges()
@@ -128,8 +128,7 @@ class Tracer:
     @property
     def stepping(self) -> bool:
         """Whether this thread is inside an optimizer's step that computes no loss of its own."""
-        lane = self.lane()
-        return lane.optimizer is not None and not lane.closure
+        return self.lane().optimizer is not None and not self.lane().closure
 
     def alone(self) -> AbstractContextManager[object]:
         """A stretch in which no other thread's events are looked at."""
