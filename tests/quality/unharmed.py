@@ -54,7 +54,6 @@ DOORS = frozenset(
         "Attempts._scaler_step.<locals>.step",
         "_around.<locals>.call",
         "_fetching.<locals>.fetch",
-        "_passed_on",
         "halt",
         "noting.<locals>.make.<locals>.door",
         "unseen",

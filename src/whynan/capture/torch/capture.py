@@ -121,7 +121,8 @@ class Capture:
                         tracer.bad.sinks.look_at_modules()
                         self.trace = self.so_far()
             except Exception:
-                tracer.fail()
+                if tracer.fail():
+                    raise
             finally:
                 tracer.active = False
                 tracer.close()
@@ -147,7 +148,8 @@ class Capture:
                             tracer.only.finish(tracer)
                         self.trace = self._finish()
             except Exception:
-                tracer.fail()
+                if tracer.fail():
+                    raise
             finally:
                 # a thread that goes on has the mode still
                 tracer.active = False

@@ -46,7 +46,8 @@ def halt(tracer: Tracer) -> None:
         if quietly(tracer, _fatal_since, tracer):
             ending = tracer.on_sink()
     except Exception:
-        tracer.fail()
+        if tracer.fail():
+            raise
     if ending is not None:
         raise ending
 
@@ -103,7 +104,8 @@ def noting(
                 if first:
                     quietly(tracer, note, args, kwargs, None, anywhere=True)
             except Exception:
-                tracer.fail()
+                if tracer.fail():
+                    raise
             try:
                 out = original(*args, **kwargs)
             except BaseException as error:
@@ -113,7 +115,8 @@ def noting(
                 if not first:
                     quietly(tracer, note, args, kwargs, out, anywhere=True)
             except Exception:
-                tracer.fail()
+                if tracer.fail():
+                    raise
             return out
 
         return named(door, module, original.__name__) if module is not None else door

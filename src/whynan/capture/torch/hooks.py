@@ -26,7 +26,7 @@ class StepHooks:
     `fail`: what to do where that cannot be. While dynamo compiles a step nobody is called.
     """
 
-    def __init__(self, fail: Callable[[], None]) -> None:
+    def __init__(self, fail: Callable[[], bool]) -> None:
         self._fail = fail
         self.before: Callable[[Any, Any, Any], None] | None = None
         self.after: Callable[[Any, Any, Any], None] | None = None
@@ -66,7 +66,8 @@ class StepHooks:
             if listener is None or torch.compiler.is_compiling():
                 return
         except Exception:
-            self._fail()
+            if self._fail():
+                raise
             return
         self._walks += 1
         try:

@@ -126,7 +126,8 @@ def _fetching(tracer: Tracer, loaders: Loaders, original: Any) -> Any:
         try:
             begun = quietly(tracer, _begins, tracer)
         except Exception:
-            tracer.fail()
+            if tracer.fail():
+                raise
         try:
             out = original(iterator)
         except BaseException as error:
@@ -138,7 +139,8 @@ def _fetching(tracer: Tracer, loaders: Loaders, original: Any) -> Any:
         try:
             quietly(tracer, _gives, tracer, loaders, iterator, out, begun, anywhere=True)
         except Exception:
-            tracer.fail()
+            if tracer.fail():
+                raise
         return out
 
     return fetch

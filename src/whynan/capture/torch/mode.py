@@ -68,15 +68,6 @@ with torch.inference_mode():
     _BARE = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
 
 
-def _passed_on(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """An operation that is none of ours."""
-    try:
-        return func(*args, **kwargs)
-    except BaseException as error:
-        unseen(error)
-        raise
-
-
 class TraceMode(TorchDispatchMode):
     """Shows every dispatcher call of the threads that entered it to a tracer."""
 
@@ -101,28 +92,29 @@ class TraceMode(TorchDispatchMode):
     ) -> Any:
         if kwargs is None:
             kwargs = {}
+        tracer = self.tracer
+        looking = tracer.active
         if types:
             for kind in types:
                 # a subclass without a dispatch of its own is a tensor like any other below autograd
                 if kind is not torch.Tensor and kind.__torch_dispatch__ is not _no_dispatch:
-                    if kind.__name__ in _PASSING:
-                        return _passed_on(func, args, kwargs)
-                    return NotImplemented
-        tracer = self.tracer
-        if not tracer.active:
-            return _passed_on(func, args, kwargs)
+                    if kind.__name__ not in _PASSING:
+                        return NotImplemented
+                    looking = False
         before = operator = bare = None
         try:
-            operator = KNOWN.get(id(func)) or operator_of(func)
-            if operator.composite and torch.is_inference_mode_enabled() and not _others():
-                bare = torch._C._ForceDispatchKeyGuard(*_BARE)
-            if operator.copies and (not tracer.stepping or in_step(tracer, operator, args)):
-                if _others() or _functions():
-                    before = _below(copied, tracer, operator, args, kwargs)
-                else:
-                    before = copied(tracer, operator, args, kwargs)
+            if looking:
+                operator = KNOWN.get(id(func)) or operator_of(func)
+                if operator.composite and torch.is_inference_mode_enabled() and not _others():
+                    bare = torch._C._ForceDispatchKeyGuard(*_BARE)
+                if operator.copies and (not tracer.stepping or in_step(tracer, operator, args)):
+                    if _others() or _functions():
+                        before = _below(copied, tracer, operator, args, kwargs)
+                    else:
+                        before = copied(tracer, operator, args, kwargs)
         except Exception:
-            tracer.fail()
+            if tracer.fail():
+                raise
         try:
             if bare is not None:
                 with bare:
@@ -147,7 +139,8 @@ class TraceMode(TorchDispatchMode):
                         else:
                             tracer.after(operator, args, kwargs, out, before)
             except Exception:
-                tracer.fail()
+                if tracer.fail():
+                    raise
             finally:
                 if outside is not None:
                     _set_eval_frame(outside)

@@ -46,7 +46,8 @@ class Only:
         try:
             wanted = not self._inside and bool(quietly(tracer, self._wants, tracer, module, lane.module))
         except Exception:
-            tracer.fail()
+            if tracer.fail():
+                raise
         if not wanted:
             return original(module, *args, **kwargs)
         number = lane.module
@@ -54,7 +55,8 @@ class Only:
         try:
             quietly(tracer, self._leaves, tracer, number, out)
         except Exception:
-            tracer.fail()
+            if tracer.fail():
+                raise
         return out
 
     def run(self, tracer: Tracer, lane: Lane, original: Any, args: Any, kwargs: Any) -> Any:
@@ -67,7 +69,8 @@ class Only:
                 self._inside = True
         except Exception:
             mode = None
-            tracer.fail()
+            if tracer.fail():
+                raise
         try:
             return original(*args, **kwargs)
         except BaseException as error:
@@ -81,7 +84,8 @@ class Only:
                 except Exception:
                     # once more: it would stay on
                     leave(mode, entered=True)
-                    tracer.fail()
+                    if tracer.fail():
+                        raise
 
     def met(self, tracer: Tracer, value: Any) -> None:
         """A loss or an output that was computed out of sight: if it is bad, so is what has left before."""
@@ -124,7 +128,7 @@ class Only:
 class Attempts:
     """Counts the step attempts of a program that is not looked at yet; those that a scaler skips are attempts too."""
 
-    def __init__(self, wanted: int, hooks: StepHooks, reached: Callable[[], None], fail: Callable[[], None]) -> None:
+    def __init__(self, wanted: int, hooks: StepHooks, reached: Callable[[], None], fail: Callable[[], bool]) -> None:
         self._wanted = wanted
         self._reached = reached
         self._fail = fail
@@ -174,4 +178,5 @@ class Attempts:
                 self._reached()
         except Exception:
             self.stop()
-            self._fail()
+            if self._fail():
+                raise

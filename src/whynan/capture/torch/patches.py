@@ -57,7 +57,8 @@ class Patches:
             try:
                 undo()
             except Exception:
-                self.tracer.fail()
+                if self.tracer.fail():
+                    raise
                 # once more: a patch that stays on would outlive its trace
                 undo()
 
@@ -90,7 +91,8 @@ class Patches:
                 try:
                     kept = quietly(tracer, _engine_starts, tracer, t_outputs, args)
                 except Exception:
-                    tracer.fail()
+                    if tracer.fail():
+                        raise
                 try:
                     halt(tracer)
                     if tracer.only is not None and kept is not None:
@@ -102,14 +104,16 @@ class Patches:
                         try:
                             quietly(tracer, _engine_raises, tracer, kept)
                         except Exception:
-                            tracer.fail()
+                            if tracer.fail():
+                                raise
                     raise
                 finally:
                     if kept is not None:
                         try:
                             quietly(tracer, _engine_ends, tracer, kept)
                         except Exception:
-                            tracer.fail()
+                            if tracer.fail():
+                                raise
 
             ENGINE.add(getattr(engine_run_backward, "__code__"))  # noqa: B009
             return engine_run_backward
@@ -128,7 +132,8 @@ class Patches:
                 try:
                     lane = quietly(tracer, _module_starts, tracer, module)
                 except Exception:
-                    tracer.fail()
+                    if tracer.fail():
+                        raise
                 try:
                     if tracer.only is not None and lane is not None:
                         out = tracer.only.call(tracer, lane, original, module, args, kwargs)
@@ -142,12 +147,14 @@ class Patches:
                         try:
                             quietly(tracer, _module_ends, lane)
                         except Exception:
-                            tracer.fail()
+                            if tracer.fail():
+                                raise
                 if lane is not None and not lane.modules:
                     try:
                         quietly(tracer, _module_returned, tracer, module, out)
                     except Exception:
-                        tracer.fail()
+                        if tracer.fail():
+                            raise
                     halt(tracer)
                 return out
 
@@ -163,20 +170,23 @@ class Patches:
                 closure = (len(args) > 1 and callable(args[1])) or callable(kwargs.get("closure"))
                 quietly(tracer, _step_starts, tracer, optimizer, closure)
             except Exception:
-                tracer.fail()
+                if tracer.fail():
+                    raise
             halt(tracer)
 
         def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
             try:
                 quietly(tracer, _step_ends, tracer, optimizer)
             except Exception:
-                tracer.fail()
+                if tracer.fail():
+                    raise
             halt(tracer)
             if tracer.last_step is not None and tracer.active:
                 try:
                     _last_step(tracer)
                 except Exception:
-                    tracer.fail()
+                    if tracer.fail():
+                        raise
 
         self.hooks.before, self.hooks.after = before, after
         self._undo.append(self.hooks.remove)
@@ -189,7 +199,8 @@ class Patches:
                 try:
                     quietly(tracer, _leaves, tracer, tensor)
                 except Exception:
-                    tracer.fail()
+                    if tracer.fail():
+                        raise
                 try:
                     return original(tensor, *args, **kwargs)
                 except BaseException as error:
@@ -207,7 +218,8 @@ class Patches:
                 try:
                     quietly(tracer, _saved, tracer, obj)
                 except Exception:
-                    tracer.fail()
+                    if tracer.fail():
+                        raise
                 try:
                     return original(obj, *args, **kwargs)
                 except BaseException as error:
@@ -233,7 +245,8 @@ class Patches:
                 try:
                     quietly(tracer, tracer.forget, t1, t2)
                 except Exception:
-                    tracer.fail()
+                    if tracer.fail():
+                        raise
                 try:
                     return original(t1, t2)
                 except BaseException as error:
@@ -257,7 +270,8 @@ class Patches:
                         aside = torch._C._DisableTorchDispatch()
                 except Exception:
                     aside = torch._C._DisableTorchDispatch()
-                    tracer.fail()
+                    if tracer.fail():
+                        raise
                 try:
                     if aside is None:
                         return original(*args, **kwargs)

@@ -76,6 +76,20 @@ class State:
         self.reads = 0
         self.shape: tuple[int, ...] = ()
 
+    def rewritten(self, tensor: Tensor, *, overwrites: bool) -> None:
+        """A tensor of this storage has been written and is finite: what it covers carries no label any more."""
+        storage = tensor.untyped_storage()
+        whole = tensor.numel() * tensor.element_size() == storage.nbytes()
+        if whole and (overwrites or not self.uninitialised) and self.taint is None:
+            delattr(storage, ATTRIBUTE)
+            return
+        if self.itemsize != tensor.element_size():
+            return
+        if self.plane is not None:
+            strided(self.plane, self.itemsize, tensor).zero_()
+        if self.taint is not None and overwrites:
+            strided(self.taint, self.itemsize, tensor).zero_()
+
 
 def strided(plane: Tensor, itemsize: int, tensor: Tensor) -> Tensor:
     """The plane as `tensor` sees its storage; a copy where element sizes differ (a complex seen as real)."""

@@ -83,8 +83,8 @@ class Recording:
             act()
         except Exception:
             self._broken = True
-            if not self._tracer.failed:
-                self._tracer.fail()
+            if not self._tracer.failed and self._tracer.fail():
+                raise
 
     def _news(self) -> None:
         self._segments.mark()

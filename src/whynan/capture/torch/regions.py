@@ -98,13 +98,15 @@ def watch_regions(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], A
                 try:
                     keep_from_dynamo()
                 except Exception:
-                    tracer.fail()
+                    if tracer.fail():
+                        raise
             if tracer.active and not tracer.regions_watched and kwargs.get("backend", "inductor") == "inductor":
                 try:
                     __import__(_HOME)
                     _watch(tracer, replace)
                 except Exception:
-                    tracer.fail()
+                    if tracer.fail():
+                        raise
             return made
 
         return compile_
@@ -125,7 +127,8 @@ def _watch(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], Any]], N
                 # the graph frees its inputs as it goes: only labels that may be needed are worth holding on to them
                 held = _references(inputs, weak=not tracer.any_marked)
             except Exception:
-                tracer.fail()
+                if tracer.fail():
+                    raise
             out = original(graph, inputs)
             if not tracer.active:
                 return out
@@ -133,7 +136,8 @@ def _watch(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], Any]], N
                 with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
                     _ran(tracer, tuple(v for r in held if (v := r()) is not None), out)
             except Exception:
-                tracer.fail()
+                if tracer.fail():
+                    raise
             return out
 
         return call

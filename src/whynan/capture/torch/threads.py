@@ -35,7 +35,8 @@ def _around(tracer: Tracer, act: Callable[[Tracer, Any], None], original: Any, *
             if tracer.active:
                 act(tracer, thread)
         except Exception:
-            tracer.fail()
+            if tracer.fail():
+                raise
         return original(thread, *args) if first else result
 
     return call

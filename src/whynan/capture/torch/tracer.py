@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.capture.failure import report_internal_error
+from whynan.capture.interruptions import theirs
 from whynan.capture.torch import experiments
 from whynan.capture.torch.births import BadEvents
 from whynan.capture.torch.deferred import Deferred
@@ -27,7 +28,6 @@ from whynan.capture.torch.planes import (
     bad_mask,
     is_bad,
     readable,
-    strided,
     unproved,
 )
 from whynan.capture.torch.ranges import Counted, Ranges, counters
@@ -139,13 +139,19 @@ class Tracer:
         """Dispatcher calls seen so far."""
         return self.ordinal - self.first - self.compiled_regions
 
-    def fail(self) -> None:
-        """An error of our own: warn once, keep the traceback in a file, and leave the run alone."""
+    def fail(self) -> bool:
+        """An error of our own: warn once, keep the traceback in a file, and leave the run alone.
+
+        True where it is none of ours but the program's, which is to be raised again.
+        """
+        if theirs():
+            return True
         self.active = False
         self.failed = True
         self._forget_tensors()
         self.rows.let_go()
         report_internal_error()
+        return False
 
     def after(self, operator: Operator, args: Any, kwargs: Any, out: Any, before: dict[int, Tensor] | None) -> None:
         """Record one event that has run: its site and operands, and whether what it wrote is finite."""
@@ -330,19 +336,8 @@ class Tracer:
     def _rewrite(self, tensor: Tensor, operator: Operator, bad: bool) -> None:
         """A storage that had a state was written: what is finite now carries no label."""
         state = self.state_of(tensor)
-        if state is None or bad:
-            return
-        storage = tensor.untyped_storage()
-        whole = tensor.numel() * tensor.element_size() == storage.nbytes()
-        if whole and (operator.overwrites or not state.uninitialised) and state.taint is None:
-            delattr(storage, ATTRIBUTE)
-            return
-        if state.itemsize != tensor.element_size():
-            return
-        if state.plane is not None:
-            strided(state.plane, state.itemsize, tensor).zero_()
-        if state.taint is not None and operator.overwrites:
-            strided(state.taint, state.itemsize, tensor).zero_()
+        if state is not None and not bad:
+            state.rewritten(tensor, overwrites=operator.overwrites)
 
     def add_ranges(self, row: Row, operator: Operator, written: Sequence[Tensor]) -> None:
         """Count what an event wrote, where ranges are asked for."""
