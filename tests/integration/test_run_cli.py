@@ -214,7 +214,9 @@ def test_an_interrupt_gives_the_report_and_ends_as_python_does(
         process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (-signal.SIGINT, "tidied\n")
-    assert _without_versions(err).replace(str(folder), "...") == snapshot(name="interrupted")
+    # Python's own traceback: which line of the loop it is, nobody knows
+    seen = re.sub(r'(?<=waiting\.py", line )\d+(, in <module>\n).*\n( *\^+\n)?', r"N\1", err)
+    assert _without_versions(seen).replace(str(folder), "...") == snapshot(name="interrupted")
 
 
 def test_a_program_that_is_killed_leaves_a_line(folder: Path, snapshot: SnapshotAssertion) -> None:

@@ -96,11 +96,15 @@ def function(text: str, _: Path) -> Report:
     def target(x: Tensor) -> Tensor:
         return x / (x - x)
 
-    # what measures coverage cannot follow code of a file that no file system has
-    file = text if sys.gettrace() is None else text.encode("utf-8", "replace").decode()
-    target.__code__ = target.__code__.replace(co_name=text, co_qualname=text, co_filename=file)
+    target.__code__ = target.__code__.replace(co_name=text, co_qualname=text, co_filename=text)
     target.__qualname__ = target.__name__ = text
-    return explained(target, torch.ones(2))
+    measuring = sys.gettrace()
+    # what measures coverage cannot follow code of a file that no file system has
+    sys.settrace(None)
+    try:
+        return explained(target, torch.ones(2))
+    finally:
+        sys.settrace(measuring)
 
 
 def source(text: str, folder: Path) -> Report:

@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 ERRORS = (Forced, MemoryError, RuntimeError)
 SAMPLED_CALLS = 3
 PARTS = 8
-# three run only after a failure, one is torch's question about a mode while it compiles, some run in a thread before it
+# some run only after a failure, one is torch's question about a mode while it compiles, some run in a thread before it
 # can be followed or in a child, and one for the engine's threads, of which a CPU has none
 UNREACHED = frozenset(
     [
         *("report_internal_error", "Capture.abandon", "Tracer.fail", "TraceMode._should_skip_dynamo"),
+        *("theirs", "_code", "_is_ours", "_begun_at"),
         *("_enter", "_leave", "Steps.enter_thread", "Steps.leave_thread", "_forked", "Capture.forked", "Lane.follow"),
     ]
 )
