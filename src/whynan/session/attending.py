@@ -162,7 +162,9 @@ class _Finder:
         # the program may ask whether there is a torch, long before it loads it
         self._asked = True
         try:
-            for finder in sys.meta_path:
+            # those before this one have been asked
+            finders: list[Any] = list(sys.meta_path)
+            for finder in finders[finders.index(self) + 1 if self in finders else 0 :]:
                 spec = finder.find_spec(name, path, target)
                 if spec is not None:
                     try:

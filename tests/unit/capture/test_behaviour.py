@@ -236,3 +236,13 @@ def test_what_only_the_window_holds_is_not_held_by_the_program() -> None:
         del y
 
     assert traced(work).verdict == "clean"
+
+
+def test_a_view_that_was_written_without_a_graph_is_passed_over() -> None:
+    model = nn.Linear(4, 3)
+    with whynan.trace() as t:
+        with torch.no_grad():
+            # torch will not say whether such a view is a leaf
+            model.weight[2] *= 0.05
+        torch.log(model(torch.ones(2, 4)).mean() * 0 - 1).backward()
+    assert [f.op for f in t.report.findings] == ["aten.log.default"]

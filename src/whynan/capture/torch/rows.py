@@ -34,6 +34,14 @@ ALIVE = -2
 """``COUNTED`` of a parameter: the program itself keeps it alive."""
 
 
+def is_leaf(tensor: Tensor) -> bool:
+    """Whether a tensor is a leaf; torch raises for a view that was made without recording a graph and then written."""
+    try:
+        return tensor.is_leaf
+    except RuntimeError:
+        return False
+
+
 class Held(NamedTuple):
     """A tensor operand by an alias of its storage, and the event that had written it.
 
@@ -137,7 +145,7 @@ class Rows:
                     continue
                 if writer not in window:
                     size += self.uncounted(value, ordinal)
-                if value.requires_grad and value.is_leaf:
+                if value.requires_grad and is_leaf(value):
                     first_used(value, site)
             elif type(value) in _LISTS and value and isinstance(value[0], torch.Tensor):
                 few = len(value) <= FEW_ENTRIES

@@ -32,7 +32,7 @@ from whynan.capture.torch.planes import (
 )
 from whynan.capture.torch.ranges import Counted, Ranges, counters
 from whynan.capture.torch.rows import MASK as RING_MASK
-from whynan.capture.torch.rows import Row, Rows, forward_number
+from whynan.capture.torch.rows import Row, Rows, forward_number, is_leaf
 from whynan.capture.torch.sites import Sites, in_a_hook
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class Tracer:
         if phase == FORWARD:
             if not operator.view:
                 held, size = rows.operands_of(args, site, ordinal, self.bad.events.first_used)
-            elif args and type(args[0]) in PLAIN and args[0].requires_grad and args[0].is_leaf:
+            elif args and type(args[0]) in PLAIN and args[0].requires_grad and is_leaf(args[0]):
                 self.bad.events.first_used(args[0], site)
                 # a view of a parameter is held at no cost: the program keeps it
                 rows.uncounted(args[0], ordinal)
