@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from whynan.api import allow as allow
     from whynan.api import explain as explain
     from whynan.api import trace as trace
+    from whynan.api import watch as watch
     from whynan.errors import NonFiniteError as NonFiniteError
     from whynan.errors import WhynanError as WhynanError
     from whynan.records import Finding as Finding
@@ -22,12 +23,13 @@ _HOMES = {
     "allow": "whynan.api",
     "explain": "whynan.api",
     "trace": "whynan.api",
+    "watch": "whynan.api",
     "NonFiniteError": "whynan.errors",
     "WhynanError": "whynan.errors",
     "Finding": "whynan.records",
     "Report": "whynan.records",
 }
-__all__ = ["Finding", "NonFiniteError", "Report", "WhynanError", "__version__", "allow", "explain", "trace"]
+__all__ = ["Finding", "NonFiniteError", "Report", "WhynanError", "__version__", "allow", "explain", "trace", "watch"]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ from whynan.errors import UsageError
 from whynan.session.calling import Call
 from whynan.session.region import Region, allowed, exception_text
 from whynan.session.reruns import with_rerun, without_rerun
+from whynan.session.training import Watch
 from whynan.session.watching import Watched
 
 if TYPE_CHECKING:
@@ -59,6 +60,28 @@ def trace(*, memory: int | str | None = None, ranges: bool = False) -> Trace:
 def allow(pattern: str, *, reason: str) -> AbstractContextManager[Allowance]:
     """Findings of a rule, a family (``"WN5"``) or a rule's name are meant, in this block, for this reason."""
     return allowed(pattern, reason)
+
+
+def watch(*optimizers: Any, on_nonfinite: str | None = None, quiet: bool | None = None) -> Watch:
+    """A training loop, watched for nearly nothing: ``with whynan.watch(optimizer): ...``.
+
+    Before an optimizer's step moves a weight, the loss and the gradients that it is made of are looked at. On the
+    first bad one the program's own code since the step before is run again, fully traced, with everything put back
+    after it, and the report says where the bad number was born. ``report`` is there then, and after the block.
+
+    Args:
+        optimizers: those to watch; models may stand among them and are passed over. All of the program's where none is
+            given.
+        on_nonfinite: at a bad step ``"stop"`` leaves the block, the weights as they are before it; ``"skip"`` lets the
+            program go on without that step, ``"continue"`` with it; ``"raise"`` raises ``NonFiniteError`` there.
+        quiet: print no report.
+
+    Raises:
+        UsageError: for an option that there is not.
+    """
+    options = Options.load(on_nonfinite=on_nonfinite, quiet=quiet)
+    watched = [o for o in optimizers if hasattr(o, "param_groups")]
+    return Watch(options, watched)
 
 
 def explain(

@@ -16,7 +16,8 @@ from whynan.errors import UsageError
 _SIZE: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>(?:[kmgt]i?)?b?)", re.IGNORECASE)
 _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 ALLOWABLE: Final = re.compile(r"WN\d{0,3}|[a-z][a-z0-9]*(-[a-z0-9]+)*")
-OnNonfinite = Literal["stop", "continue", "raise"]
+OnNonfinite = Literal["stop", "skip", "continue", "raise"]
+Mode = Literal["watch", "trace"]
 _YES: Final = ("1", "true", "yes", "on")
 _NO: Final = ("0", "false", "no", "off")
 
@@ -33,11 +34,14 @@ class Options:
         all_: show the absorbed findings too.
         quiet: print no report.
         redact: leave out source text, values, names and absolute paths.
-        on_nonfinite: what a run does at the first bad number that escapes: ``stop``, ``continue`` or ``raise``.
+        on_nonfinite: what a run does at the first bad number that escapes: ``stop``, ``continue`` or ``raise``; where
+            steps are watched, also ``skip``, which leaves out the bad step.
         pdb: open the debugger where a run is stopped.
         start_step: the step, from 1, from which on a run is looked at.
         steps: how many steps are looked at; all where ``None``.
         only: the path or class of the modules whose forward is looked at; all where ``None``.
+        mode: ``trace`` looks at every operation; ``watch`` at the steps, from the first one on, and at the operations
+            of a bad one.
         json: the file to write the report to.
         trace: the folder to record the trace in.
         baseline: an earlier report, whose findings are known.
@@ -56,6 +60,7 @@ class Options:
     start_step: int = 1
     steps: int | None = None
     only: str | None = None
+    mode: Mode = "trace"
     json: str | None = None
     trace: str | None = None
     baseline: str | None = None
@@ -151,6 +156,13 @@ def parse_ending(value: object) -> str:
     return cast("str", value)
 
 
+def parse_mode(value: object) -> str:
+    """How a run is looked at. Raises ``ValueError`` with what is legal."""
+    if value not in get_args(Mode):
+        raise ValueError(f"one of {', '.join(get_args(Mode))}")
+    return cast("str", value)
+
+
 def parse_count(value: object) -> int:
     """A number of steps, 1 or more. Raises ``ValueError`` with what is legal."""
     text = str(value).strip()
@@ -196,6 +208,7 @@ _READERS: Final[dict[str, Callable[[object], object]]] = {
     "start_step": parse_count,
     "steps": parse_count,
     "only": parse_text,
+    "mode": parse_mode,
     "json": parse_text,
     "trace": parse_text,
     "baseline": parse_text,

@@ -59,7 +59,11 @@ class _Run(click.Command):
 @click.option("--start-step", type=int, metavar="N", help="Look from the N-th optimizer step on.")
 @click.option("--steps", type=int, metavar="N", help="Look at N steps, then let the program run on unwatched.")
 @click.option("--only", metavar="MODULE", help="Look only inside modules of this path or class in the forward pass.")
-@click.option("--mode", type=click.Choice(["trace"]), default="trace", help="Look at every operation.")
+@click.option(
+    "--mode",
+    type=click.Choice(["watch", "trace"]),
+    help="Look at every operation (trace); or at every step, and replay a bad one to look at its operations (watch).",
+)
 @click.option("--json", metavar="FILE", help="Write the report to a file.")
 @click.option("--trace", metavar="DIR", help="Record every operation in a new folder; it survives a kill.")
 @click.option("--baseline", metavar="FILE", help="An earlier report: what it found is known, and no error.")
@@ -69,7 +73,7 @@ class _Run(click.Command):
 @click.option("--redact", is_flag=True, default=None, help="Leave out source text, values, names and paths.")
 @click.option("--memory", metavar="BYTES", help="Operands to hold for explanations; 256MiB unless given.")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGUMENTS]...")
-def run(module: str | None, code: str | None, mode: str, program: tuple[str, ...], **chosen: Any) -> int:
+def run(module: str | None, code: str | None, program: tuple[str, ...], **chosen: Any) -> int:
     """Run a Python program unchanged, and explain its first bad number.
 
     The program sees what it would see under python: its arguments, paths, streams, signals and exit status. The report
@@ -85,7 +89,6 @@ def run(module: str | None, code: str | None, mode: str, program: tuple[str, ...
     Exit status: the program's own if it is not 0; else 1 where an error was found, or a warning with --strict; else 0.
     It is 2 where nothing was run.
     """
-    del mode
     from whynan.config import Options
     from whynan.session.checking import check
     from whynan.session.launching import launch

@@ -45,9 +45,9 @@ def bad_word(value: float | None) -> str:
     return "NaN" if value is None or value != value else ("Inf" if value > 0 else "-Inf")
 
 
-def count_text(count: int, noun: str) -> str:
+def count_text(count: int, noun: str, plural: str | None = None) -> str:
     """A count with its noun: ``1 element``, ``10,880 elements``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {plural or f'{noun}s'}"
 
 
 def share_text(bad: int, total: int) -> str:

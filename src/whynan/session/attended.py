@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.config import Options
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch import Capture
     from whynan.records import Finding, Report
+    from whynan.session.training import Training
 
 
 MEMORY: Final = 256 << 20
@@ -49,6 +51,11 @@ class Attended:
         self._region: Region | None = None
         self._reported = False
         self._stopped = False
+        self._training: Training | None = None
+
+    @property
+    def _watches(self) -> bool:
+        return self.options.mode == "watch" and self.options.looks_at_all
 
     def begin(self) -> None:
         """Look at everything from here on."""
@@ -57,7 +64,7 @@ class Attended:
             on_sink=self._ask if asks else None,
             only=self.options.only,
             first_step=self.options.start_step,
-            steps=self.options.steps,
+            steps=1 if self._watches else self.options.steps,
             threads=True,
             recording=self._recording,
         )
@@ -70,6 +77,12 @@ class Attended:
 
             self._region.baseline = Baseline.read(self.options.baseline)
         self._region.__enter__()
+        if self._watches:
+            from whynan.session.training import Training
+
+            aside = partial(self._region.end, early=True)
+            self._training = Training(options, command=self._command, ended=self._spoilt, aside=aside, traced=1)
+            self._training.begin()
 
     def end(self, error: BaseException | None = None, *, early: bool = False) -> None:
         """Tell what was found, once: on the standard error stream and wherever an option says.
@@ -83,10 +96,15 @@ class Attended:
         self._reported = True
         region = self._region
         assert region is not None
+        if self._training is not None:
+            self._training.end()
         kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
         with told("explaining what was found", quiet=self.options.quiet):
             region.end(kind, error, traceback, early=early)
-        report = self._final(region.report)
+        self._tell(region.report if self._training is None else self._training.after(region.report))
+
+    def _tell(self, found: Report) -> None:
+        report = self._final(found)
         try:
             self._deliver(report)
         finally:
@@ -124,6 +142,19 @@ class Attended:
 
             return NonFiniteError(errors[0])
         return stopped()
+
+    def _spoilt(self, report: Report) -> BaseException | None:
+        """At a bad step of a program that is watched: the exception to end the run with, if it is to end."""
+        if self._reported or self.options.on_nonfinite == "continue":
+            return None
+        self._stopped = self.options.on_nonfinite == "stop"
+        with self._apart():
+            self.end(early=True)
+        if self._stopped:
+            return stopped()
+        from whynan.errors import NonFiniteError
+
+        return NonFiniteError(report.findings[0]) if report.findings else None
 
     def _errors(self, capture: Capture) -> tuple[Finding, ...]:
         assert self._region is not None

@@ -106,6 +106,11 @@ class Capture:
         self._waiting = None
         self._enter(late=True)
 
+    def begin_at(self, step: int) -> None:
+        """What comes now belongs to an optimizer's step of this number, from 1."""
+        steps = self.tracer.bad.sinks.steps
+        steps.offset, steps.met = step - 1, True
+
     def leave(self) -> None:
         """Look no further while the program goes on: what it still holds has not left it."""
         tracer = self.tracer

@@ -28,8 +28,8 @@ class StepHooks:
 
     def __init__(self, fail: Callable[[], bool]) -> None:
         self._fail = fail
-        self.before: Callable[[Any, Any, Any], None] | None = None
-        self.after: Callable[[Any, Any, Any], None] | None = None
+        self.before: Callable[[Any, Any, Any], Any] | None = None
+        self.after: Callable[[Any, Any, Any], Any] | None = None
         self._handles: list[Any] = []
         self._walks = 0
         """How many steps, one inside the other or beside it, are in one of the hooks."""
@@ -39,8 +39,8 @@ class StepHooks:
         while _left:
             _left.pop().remove()
 
-        def before(optimizer: Any, args: Any, kwargs: Any) -> None:
-            self._call(self.before, optimizer, args, kwargs)
+        def before(optimizer: Any, args: Any, kwargs: Any) -> Any:
+            return self._call(self.before, optimizer, args, kwargs)
 
         def after(optimizer: Any, args: Any, kwargs: Any) -> None:
             self._call(self.after, optimizer, args, kwargs)
@@ -61,17 +61,17 @@ class StepHooks:
         while self._handles:
             self._handles.pop().remove()
 
-    def _call(self, listener: Callable[[Any, Any, Any], None] | None, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def _call(self, listener: Callable[[Any, Any, Any], Any] | None, optimizer: Any, args: Any, kwargs: Any) -> None:
         try:
             if listener is None or torch.compiler.is_compiling():
-                return
+                return None
         except Exception:
             if self._fail():
                 raise
-            return
+            return None
         self._walks += 1
         try:
-            listener(optimizer, args, kwargs)
+            return listener(optimizer, args, kwargs)
         except BaseException:
             if self.before is None and self.after is None and self._walks == 1:
                 # an error ends the walk

@@ -1,0 +1,40 @@
+"""The last steps of a training, as few numbers each: how a run came to its bad step."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+KEPT: Final = 128
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One step attempt: its loss (the last one differentiated), the norm of its gradients, the scale of its loss."""
+
+    step: int
+    loss: float | None
+    norm: float | None
+    scale: float | None
+    skipped: bool
+
+
+class History:
+    """The last steps, the latest last."""
+
+    def __init__(self) -> None:
+        self.entries: deque[Entry] = deque(maxlen=KEPT)
+
+    def note(
+        self, step: int, losses: Sequence[Tensor], norm: float | None, scaler: Any, *, skipped: bool = False
+    ) -> None:
+        """A step is about to be made, or was skipped."""
+        loss = float(losses[-1]) if losses and losses[-1].numel() == 1 else None
+        scale = float(scaler.get_scale()) if scaler is not None and hasattr(scaler, "get_scale") else None
+        self.entries.append(Entry(step, None if loss is None else loss / (scale or 1.0), norm, scale, skipped))

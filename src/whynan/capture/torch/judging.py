@@ -1,0 +1,140 @@
+"""What a step is about to be made of: its losses and its gradients, and what of them is NaN or Inf."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a step was about to be made of: the losses that were differentiated for it, and its bad gradients.
+
+    `losses`: their bits, a loss each. `bad`: by the parameter, where its gradient is NaN or Inf. `bad_loss`: one of
+    the losses is.
+    """
+
+    losses: tuple[bytes, ...]
+    bad: tuple[tuple[Tensor, Tensor], ...]
+    bad_loss: bool
+    spoilt: tuple[Tensor, ...] = ()
+    """Parameters that are NaN or Inf already."""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing is NaN or Inf."""
+        return not self.bad and not self.bad_loss
+
+    def same_as(self, other: Judged) -> bool:
+        """Whether both have the same losses, bit for bit, and the same elements of the same gradients are bad."""
+        if self.losses != other.losses or len(self.bad) != len(other.bad):
+            return False
+        theirs_ = {id(p): mask for p, mask in other.bad}
+        return all(id(p) in theirs_ and torch.equal(mask, theirs_[id(p)]) for p, mask in self.bad)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A step that was about to spoil the weights, or that a scaler will not make any more."""
+
+    optimizer: Any
+    step: int
+    judged: Judged
+    skipped: int = 0
+
+
+@dataclass
+class Losses:
+    """The losses that were differentiated since the last step."""
+
+    held: list[Tensor] = field(default_factory=list)
+
+    def note(self, roots: Iterable[Any]) -> None:
+        """A backward begins."""
+        for root in roots:
+            if isinstance(root, torch.Tensor) and root.is_floating_point():
+                # the number without its graph; a copy where the program may overwrite it
+                self.held.append(root.detach() if root.numel() > 1 else root.detach().clone())
+
+    def bits(self) -> tuple[bytes, ...]:
+        """Each, bit for bit."""
+        return tuple(bytes(t.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()) for t in self.held)
+
+    def bad(self, *, scaled: bool) -> bool:
+        """Whether one is NaN or Inf; with `scaled` only a NaN, for an Inf may be the scale's."""
+        return any(not _is_good(t, scaled=scaled) for t in self.held)
+
+
+def _is_good(tensor: Tensor, *, scaled: bool) -> bool:
+    if tensor.numel() == 1:
+        value: Any = tensor.item()
+        return value == value if scaled else value - value == 0
+    return not bool((torch.isnan if scaled else _not_finite)(tensor).any())
+
+
+def _not_finite(tensor: Tensor) -> Tensor:
+    return ~torch.isfinite(tensor)
+
+
+def gradients_of(optimizer: Any) -> list[tuple[Tensor, Tensor]]:
+    """The parameters of an optimizer that have a gradient, with it."""
+    return [(p, p.grad) for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+
+
+def norm_of(gradients: list[Tensor]) -> float:
+    """The norm of all gradients, which is finite only if each of them is; it may overflow where they are."""
+    if not gradients:
+        return 0.0
+    try:
+        return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))).item()
+    except (RuntimeError, NotImplementedError, TypeError):
+        # of several dtypes or devices, sparse, or in parts over several processes
+        return sum(_norm(each) ** 2 for each in gradients) ** 0.5
+
+
+def _norm(gradient: Tensor) -> float:
+    plain = gradient.coalesce().values() if gradient.is_sparse else gradient
+    local: Any = getattr(plain, "to_local", None)
+    return torch.linalg.vector_norm(plain if local is None else local()).item()
+
+
+def judge(optimizer: Any, losses: Losses) -> Judged:
+    """All that is known of a step about to be made."""
+    bad = []
+    for parameter, gradient in gradients_of(optimizer):
+        whole = gradient.coalesce().to_dense() if gradient.is_sparse else gradient
+        mask = _not_finite(whole)
+        if bool(mask.any()):
+            bad.append((parameter, mask))
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    spoilt = tuple(p for p in parameters if not bool(torch.isfinite(p).all()))
+    return Judged(losses.bits(), tuple(bad), losses.bad(scaled=False), spoilt)
+
+
+class Probes:
+    """A step of an optimizer that tries points which it does not keep, and the weights before it.
+
+    The one step for which weights are copied: such an optimizer keeps a hundred copies itself.
+    """
+
+    def __init__(self, optimizer: Any) -> None:
+        self.optimizer = optimizer
+        self.fault: Fault | None = None
+        self.explained: Any = None
+        self._before = [(p, p.detach().clone()) for group in optimizer.param_groups for p in group["params"]]
+
+    def spoilt(self) -> bool:
+        """Whether a weight is NaN or Inf that was none before."""
+        return any(bool((_not_finite(p) & torch.isfinite(before)).any()) for p, before in self._before)
+
+    def put_back(self) -> None:
+        """Have the weights be as before."""
+        for parameter, before in self._before:
+            parameter.copy_(before)

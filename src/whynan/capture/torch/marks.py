@@ -1,0 +1,182 @@
+"""What is kept at a step's end so that what follows can be run again: where the program stands, by reference.
+
+A mark is taken where nothing has been looked at yet: after a step, and as the first module is called after it. It holds
+of each of the user's frames the names that the code after it reads and changes; every other name still is what it was.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from whynan.capture.torch.state import Rng, rng
+from whynan.source.ownership import Owner, owner_of
+from whynan.source.syntax import Span, syntax_of
+from whynan.source.tails import Tail, tail_after, tail_from
+from whynan.source.tails import owner_of as function_of
+
+if TYPE_CHECKING:
+    from types import CodeType, FrameType
+
+_FRAMES: Final = 24
+"""So many frames are looked at, the innermost first."""
+_MOST_ITEMS: Final = 256
+
+_spans: dict[tuple[int, int], Span | None] = {}
+_codes: dict[tuple[int, int], CodeType] = {}
+_tails: dict[tuple[int, int, bool], tuple[CodeType, Tail | None, tuple[str, ...]]] = {}
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One turn of a loop: the values of its targets, and which of them the program has given another value since."""
+
+    values: dict[str, Any]
+    stale: frozenset[str]
+
+
+@dataclass
+class Standing:
+    """One of the user's frames at a mark: what comes after it, and the values that will have changed."""
+
+    frame: FrameType
+    tail: Tail
+    values: dict[str, Any]
+    turns: list[list[Turn]]
+    """Of each loop around it, the innermost first, what its further turns began with."""
+
+
+@dataclass
+class Mark:
+    """A point of the program from which it can be run again."""
+
+    kind: Literal["step", "model"]
+    frames: tuple[Standing, ...]
+    rng: Rng
+    batches: list[Any] = field(default_factory=list)
+
+    def prune(self, alive: list[FrameType]) -> None:
+        """Let go of frames that have returned: they would hold their tensors."""
+        self.frames = tuple(s for s in self.frames if any(s.frame is f for f in alive))
+
+    def turn(self) -> None:
+        """Note what the loops around the mark have gone on to: the targets of those that have turned."""
+        for standing in self.frames:
+            span = None
+            for loop, turns in zip(standing.tail.loops, standing.turns, strict=True):
+                if not loop.targets or len(turns) >= _MOST_ITEMS:
+                    continue
+                values = standing.frame.f_locals
+                found = {name: values[name] for name in loop.targets if name in values}
+                before = turns[-1].values if turns else standing.values
+                if any(before.get(name, _NOTHING) is not found.get(name, _NOTHING) for name in loop.targets):
+                    span = span or span_at(standing.frame)
+                    stale = (
+                        frozenset(loop.targets)
+                        if span is None
+                        else loop.stored_before(span.line, span.column) & {*loop.targets}
+                    )
+                    turns.append(Turn(found, stale))
+
+
+_NOTHING: Final = object()
+
+
+def stack(*, libraries: bool = False) -> list[FrameType]:
+    """The user's frames, and with `libraries` theirs, the innermost first, as they are called now."""
+    wanted = (Owner.USER, Owner.LIBRARY) if libraries else (Owner.USER,)
+    found: list[FrameType] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and len(found) < _FRAMES:
+        if owner_of(frame.f_code.co_filename) in wanted:
+            found.append(frame)
+        frame = frame.f_back
+    return found
+
+
+def mark(kind: Literal["step", "model"]) -> Mark:
+    """Take a mark here."""
+    standing: list[Standing] = []
+    # what a library does after a step, its logging and its saving, is not to be run again
+    for frame in stack(libraries=kind == "model"):
+        tail, wanted = _tail(frame, after=kind == "step")
+        if tail is not None:
+            values = frame.f_locals if wanted else {}
+            kept = {name: values[name] for name in wanted if name in values}
+            standing.append(Standing(frame, tail, kept, [[] for _ in tail.loops]))
+    return Mark(kind, tuple(standing), rng())
+
+
+def _tail(frame: FrameType, *, after: bool) -> tuple[Tail | None, tuple[str, ...]]:
+    """What comes after, or from, the statement that a frame stands at, and the names to be kept for it."""
+    key = id(frame.f_code), frame.f_lasti, after
+    known = _tails.get(key)
+    if known is None or known[0] is not frame.f_code:
+        span, tree = span_at(frame), syntax_of(frame.f_code.co_filename).tree
+        owner = None if tree is None or span is None else function_of(tree, frame.f_code)
+        cut = tail_after if after else tail_from
+        tail = None if owner is None or span is None else cut(owner, span)
+        known = _tails[key] = frame.f_code, tail, () if tail is None else _wanted(tail, after=after)
+    return known[1:]
+
+
+def _wanted(tail: Tail, *, after: bool) -> tuple[str, ...]:
+    """The names that the code reads and changes, and the targets of the loops around it."""
+    # the statement after which it begins has not come to its end yet: what it stores is there later
+    changed = tail.live & tail.stored - (tail.by_statement if after else frozenset[str]())
+    return tuple({*changed, *(name for loop in tail.loops for name in loop.targets)})
+
+
+def span_at(frame: FrameType) -> Span | None:
+    """Where a frame stands, as ``co_positions`` has it."""
+    code, at = frame.f_code, frame.f_lasti
+    key = id(code), at
+    if key not in _spans or _codes.get(key) is not code:
+        line, end_line, column, end_column = next(itertools.islice(code.co_positions(), at // 2, None))
+        if line is None or end_line is None or column is None or end_column is None:
+            _spans[key] = None
+        else:
+            _spans[key] = Span(line, end_line, column, end_column)
+        _codes[key] = code
+    return _spans[key]
+
+
+class Marks:
+    """The marks of one training, kept from its last step."""
+
+    def __init__(self) -> None:
+        self.after_step: Mark | None = None
+        self.at_model: Mark | None = None
+
+    def step(self) -> None:
+        """A step has been made: what came before it is done."""
+        self.at_model = None
+        self.after_step = mark("step")
+
+    def model(self) -> None:
+        """A module is about to be called."""
+        self._go_on()
+        if self.at_model is None:
+            self.at_model = mark("model")
+
+    def backward(self) -> None:
+        """A backward is about to begin."""
+        self._go_on()
+
+    def batch(self, batch: Any) -> None:
+        """A loader has given a batch."""
+        for known in self.kept():
+            if len(known.batches) < _MOST_ITEMS:
+                known.batches.append(batch)
+
+    def kept(self) -> list[Mark]:
+        """The marks that there are, what runs the most first."""
+        return [m for m in (self.after_step, self.at_model) if m is not None]
+
+    def _go_on(self) -> None:
+        alive = stack(libraries=True)
+        for known in self.kept():
+            known.prune(alive)
+            known.turn()

@@ -1,0 +1,275 @@
+"""One step of the program once more, from a mark, and everything put back as if it had not been.
+
+The code is the user's own, from its source; the values that it begins with are those of the mark, by reference.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import sys
+import types
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+
+import torch
+
+from whynan.capture.outside import Outside, held_back
+from whynan.capture.torch.contents import Contents, Gradients
+from whynan.capture.torch.hooks import StepHooks
+from whynan.capture.torch.judging import Fault, Judged, Losses, judge
+from whynan.capture.torch.marks import stack
+from whynan.capture.torch.state import Rng, restore, rng
+from whynan.capture.torch.undo import TooMuch, Undo
+from whynan.source.tails import compiled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from whynan.capture.torch.marks import Mark, Standing
+    from whynan.capture.torch.watch import Guard
+
+_MOST_TURNS: Final = 10_000
+
+
+class Reached(BaseException):
+    """The replay has come to the step that was bad; the program may catch every ``Exception``."""
+
+
+class TooLong(BaseException):
+    """The replay has gone round a loop so often that it will not come to the step."""
+
+
+class Way(Protocol):
+    """One way to run what led to a step again."""
+
+    @property
+    def kind(self) -> Literal["loop", "step"]:
+        """What is run again: a part of the program's loop, or its step function."""
+        ...
+
+    @property
+    def where(self) -> str:
+        """The same for a reader: ``from line 12 of train``."""
+        ...
+
+    @property
+    def rng(self) -> Rng:
+        """The generators of random numbers as they were at its beginning."""
+        ...
+
+    def roots(self) -> list[Any]:
+        """What its code can change."""
+        ...
+
+    def prepared(self) -> Callable[[], object]:
+        """Its code, with the values that it begins with; raises where it cannot be made."""
+        ...
+
+
+@dataclass(frozen=True)
+class Tailed:
+    """From a mark, in one of the frames that were there at it."""
+
+    mark: Mark
+    standing: Standing
+    kind: Literal["loop"] = "loop"
+
+    @property
+    def where(self) -> str:
+        statements = self.standing.tail.statements
+        line = f"line {statements[0].lineno} of " if statements else "the end of "
+        return f"from {line}{self.standing.frame.f_code.co_qualname}"
+
+    @property
+    def rng(self) -> Rng:
+        return self.mark.rng
+
+    def roots(self) -> list[Any]:
+        return [self.standing.values, self.standing.frame.f_locals, self.standing.frame.f_globals]
+
+    def prepared(self) -> Callable[[], object]:
+        return _prepared(self)
+
+
+@dataclass(frozen=True)
+class Called:
+    """The program's step function, called with the same arguments."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    rng: Rng
+    kind: Literal["step"] = "step"
+
+    @property
+    def where(self) -> str:
+        return f"by calling {getattr(self.function, '__qualname__', type(self.function).__name__)}"
+
+    def roots(self) -> list[Any]:
+        return [self.function, self.args, self.kwargs]
+
+    def prepared(self) -> Callable[[], object]:
+        return functools.partial(self.function, *self.args, **self.kwargs)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a replay went: what it came to, or why it did not."""
+
+    judged: Judged | None
+    why: str = ""
+
+
+def ways(marks: list[Mark]) -> Iterator[Tailed]:
+    """The ways to what led to here, the best first: what runs the most of it, and least else."""
+    alive = stack(libraries=True)
+    for mark in marks:
+        mark.turn()
+        standing = next((s for s in mark.frames if any(s.frame is frame for frame in alive)), None)
+        if standing is not None:
+            yield Tailed(mark, standing)
+
+
+def compiles() -> bool:
+    """Whether anything of the program may have been compiled."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and bool(dynamo.counters["frames"].get("total"))
+
+
+def replay(
+    way: Way,
+    guard: Guard,
+    fault: Fault,
+    region: Callable[[], AbstractContextManager[object]],
+    *,
+    eager: bool = False,
+) -> Outcome:
+    """Run a way, in a region, up to the step that was bad; nothing of it stays.
+
+    `region`: what looks at the operations meanwhile. `eager`: run what was compiled as it is written.
+    """
+    parameters = _parameters(fault)
+    begun = rng()
+    contents = Contents([*way.roots(), *(names for f in stack(libraries=True) for names in (f.f_locals, f.f_globals))])
+    gradients = Gradients.taken(parameters)
+    hooks = StepHooks(guard.fail)
+    losses, guard.losses = guard.losses, Losses()
+    guard.replaying = True
+    reached: list[Judged] = []
+
+    def arrive(optimizer: Any) -> None:
+        if not reached:
+            with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+                reached.append(judge(optimizer, guard.losses))
+        raise Reached
+
+    def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        arrive(optimizer)
+
+    def skips(_scaler: Any, optimizer: Any, *_args: Any, **_kwargs: Any) -> Any:
+        arrive(optimizer)
+
+    why = "it ended before it came to the step"
+    try:
+        run = way.prepared()
+        restore(way.rng)
+        for parameter in parameters:
+            parameter.grad = None if parameter.grad is None else torch.zeros_like(parameter)
+        with ExitStack() as entered:
+            entered.enter_context(held_back())
+            entered.enter_context(Undo())
+            if eager:
+                entered.enter_context(torch.compiler.set_stance("force_eager"))
+            entered.enter_context(region())
+            entered.callback(hooks.remove)
+            entered.callback(setattr, torch.amp.GradScaler, "step", torch.amp.GradScaler.step)
+            hooks.install()
+            hooks.before = before
+            torch.amp.GradScaler.step = skips  # type: ignore[method-assign]
+            try:
+                run()
+            except Reached:
+                why = ""
+            except Outside as refused:
+                file, number = refused.where
+                why = f"it {refused.what} at {os.path.basename(file)}:{number}"
+            except TooMuch:
+                why = "it writes more memory than can be kept meanwhile"
+            except TooLong:
+                why = "it goes round a loop"
+            except Exception as error:
+                why = f"it raises {type(error).__name__}: {error}"
+    finally:
+        gradients.put_back()
+        contents.put_back()
+        restore(begun)
+        guard.losses = losses
+        guard.replaying = False
+    return Outcome(reached[0] if reached else None, why)
+
+
+def _parameters(fault: Fault) -> list[torch.Tensor]:
+    return [p for group in fault.optimizer.param_groups for p in group["params"]]
+
+
+def _prepared(way: Tailed) -> Callable[[], None]:
+    """The code of a way, with the values that it begins with; raises where it cannot be made."""
+    standing = way.standing
+    frame, tail = standing.frame, standing.tail
+    code = frame.f_code
+    values = {**frame.f_locals, **standing.values}
+    items = {loop.items: _items(way, k) for k, loop in enumerate(tail.loops) if loop.items is not None}
+    if code.co_name == "<module>":
+        made = compiled(tail)
+
+        def run_module() -> None:
+            namespace = frame.f_globals
+            saved = dict(namespace)
+            namespace.update(values, **items)
+            try:
+                exec(made, namespace)
+            finally:
+                namespace.clear()
+                namespace.update(saved)
+
+        return run_module
+    free = {name: values[name] for name in code.co_freevars if name in values}
+    own = [n for n in (*code.co_varnames, *code.co_cellvars) if n in values and n not in free]
+    # the first argument comes first: `super()` takes it
+    names = [*dict.fromkeys(own), *items]
+    made = compiled(tail, parameters=names, free=list(free))
+    closure = tuple(types.CellType(free[name]) for name in made.co_freevars)
+    function = types.FunctionType(made, frame.f_globals, code.co_name, None, closure)
+    given = {**values, **items}
+    return lambda: function(*(given[name] for name in made.co_varnames[: made.co_argcount]))
+
+
+def _items(way: Tailed, k: int) -> Iterator[Any]:
+    """What a loop around the mark has gone on to; the last once more where nobody saw it turn."""
+    loop, turns = way.standing.tail.loops[k], way.standing.turns[k]
+    rows: list[Any] = []
+    batches = iter(way.mark.batches)
+    for turn in turns:
+        if not turn.stale:
+            rows.append(loop.item(turn.values))
+            continue
+        batch = next(batches, None)
+        if batch is not None and loop.shape == "enumerate" and loop.targets[0] not in turn.stale:
+            rows.append((turn.values[loop.targets[0]], batch))
+        elif batch is not None and loop.shape != "enumerate":
+            rows.append(batch)
+        else:
+            rows.append(loop.item(turn.values))
+    return itertools.chain(rows, _again(rows))
+
+
+def _again(rows: list[Any]) -> Iterator[Any]:
+    for _ in range(_MOST_TURNS):
+        if not rows:
+            return
+        yield rows[-1]
+    raise TooLong

@@ -1,0 +1,245 @@
+"""A training that is watched: the guard, the replay of a bad step, and the report of it."""
+
+from __future__ import annotations
+
+import functools
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+from whynan.errors import NonFiniteError, UsageError
+from whynan.records import Coverage, ExitStatus, Replay, Report, Run
+from whynan.report.values import count_text
+from whynan.session.region import Region
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+    from types import TracebackType
+
+    from whynan.capture.torch.judging import Fault
+    from whynan.capture.torch.replay import Way
+    from whynan.config import Options
+
+
+class Training:
+    """The watch over the optimizers of a program; `ended` is given the report of its first bad step.
+
+    What `ended` gives is raised at that step, before it has moved a weight. `traced`: so many steps are traced by
+    somebody else, and are only counted here; `aside` is called before a replay is looked at.
+    `only`: the optimizers to watch; all where there are none.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        *,
+        command: str,
+        ended: Callable[[Report], BaseException | None],
+        aside: Callable[[], None] = lambda: None,
+        traced: int = 0,
+        only: Sequence[Any] = (),
+    ) -> None:
+        from whynan.capture.torch.marks import Marks
+        from whynan.capture.torch.watch import Guard
+
+        self.options = options
+        self.command = command
+        self.marks = Marks()
+        self.guard = Guard(explain=self._explained, deliver=self._deliver, marking=self.marks, after=traced, only=only)
+        self.report: Report | None = None
+        self._ended = ended
+        self._traced = traced
+        self.called: list[Way] = []
+        """The program's own step function, where it is known."""
+        self.repeated = 0
+        """Bad steps after the first."""
+        self._aside = aside
+
+    def begin(self) -> None:
+        """Watch from here on."""
+        self.guard.install()
+
+    def end(self) -> None:
+        """Watch no further."""
+        self.guard.remove()
+        self.marks = type(self.marks)()
+
+    def after(self, traced: Report) -> Report:
+        """The report of a run whose first steps were traced: that of its bad step, if there was one."""
+        if self.report is not None:
+            return self.report
+        watched = self.guard.watched
+        if not watched:
+            return traced
+        seen = [note for note in traced.coverage.notes if not note.startswith(f"looked at up to step {self._traced}")]
+        note = f"{watched:,} further steps watched: the loss and the gradients of each were finite"
+        coverage = traced.coverage.model_copy(update={"notes": (*seen, note)})
+        return traced.model_copy(update={"coverage": coverage})
+
+    def clean(self) -> Report:
+        """The report of a training in which no step was bad."""
+        return self._told("clean", ())
+
+    def _deliver(self, report: Report | None, fault: Fault) -> BaseException | None:
+        """Tell of the first bad step; gives what to raise at it."""
+        if self.options.on_nonfinite == "skip":
+            # an optimizer passes over what has no gradient
+            for group in fault.optimizer.param_groups:
+                for parameter in group["params"]:
+                    parameter.grad = None
+        if report is None:
+            self.repeated += 1
+            return None
+        self.report = report
+        ending = self._ended(report)
+        if ending is None and self.options.on_nonfinite == "raise" and report.findings:
+            return NonFiniteError(report.findings[0])
+        return ending
+
+    def _explained(self, fault: Fault) -> Report | None:
+        """The report of a bad step: of a faithful replay of it, or that there is none; None but for the first."""
+        if self.report is not None:
+            return None
+        from whynan.capture.torch.replay import compiles, replay, ways
+
+        self._aside()
+        refused: list[str] = []
+        for way in [*self.called, *ways(self.marks.kept())]:
+            # what was compiled is looked at operation by operation where it runs eagerly
+            for eager in (True, False) if compiles() else (False,):
+                region = Region(self.options, command=self.command, quiet=True)
+                looked = lambda region=region: self._looked(region, fault)  # noqa: E731
+                outcome = replay(way, self.guard, fault, looked, eager=eager)
+                where = f"{'eagerly ' if eager else ''}{way.where}"
+                if outcome.judged is None:
+                    refused.append(f"no replay {where}: {outcome.why}")
+                elif eager and outcome.judged.is_good:
+                    refused.append(f"replayed {where}, the step is finite: the compiler is the suspect")
+                elif not outcome.judged.same_as(fault.judged):
+                    refused.append(f"no replay {where}: other losses or gradients than in the step itself")
+                elif not region.report.findings:
+                    refused.append(f"no replay {where}: nothing bad was born in it")
+                else:
+                    said = tuple(note for note in refused if note.endswith("suspect"))
+                    return _replayed(region.report, Replay(kind=way.kind, faithful=True, why=_same(fault, where)), said)
+        return self._told("inconclusive", (_bad(fault), *refused))
+
+    @contextmanager
+    def _looked(self, region: Region, fault: Fault) -> Generator[None]:
+        """A region around a replay: the program goes on after it."""
+        with region:
+            region.watching.tell(lambda capture: capture.begin_at(fault.step))
+            try:
+                yield
+            finally:
+                region.end(early=True)
+
+    def _told(self, verdict: Any, notes: tuple[str, ...]) -> Report:
+        whynan = 0 if verdict == "clean" else 1
+        run = Run(command=self.command, exit_status=ExitStatus(script=None, whynan=whynan), device="cpu")
+        return Report(verdict=verdict, run=run, coverage=Coverage(events=0, eager=0, compiled_regions=0, notes=notes))
+
+
+def _replayed(report: Report, replay: Replay, notes: tuple[str, ...]) -> Report:
+    coverage = report.coverage.model_copy(update={"notes": (*report.coverage.notes, *notes)})
+    run = report.run.model_copy(update={"replay": replay})
+    return report.model_copy(update={"run": run, "coverage": coverage})
+
+
+def _same(fault: Fault, where: str) -> str:
+    losses, bad = len(fault.judged.losses), len(fault.judged.bad)
+    what = [count_text(losses, "loss", "losses")] if losses else []
+    what += [count_text(bad, "bad gradient")] if bad else []
+    return f"{' and '.join(what)} identical, run again {where}"
+
+
+def _bad(fault: Fault) -> str:
+    what = ["the loss"] if fault.judged.bad_loss else []
+    what += [count_text(len(fault.judged.bad), "gradient")] if fault.judged.bad else []
+    skipped = f", which a loss scaler has skipped {fault.skipped} times on end" if fault.skipped > 1 else ""
+    return f"NaN or Inf in {' and '.join(what)} at step {fault.step}{skipped}"
+
+
+class Stop(BaseException):
+    """Ends the block of a watch at a bad step, before it has moved a weight."""
+
+
+class Watch:
+    """A block of a program whose optimizer steps are watched; ``report`` is there after it, or after a bad step.
+
+    As a decorator, a step function that is watched whenever it runs: a bad step raises ``NonFiniteError`` there.
+    """
+
+    def __init__(self, options: Options, optimizers: Sequence[Any] = ()) -> None:
+        self._options = options
+        self._optimizers = optimizers
+        self._training: Training | None = None
+        self._report: Report | None = None
+        self._stop: Stop | None = None
+        self._ended = False
+
+    def __enter__(self) -> Self:
+        if self._training is not None:
+            raise UsageError("this watch has already run", "make a new one: with whynan.watch(optimizer): ...")
+        self._begin()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        assert self._training is not None
+        self._training.end()
+        self._ended = True
+        return error is not None and error is self._stop
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The same function, watched."""
+        from whynan.capture.torch.replay import Called
+        from whynan.capture.torch.state import rng
+
+        training = self._begin(self._raised)
+        training.end()
+        self._ended = True
+
+        @functools.wraps(function)
+        def step(*args: Any, **kwargs: Any) -> Any:
+            if training.called:
+                # it calls itself
+                return function(*args, **kwargs)
+            training.called = [Called(function, args, kwargs, rng())]
+            training.begin()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                training.end()
+                training.called = []
+
+        return step
+
+    @property
+    def report(self) -> Report:
+        """What was found; raises ``UsageError`` while the block still runs and nothing was."""
+        if self._training is None or (self._training.report is None and not self._ended):
+            raise UsageError("the watch has not ended", "read .report after the with block")
+        return self._training.report or self._training.clean()
+
+    def _begin(self, ended: Callable[[Report], BaseException | None] | None = None) -> Training:
+        made = Training(self._options, command="watch", ended=ended or self._stopped, only=self._optimizers)
+        self._training = made
+        made.begin()
+        return made
+
+    def _show(self, report: Report) -> None:
+        if not self._options.quiet:
+            report.show()
+
+    def _stopped(self, report: Report) -> BaseException | None:
+        self._show(report)
+        if self._options.on_nonfinite != "stop":
+            return None
+        self._stop = Stop()
+        return self._stop
+
+    def _raised(self, report: Report) -> BaseException | None:
+        self._show(report)
+        stops = self._options.on_nonfinite == "stop" and report.findings
+        return NonFiniteError(report.findings[0]) if stops else None
