@@ -51,9 +51,10 @@ class _Run(click.Command):
 @click.option("-c", "code", metavar="CODE", help="Run code as python -c does; what follows is its arguments.")
 @click.option(
     "--on-nonfinite",
-    type=click.Choice(["stop", "continue", "raise"]),
+    type=click.Choice(["stop", "skip", "continue", "raise"]),
     help="At the first bad number that escapes: stop the program before the optimizer moves a weight (the default), "
-    "continue and report at its end, or raise NonFiniteError at the program's own line.",
+    "continue and report at its end, or raise NonFiniteError at the program's own line; with --mode watch also skip "
+    "that step and go on.",
 )
 @click.option("--pdb", is_flag=True, default=None, help="Open the debugger where the program is stopped.")
 @click.option("--start-step", type=int, metavar="N", help="Look from the N-th optimizer step on.")

@@ -23,4 +23,5 @@ from whynan.records.report import Run as Run
 from whynan.records.report import SinkKind as SinkKind
 from whynan.records.report import Site as Site
 from whynan.records.report import Source as Source
+from whynan.records.report import Step as Step
 from whynan.records.report import Verdict as Verdict

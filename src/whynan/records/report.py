@@ -194,6 +194,19 @@ class Replay(Record):
     why: str = ""
 
 
+class Step(Record):
+    """One attempt at an optimizer's step: the last loss differentiated for it, the norm of its gradients, the scale.
+
+    ``scale`` is that of a loss scaler, by which the loss and the norm have been divided; ``skipped`` by it.
+    """
+
+    step: int
+    loss: Number | None = None
+    norm: Number | None = None
+    scale: Number | None = None
+    skipped: bool = False
+
+
 class Source(Record):
     """A source file as it was during the run."""
 
@@ -210,6 +223,7 @@ class Run(Record):
     device: str = "cpu"
     flags: dict[str, bool | str | int | float | None] = Field(default_factory=dict)
     replay: Replay = Replay()
+    history: tuple[Step, ...] = ()
     sources: tuple[Source, ...] = ()
     data: str | None = None
     exception: str | None = None

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from whynan.report.history import history_lines
 from whynan.report.values import count_text
 from whynan.traces.format import NO_FACTS, UNFINISHED
 
@@ -27,7 +28,12 @@ def closing(page: Page, report: Report, *, show_all: bool) -> None:
         page.line(_summary(report))
     else:
         page.line(verdict, f": {_summary(report)}{events}")
-    for text in (*_left_out(report, show_all=show_all), *_second_run(report), *_notes(report)):
+    for text in (
+        *_left_out(report, show_all=show_all),
+        *history_lines(report.run.history),
+        *_second_run(report),
+        *_notes(report),
+    ):
         page.line(text)
 
 

@@ -20,6 +20,16 @@ def check(options: Options) -> None:
         raise UsageError(
             "--pdb opens where a program is stopped, and --on-nonfinite continue stops none", "leave one of them out"
         )
+    if options.on_nonfinite == "skip" and options.mode == "trace":
+        raise UsageError(
+            "--on-nonfinite skip leaves out a bad step, which is known in advance where steps are watched",
+            "add --mode watch",
+        )
+    if options.mode == "watch" and not options.looks_at_all:
+        raise UsageError(
+            "--mode watch looks at every step, and --start-step, --steps and --only at some operations",
+            "leave out one or the other",
+        )
     for option in ("json", "trace", "baseline"):
         _check_place(option, getattr(options, option))
     if options.json is not None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from whynan.errors import NonFiniteError, UsageError
-from whynan.records import Coverage, ExitStatus, Replay, Report, Run
+from whynan.records import Coverage, ExitStatus, Replay, Report, Run, Step
 from whynan.report.values import count_text
 from whynan.session.region import Region
 
@@ -96,9 +96,13 @@ class Training:
         return ending
 
     def _explained(self, fault: Fault) -> Report | None:
-        """The report of a bad step: of a faithful replay of it, or that there is none; None but for the first."""
+        """The report of a bad step; None but for the first."""
         if self.report is not None:
             return None
+        return self._with_history(self._found(fault), fault)
+
+    def _found(self, fault: Fault) -> Report:
+        """The report of a faithful replay, or that there is none."""
         from whynan.capture.torch.replay import compiles, replay, ways
 
         self._aside()
@@ -121,7 +125,15 @@ class Training:
                 else:
                     said = tuple(note for note in refused if note.endswith("suspect"))
                     return _replayed(region.report, Replay(kind=way.kind, faithful=True, why=_same(fault, where)), said)
-        return self._told("inconclusive", (_bad(fault), *refused))
+        hint = f"whynan run --start-step {fault.step} looks at every operation from that step on, in another run"
+        return self._told("inconclusive", (_bad(fault), *refused, hint))
+
+    def _with_history(self, report: Report, fault: Fault) -> Report:
+        history = tuple(
+            Step(step=e.step, loss=e.loss, norm=e.norm, scale=e.scale, skipped=e.skipped)
+            for e in self.guard.history.of(fault.optimizer)
+        )
+        return report.model_copy(update={"run": report.run.model_copy(update={"history": history})})
 
     @contextmanager
     def _looked(self, region: Region, fault: Fault) -> Generator[None]:

@@ -49,6 +49,11 @@ _PARTS: Final = {
     "folder": _Part(r".*", "its folder"),
     "thread": _Part(r"thread .*|a thread", "a thread"),
     "exception": _Part(r".*", exception_type),
+    "bits": _Part(r"[\d,]+ loss(?:es)?(?: and [\d,]+ bad gradients?)?|[\d,]+ bad gradients?", None),
+    "bad": _Part(r"the loss(?: and [\d,]+ gradients?)?|[\d,]+ gradients?", None),
+    "skips": _Part(r"(?:, which a loss scaler has skipped [\d,]+ times on end)?", None),
+    "way": _Part(r"(?:eagerly )?(?:from|by calling) .*", "from the program's source"),
+    "refusal": _Part(r".*", "a reason, left out"),
 }
 
 # Any other note may hold anything.
@@ -78,8 +83,14 @@ _KNOWN: Final = (
     "the trace holds no facts: its run was over before any were written",
     "the trace in {folder} stopped after {count} events{reason}",
     "the trace in {folder} holds the first {count} events only{reason}",
+    "{count} further steps watched: the loss and the gradients of each were finite",
+    "NaN or Inf in {bad} at step {count}{skips}",
+    "replayed {way}, the step is finite: the compiler is the suspect",
+    "no replay {way}: {refusal}",
+    "whynan run --start-step {count} looks at every operation from that step on, in another run",
     # why a second run was believed, or was not
     "results, events and findings identical",
+    "{bits} identical, run again {way}",
     "the second run returned other values: the target is not deterministic, or keeps state elsewhere",
     "the second run had {count} events, the first {count}",
     "the second run had other births",

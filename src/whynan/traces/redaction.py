@@ -28,6 +28,7 @@ from whynan.records import (
     Replay,
     Run,
     Site,
+    Step,
 )
 from whynan.traces.facts import STILL_HELD, Birth, Event, Sink, Trace
 from whynan.traces.notes import exception_type, generic, without_names
@@ -265,10 +266,11 @@ FACTS: Final[Mapping[type, Table]] = {
     },
     ExitStatus: {"script": kept, "whynan": kept},
     Replay: {"kind": kept, "faithful": kept, "why": by_value(lambda why: without_names(why) or "")},
+    Step: {"step": kept, "loss": unknown, "norm": unknown, "scale": unknown, "skipped": kept},
     Run: {
         "command": by_value(lambda _: "left out"), "exit_status": record, "versions": by_value(_versions),
         "device": by_value(_device), "flags": by_value(_flags),
-        "replay": record, "sources": dropped, "data": dropped, "exception": by_value(_exception),
+        "replay": record, "history": record, "sources": dropped, "data": dropped, "exception": by_value(_exception),
     },
 }  # fmt: skip
 """What becomes of each field of a trace's facts, and of what is known of its run."""

@@ -36,6 +36,10 @@ BUDGET = (
         "the second run had 3 events, the first 4",
         "looked at up to step 3, as --steps says",
         "step 3 was never reached, so nothing was looked at",
+        "1,234 further steps watched: the loss and the gradients of each were finite",
+        "NaN or Inf in the loss and 3 gradients at step 7",
+        "NaN or Inf in 3 gradients at step 17, which a loss scaler has skipped 8 times on end",
+        "whynan run --start-step 7 looks at every operation from that step on, in another run",
     ],
 )
 def test_what_holds_no_name_stays_as_it_is(note: str) -> None:
@@ -57,6 +61,12 @@ def test_what_holds_no_name_stays_as_it_is(note: str) -> None:
          "only the forward of the chosen modules was looked at, and every backward"),
         ("no module called ada ran; those that ran: Net, ada.attn",
          "no module called as --only says ran; those that ran: left out"),
+        ("1 loss and 4 bad gradients identical, run again from line 3 of ada",
+         "1 loss and 4 bad gradients identical, run again from the program's source"),
+        ("no replay eagerly from line 3 of ada: it raises AdaError: bad",
+         "no replay from the program's source: a reason, left out"),
+        ("replayed eagerly from line 3 of ada, the step is finite: the compiler is the suspect",
+         "replayed from the program's source, the step is finite: the compiler is the suspect"),
         ("the trace in /home/ada/t stopped after 1,234 events: No space left on device",
          "the trace in its folder stopped after 1,234 events"),
     ],

@@ -16,8 +16,9 @@ KEPT: Final = 128
 
 @dataclass(frozen=True)
 class Entry:
-    """One step attempt: its loss (the last one differentiated), the norm of its gradients, the scale of its loss."""
+    """One step attempt of an optimizer (its `id`): the last loss, the norm of the gradients, the scale of the loss."""
 
+    optimizer: int
     step: int
     loss: float | None
     norm: float | None
@@ -29,12 +30,24 @@ class History:
     """The last steps, the latest last."""
 
     def __init__(self) -> None:
-        self.entries: deque[Entry] = deque(maxlen=KEPT)
+        self._entries: deque[Entry] = deque(maxlen=KEPT)
 
     def note(
-        self, step: int, losses: Sequence[Tensor], norm: float | None, scaler: Any, *, skipped: bool = False
+        self,
+        optimizer: Any,
+        step: int,
+        losses: Sequence[Tensor],
+        norm: float | None,
+        scaler: Any,
+        *,
+        skipped: bool = False,
     ) -> None:
         """A step is about to be made, or was skipped."""
         loss = float(losses[-1]) if losses and losses[-1].numel() == 1 else None
         scale = float(scaler.get_scale()) if scaler is not None and hasattr(scaler, "get_scale") else None
-        self.entries.append(Entry(step, None if loss is None else loss / (scale or 1.0), norm, scale, skipped))
+        unscaled = None if loss is None else loss / (scale or 1.0)
+        self._entries.append(Entry(id(optimizer), step, unscaled, norm, scale, skipped))
+
+    def of(self, optimizer: Any) -> tuple[Entry, ...]:
+        """The steps of one optimizer."""
+        return tuple(e for e in self._entries if e.optimizer == id(optimizer))

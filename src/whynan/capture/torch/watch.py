@@ -284,7 +284,7 @@ class Guard:
             norm = norm_of(gradients)
             bad_loss = self.losses.bad(scaled=False)
             step = self.attempts(optimizer)
-            self.history.note(step, self.losses.held, norm, self._scaler)
+            self.history.note(optimizer, step, self.losses.held, norm, self._scaler)
             if norm - norm == 0 and not bad_loss:
                 return None
             judged = judge(optimizer, self.losses)
@@ -304,7 +304,7 @@ class Guard:
         step = self.attempts(optimizer)
         ending = judged = None
         with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-            self.history.note(step, self.losses.held, None, scaler, skipped=True)
+            self.history.note(optimizer, step, self.losses.held, None, scaler, skipped=True)
             if self.judging and (self._skips >= SKIPS or self.losses.bad(scaled=True)):
                 judged = judge(optimizer, self.losses)
         if judged is not None and not judged.is_good:

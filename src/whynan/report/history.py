@@ -1,0 +1,53 @@
+"""How a training came to its bad step, from the few numbers that are kept of each step before it."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+from whynan.floats import format_value
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from whynan.records import Step
+
+_SHOWN: Final = 5
+_LOOKED_AT: Final = 16
+_MUCH: Final = 10.0
+"""A number that is so many times what it was has grown, or jumped."""
+
+
+def history_lines(steps: Sequence[Step]) -> list[str]:
+    """The last steps up to the bad one, and what they tell; nothing where there are fewer than three."""
+    if len(steps) < 3:
+        return []
+    shown = steps[-_SHOWN:]
+    parts: list[str] = []
+    if any(step.loss is not None for step in shown):
+        parts.append(f"loss {', '.join(format_value(s.loss) for s in shown)}")
+    if any(step.norm is not None for step in shown):
+        parts.append(f"gradient norm {', '.join(format_value(s.norm) for s in shown)}")
+    if not parts:
+        return []
+    first, last = shown[0].step, shown[-1].step
+    return [f"steps {first} to {last}: {'; '.join(parts)}", *_told(steps[:-1])]
+
+
+def _told(before: Sequence[Step]) -> list[str]:
+    """Whether the steps before the bad one led to it."""
+    for name, of in (("gradient norm", [s.norm for s in before]), ("loss", [s.loss for s in before])):
+        values = [abs(float(v)) for v in of[-_LOOKED_AT:] if v is not None and math.isfinite(v) and v != 0]
+        if len(values) < 4:
+            continue
+        growth = values[-1] / median(values[: len(values) // 2])
+        if growth >= _MUCH:
+            rising = sum(a < b for a, b in pairwise(values))
+            led = "grew" if rising * 4 >= (len(values) - 1) * 3 else "jumped"
+            what = "it diverges" if led == "grew" else "the bad number has begun before"
+            return [f"the {name} {led} {format_value(growth)}-fold in the steps before: {what}"]
+    return ["the steps before were like the others: it came at once, with this batch or these weights"]

@@ -1,0 +1,546 @@
+"""``whynan.watch``: what it finds in a training, at which step, what it leaves of that step, and what gives no alarm."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import whynan
+from whynan.errors import NonFiniteError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from whynan.records import Finding, Report
+
+INF = float("inf")
+BAD = 4
+"""The step of the bad batch."""
+watch = functools.partial(whynan.watch, quiet=True)
+
+
+def network() -> nn.Sequential:
+    """A small network, always the same."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+
+
+def batches(bad: int | None = BAD, count: int = 6) -> list[Tensor]:
+    """Rows to be normalised, one of which is all zeros."""
+    made = list(torch.randn(count, 5, 3, generator=torch.Generator().manual_seed(1)).unbind())
+    if bad is not None:
+        made[bad - 1][2] = 0.0
+    return made
+
+
+def bits(value: Any) -> Any:
+    """Something that is equal to another only bit for bit."""
+    if isinstance(value, Tensor):
+        return str(value.dtype), tuple(value.shape), bytes(value.detach().contiguous().reshape(-1).view(torch.uint8).numpy())
+    if isinstance(value, dict):
+        return {key: bits(each) for key, each in value.items()}
+    return [bits(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+@dataclass
+class Log:
+    """What a loop has come to: the weights and the optimizer before each step, and what it saw."""
+
+    before: list[Any] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+    calls: int = 0
+
+
+def fit(model: nn.Module, optimizer: torch.optim.Optimizer, rows: list[Tensor], log: Log) -> None:
+    """A training whose loss is NaN for a row of zeros."""
+    for x in rows:
+        log.before.append(bits([model.state_dict(), optimizer.state_dict()["state"]]))
+        log.calls += 1
+        optimizer.zero_grad()
+        unit = x / x.norm(dim=1, keepdim=True)
+        loss = model(unit).square().mean()
+        loss.backward()
+        optimizer.step()
+        log.losses.append(loss.item())
+
+
+def only(report: Report) -> Finding:
+    """The one finding of a faithful replay."""
+    assert report.verdict == "nonfinite", report.coverage.notes
+    assert report.run.replay is not None
+    assert report.run.replay.faithful is True
+    (finding,) = report.findings
+    return finding
+
+
+def trained(
+    make: Callable[[Any], torch.optim.Optimizer],
+    *,
+    bad: int | None = BAD,
+    on_nonfinite: str | None = None,
+) -> tuple[Report, Log, nn.Module, torch.optim.Optimizer]:
+    """A watched training of the small network."""
+    model, log = network(), Log()
+    optimizer = make(model.parameters())
+    with watch(optimizer, on_nonfinite=on_nonfinite) as w:
+        fit(model, optimizer, batches(bad), log)
+    return w.report, log, model, optimizer
+
+
+OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, foreach=False),
+    "sgd foreach": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, foreach=True),
+    "sgd fused": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, fused=True),
+    "adam": lambda p: torch.optim.Adam(p, lr=0.1, foreach=False),
+    "adam foreach": lambda p: torch.optim.Adam(p, lr=0.1, foreach=True),
+    "adam fused": lambda p: torch.optim.Adam(p, lr=0.1, fused=True),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.1),
+}
+
+
+@pytest.mark.parametrize("name", list(OPTIMIZERS))
+def test_a_bad_step_is_explained_and_leaves_everything_as_before_it(name: str) -> None:
+    report, log, model, optimizer = trained(OPTIMIZERS[name])
+    finding = only(report)
+    assert (finding.step, finding.birth, finding.op) == (BAD, "invalid", "aten.div.Tensor")
+    assert finding.element is not None
+    assert list(finding.element.index) == [2, 0]
+    assert finding.site is not None
+    assert finding.site.code == "x / x.norm(dim=1, keepdim=True)"
+    assert (log.calls, len(log.losses)) == (BAD, BAD - 1)
+    assert bits([model.state_dict(), optimizer.state_dict()["state"]]) == log.before[BAD - 1]
+    assert log.before[BAD - 1] != log.before[BAD - 2]
+
+
+@pytest.mark.parametrize("name", list(OPTIMIZERS))
+def test_a_training_without_a_bad_step_is_clean(name: str) -> None:
+    report, log, _, _ = trained(OPTIMIZERS[name], bad=None)
+    assert (report.verdict, report.findings, report.run.exit_status.whynan) == ("clean", (), 0)
+    assert len(log.losses) == 6
+
+
+def test_a_bad_step_that_is_skipped_moves_nothing_and_the_next_one_does() -> None:
+    report, log, model, _ = trained(OPTIMIZERS["adam"], on_nonfinite="skip")
+    assert only(report).step == BAD
+    assert len(log.losses) == 6
+    assert log.before[BAD] == log.before[BAD - 1]
+    assert log.before[BAD + 1] != log.before[BAD]
+    assert all(bool(p.isfinite().all()) for p in model.parameters())
+
+
+def test_a_training_that_skips_its_bad_step_is_the_one_without_that_batch() -> None:
+    _, _, model, _ = trained(OPTIMIZERS["adam"], on_nonfinite="skip")
+    other = network()
+    rows = batches(None)
+    fit(other, OPTIMIZERS["adam"](other.parameters()), rows[: BAD - 1] + rows[BAD:], Log())
+    assert bits(model.state_dict()) == bits(other.state_dict())
+
+
+def test_every_bad_step_is_skipped_and_the_first_one_told_of() -> None:
+    model, log = network(), Log()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    rows = batches()
+    rows[4][1] = 0.0
+    with watch(optimizer, on_nonfinite="skip") as w:
+        fit(model, optimizer, rows, log)
+    assert only(w.report).step == BAD
+    assert log.before[BAD - 1] == log.before[BAD] == log.before[BAD + 1]
+    assert all(bool(p.isfinite().all()) for p in model.parameters())
+
+
+def test_a_training_that_continues_takes_its_bad_step() -> None:
+    report, log, model, _ = trained(OPTIMIZERS["adam"], on_nonfinite="continue")
+    assert only(report).step == BAD
+    assert len(log.losses) == 6
+    assert any(bool(p.isnan().any()) for p in model.parameters())
+
+
+def test_an_error_with_the_finding_is_raised_where_that_is_asked_for() -> None:
+    model, log = network(), Log()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(NonFiniteError) as caught, watch(optimizer, on_nonfinite="raise") as w:
+        fit(model, optimizer, batches(), log)
+    assert caught.value.finding == only(w.report)
+    assert bits([model.state_dict(), {}]) == log.before[BAD - 1][:1] + [{}]
+
+
+def test_the_programs_own_error_leaves_the_block() -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(ZeroDivisionError), watch(optimizer) as w:
+        fit(model, optimizer, batches(None, 2), Log())
+        _ = 1 / 0
+    assert w.report.verdict == "clean"
+
+
+def test_there_is_no_report_while_the_block_runs() -> None:
+    with watch() as w, pytest.raises(UsageError):
+        _ = w.report
+    with pytest.raises(UsageError), w:
+        pass
+
+
+# -- as a decorator --------------------------------------------------------------------------------------------------
+
+
+def _decorated(model: nn.Module, optimizer: torch.optim.Optimizer, w: Any) -> Callable[[Tensor], float]:
+    def step(x: Tensor) -> float:
+        optimizer.zero_grad()
+        unit = x / x.norm(dim=1, keepdim=True)
+        loss = model(unit).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return w(step)
+
+
+def test_a_step_function_raises_at_its_bad_step() -> None:
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    w = watch(optimizer)
+    step = _decorated(model, optimizer, w)
+    rows = batches()
+    for x in rows[: BAD - 1]:
+        assert step(x) > 0
+    before = bits(model.state_dict())
+    with pytest.raises(NonFiniteError) as caught:
+        step(rows[BAD - 1])
+    finding = only(w.report)
+    assert caught.value.finding == finding
+    assert w.report.run.replay is not None
+    assert w.report.run.replay.kind == "step"
+    assert (finding.step, finding.birth) == (BAD, "invalid")
+    assert bits(model.state_dict()) == before
+
+
+def test_a_step_function_may_skip_its_bad_step() -> None:
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    w = watch(optimizer, on_nonfinite="skip")
+    step = _decorated(model, optimizer, w)
+    losses = [step(x) for x in batches()]
+    assert [loss == loss for loss in losses] == [n != BAD for n in range(1, 7)]
+    assert only(w.report).step == BAD
+    assert all(bool(p.isfinite().all()) for p in model.parameters())
+
+
+def test_a_step_function_keeps_its_name() -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    assert _decorated(model, optimizer, watch(optimizer)).__name__ == "step"
+
+
+# -- several optimizers ----------------------------------------------------------------------------------------------
+
+
+def fit_two(first: nn.Module, second: nn.Module, optimizers: list[torch.optim.Optimizer], rows: list[Tensor]) -> int:
+    """Two models in turn, of which the second is given rows that may be zero."""
+    done = 0
+    for x in rows:
+        optimizers[0].zero_grad()
+        first(x).square().mean().backward()
+        optimizers[0].step()
+        optimizers[1].zero_grad()
+        second(x / x.norm(dim=1, keepdim=True)).square().mean().backward()
+        optimizers[1].step()
+        done += 1
+    return done
+
+
+def _two() -> tuple[nn.Module, nn.Module, list[torch.optim.Optimizer]]:
+    first, second = network(), network()
+    return first, second, [torch.optim.SGD(m.parameters(), lr=0.1) for m in (first, second)]
+
+
+def test_each_optimizer_is_judged_by_its_own_gradients() -> None:
+    first, second, optimizers = _two()
+    with watch(*optimizers) as w:
+        fit_two(first, second, optimizers, batches())
+    assert only(w.report).step == BAD
+    assert all(bool(p.isfinite().all()) for m in (first, second) for p in m.parameters())
+
+
+def test_an_optimizer_that_is_not_watched_gives_no_alarm() -> None:
+    first, second, optimizers = _two()
+    with watch(optimizers[0]) as w:
+        assert fit_two(first, second, optimizers, batches()) == 6
+    assert w.report.verdict == "clean"
+    assert all(bool(p.isfinite().all()) for p in first.parameters())
+
+
+def test_without_a_name_all_optimizers_are_watched() -> None:
+    first, second, optimizers = _two()
+    with watch() as w:
+        fit_two(first, second, optimizers, batches())
+    assert only(w.report).step == BAD
+
+
+def test_models_among_the_optimizers_are_passed_over() -> None:
+    first, second, optimizers = _two()
+    with watch(first, second, optimizers[1]) as w:
+        fit_two(first, second, optimizers, batches())
+    assert only(w.report).step == BAD
+
+
+# -- what is bad, and what only looks so -----------------------------------------------------------------------------
+
+
+def fit_by(weight: Tensor, optimizer: torch.optim.Optimizer, rows: list[Any], loss_of: Callable[..., Tensor]) -> int:
+    """A training with a loss that is given."""
+    done = 0
+    for x in rows:
+        optimizer.zero_grad()
+        loss = loss_of(weight, x)
+        loss.backward()
+        optimizer.step()
+        done += 1
+    return done
+
+
+def _weighed(
+    rows: list[Any], loss_of: Callable[..., Tensor], make: Callable[..., Any] = torch.optim.SGD, **more: Any
+) -> tuple[Report, int, Tensor]:
+    weight = torch.ones(3, requires_grad=True)
+    optimizer, done = make([weight], **{"lr": 0.1, **more}), -1
+    with watch(optimizer) as w:
+        done = fit_by(weight, optimizer, rows, loss_of)
+    return w.report, done, weight
+
+
+def _with_term(weight: Tensor, x: Tensor) -> Tensor:
+    return (weight * x).mean() - torch.log(x).mean()
+
+
+def _rooted(weight: Tensor, x: Tensor) -> Tensor:
+    return torch.sqrt((weight * x).abs()).mean()
+
+
+def test_a_bad_loss_is_found_though_its_gradients_are_finite() -> None:
+    report, done, weight = _weighed([torch.ones(3), torch.tensor([1.0, 0.0, 1.0])], _with_term)
+    assert (only(report).step, only(report).birth, done) == (2, "pole", -1)
+    assert weight.grad is not None
+    assert bool(weight.grad.isfinite().all())
+
+
+def test_bad_gradients_are_found_though_the_loss_is_finite() -> None:
+    report, done, weight = _weighed([torch.ones(3), torch.tensor([1.0, 0.0, 1.0])], _rooted)
+    assert (only(report).step, only(report).phase, done) == (2, "backward", -1)
+    assert weight.grad is not None
+    assert weight.grad.isnan().tolist() == [False, True, False]
+
+
+def _steep(weight: Tensor, x: Tensor) -> Tensor:
+    return (weight * x).sum() * 1e25
+
+
+def test_a_gradient_norm_that_overflows_gives_no_alarm() -> None:
+    report, done, weight = _weighed([torch.ones(3)] * 3, _steep, lr=1e-30)
+    assert weight.grad is not None
+    assert float(torch.linalg.vector_norm(weight.grad)) == INF
+    assert (report.verdict, done) == ("clean", 3)
+
+
+def _flat(weight: Tensor, x: Tensor) -> Tensor:
+    return (weight * x).sum() * 2
+
+
+def test_weights_that_an_optimizer_has_spoilt_are_found_at_the_next_step_and_said() -> None:
+    report, done, weight = _weighed([torch.tensor([1.0, 0.0, 1.0])] * 3, _flat, torch.optim.Adam, eps=0.0)
+    assert done == -1
+    assert weight.isnan().tolist() == [False, True, False]
+    finding = only(report)
+    assert (finding.step, finding.birth) == (2, "entered")
+    assert "weight" in f"{finding.message} {finding.explanation} {report.coverage.notes}"
+
+
+def fit_sparse(table: nn.Embedding, optimizer: torch.optim.Optimizer, rows: list[Tensor]) -> int:
+    """Scores of words, whose gradients are sparse."""
+    done = 0
+    for words in rows:
+        optimizer.zero_grad()
+        loss = torch.sqrt(table(words).sum(dim=1).abs()).mean()
+        loss.backward()
+        optimizer.step()
+        done += 1
+    return done
+
+
+@pytest.mark.parametrize("bad", [False, True])
+def test_sparse_gradients_are_judged(bad: bool) -> None:
+    torch.manual_seed(0)
+    table = nn.Embedding(8, 4, sparse=True)
+    with torch.no_grad():
+        table.weight[5] = 0.0
+    before = bits(table.weight[5])
+    optimizer = torch.optim.SparseAdam(table.parameters(), lr=0.1)
+    rows = [torch.tensor([0, 1]), torch.tensor([2, 2]), torch.tensor([3, 5 if bad else 4])]
+    with watch(optimizer) as w:
+        fit_sparse(table, optimizer, rows)
+    if not bad:
+        assert w.report.verdict == "clean"
+        return
+    assert (only(w.report).step, only(w.report).phase) == (3, "backward")
+    assert bits(table.weight[5]) == before
+
+
+def _by_itself(model: nn.Module) -> None:
+    """Each parameter has an optimizer that steps as soon as its gradient is there."""
+    optimizers = {p: torch.optim.SGD([p], lr=0.1) for p in model.parameters()}
+
+    def step(parameter: Tensor) -> None:
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
+
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(step)
+
+
+def fit_in_backward(model: nn.Module, rows: list[Tensor], log: Log) -> None:
+    """A training whose steps are made while the gradients are."""
+    for x in rows:
+        log.before.append(bits(model.state_dict()))
+        unit = x / x.norm(dim=1, keepdim=True)
+        loss = model(unit).square().mean()
+        loss.backward()
+        log.calls += 1
+
+
+@pytest.mark.parametrize("bad", [None, BAD])
+def test_steps_inside_the_backward_are_judged(bad: int | None) -> None:
+    model, log = network(), Log()
+    _by_itself(model)
+    with watch() as w:
+        fit_in_backward(model, batches(bad), log)
+    if bad is None:
+        assert (w.report.verdict, log.calls) == ("clean", 6)
+        return
+    assert (w.report.verdict, only(w.report).step, log.calls) == ("nonfinite", BAD, BAD - 1)
+    assert bits(model.state_dict()) == log.before[BAD - 1]
+
+
+# -- a loss scaler ---------------------------------------------------------------------------------------------------
+
+
+def fit_scaled(weight: Tensor, optimizer: Any, scaler: Any, steps: int, slope: float) -> int:
+    """A training of which a scaler skips the steps whose gradients overflow."""
+    done = 0
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = (weight * slope).sum()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        done += 1
+    return done
+
+
+def _scaled(slope: float, steps: int = 12, **more: Any) -> tuple[Report, int, Any]:
+    # the loss itself stays small: the weights are
+    weight = torch.full((2,), 1e-3, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=1e-9, **more)
+    scaler, done = torch.amp.GradScaler("cpu", init_scale=2.0**126), -1
+    with watch(optimizer) as w:
+        done = fit_scaled(weight, optimizer, scaler, steps, slope)
+    return w.report, done, scaler
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_steps_that_a_scaler_skips_give_no_alarm(fused: bool) -> None:
+    report, done, scaler = _scaled(2.0**7, fused=fused)
+    assert (report.verdict, done) == ("clean", 12)
+    assert scaler.get_scale() == 2.0**120
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_scaler_that_skips_eight_steps_on_end_does(fused: bool) -> None:
+    report, done, scaler = _scaled(2.0**11, fused=fused)
+    assert done == -1
+    assert scaler.get_scale() == 2.0**119
+    assert report.verdict == "nonfinite", report.coverage.notes
+    assert report.findings[0].step == 8
+
+
+# -- a step that tries points ----------------------------------------------------------------------------------------
+
+
+def fit_probing(weight: Tensor, optimizer: Any, tried: list[float], *, wall: float, steps: int = 3) -> int:
+    """L-BFGS on a parabola with a wall behind which there is nothing."""
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = (weight - 3).square().sum()
+        if float(weight.detach()) > wall:
+            # Inf, and its gradient is Inf - Inf
+            loss = torch.exp(weight * 1e4).sum() - torch.sqrt(weight - weight.detach()).sum()
+        loss.backward()
+        tried.append(loss.item())
+        return loss
+
+    done = 0
+    for _ in range(steps):
+        optimizer.step(closure)
+        done += 1
+    return done
+
+
+def _probed(wall: float, *, search: str | None) -> tuple[Report, int, list[float], Tensor]:
+    weight = torch.zeros(1, requires_grad=True)
+    optimizer = torch.optim.LBFGS([weight], lr=6.0, line_search_fn=search)
+    tried: list[float] = []
+    done = -1
+    with watch(optimizer) as w:
+        done = fit_probing(weight, optimizer, tried, wall=wall)
+    return w.report, done, tried, weight
+
+
+def test_a_point_that_a_line_search_rejects_gives_no_alarm() -> None:
+    report, done, tried, weight = _probed(4.0, search="strong_wolfe")
+    assert INF in tried
+    assert bool(weight.isfinite().all())
+    assert (report.verdict, done) == ("clean", 3)
+
+
+def test_a_bad_point_that_a_step_keeps_does() -> None:
+    report, done, tried, weight = _probed(4.0, search=None)
+    assert INF in tried
+    assert (report.verdict, done) == ("nonfinite", -1), report.coverage.notes
+    assert report.findings[0].step == 1
+    assert weight.tolist() == [0.0]
+
+
+# -- the block itself ------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_left_at_the_doors_after_a_block() -> None:
+    from tests.quality.unharmed import standing
+
+    before = standing()
+    trained(OPTIMIZERS["adam"])
+    assert standing() == before
+
+
+def test_a_watch_may_follow_another() -> None:
+    for _ in range(2):
+        report, _, _, _ = trained(OPTIMIZERS["adam"])
+        assert only(report).step == BAD
+
+
+def test_the_report_is_the_same_document_when_it_is_read_again() -> None:
+    report, _, _, _ = trained(OPTIMIZERS["adam"])
+    assert copy.deepcopy(report) == report
+    assert report.to_json()
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
