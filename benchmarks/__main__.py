@@ -86,7 +86,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def _targets(program: Program) -> dict[str, dict[str, float | None]]:
-    return {"targets": {"traced": program.traced, "ranged": program.ranged}}
+    return {"targets": {"traced": program.traced, "ranged": program.ranged, "watched": program.watched}}
 
 
 def _versions() -> dict[str, str]:

@@ -17,6 +17,7 @@ from benchmarks.programs import Step
 BARE = "bare"
 TRACED = "whynan.trace"
 RANGED = "whynan.trace, ranges"
+WATCHED = "whynan.watch"
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ CONTENDERS = (
     Contender("empty mode, lean", lambda _: LeanEmpty()),
     Contender(TRACED, lambda _: whynan.trace()),
     Contender(RANGED, lambda _: whynan.trace(ranges=True)),
+    Contender(WATCHED, lambda step: whynan.watch(step.optimizer)),
     Contender("detect_anomaly", lambda _: torch.autograd.detect_anomaly()),
     Contender("isfinite per op", lambda _: FiniteEach()),
     Contender("HF DebugUnderflowOverflow", _debug_overflow, needs="transformers"),

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.contenders import BARE, RANGED, TRACED
+from benchmarks.contenders import BARE, RANGED, TRACED, WATCHED
 from benchmarks.length import Long
 from benchmarks.programs import Program
 from benchmarks.timing import Comparison, Row
 
-MEMORY_TARGET = 1.3
+MEMORY_TARGETS = {TRACED: 1.3, RANGED: 1.3, WATCHED: 1.02}
 COLUMNS = "way to look|x bare|quartiles|target|peak MiB|x bare|target|of steps|x bare|open + close ms".split("|")
 EXPLAINED = (
     "x bare: CPU time of a step, median over rounds of the ratio to the bare step of the same round; "
@@ -48,8 +48,8 @@ def cells(program: Program, comparison: Comparison, row: Row) -> tuple[str, ...]
         return (f"  {row.name}", "stopped")
     bare = comparison.row(BARE).outcome
     assert bare is not None
-    target = {TRACED: program.traced, RANGED: program.ranged}.get(row.name)
-    limit = MEMORY_TARGET if row.name in (TRACED, RANGED) and program.traced is not None else None
+    target = {TRACED: program.traced, RANGED: program.ranged, WATCHED: program.watched}.get(row.name)
+    limit = MEMORY_TARGETS.get(row.name) if target is not None else None
     peak = _over(row.outcome.peak_mib, bare.peak_mib)
     return (
         f"  {row.name}",

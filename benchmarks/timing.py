@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.contenders import BARE, RANGED, TRACED, Contender
+from benchmarks.contenders import BARE, RANGED, TRACED, WATCHED, Contender
 from benchmarks.guards import RefusedError
 from benchmarks.programs import Program
 from benchmarks.workers import Outcome, StoppedError, Worker
@@ -103,12 +103,13 @@ def same_work(compared: Comparison) -> None:
     """Every timed step of a trace was covered, found healthy, and left the weights of the bare run, bit by bit."""
     bare = compared.row(BARE).outcome
     assert bare is not None
-    for name in (TRACED, RANGED):
+    for name in (TRACED, RANGED, WATCHED):
         row = compared.row(name)
         if row.outcome is None:
             raise RefusedError(f"{name} stopped: {row.stopped}")
         expected = compared.events * row.outcome.steps
-        if row.outcome.events != expected:
+        # a watch looks at steps
+        if name != WATCHED and row.outcome.events != expected:
             raise RefusedError(f"{name} covered {row.outcome.events} of {expected} timed events")
         if row.outcome.verdict != "clean":
             raise RefusedError(f"{name} called the timed steps {row.outcome.verdict}")
