@@ -67,17 +67,26 @@ class Training:
         """The report of a run whose first steps were traced: that of its bad step, if there was one."""
         if self.report is not None:
             return self.report
-        watched = self.guard.watched
-        if not watched:
+        if not self.guard.watched or traced.verdict == "nonfinite":
             return traced
-        seen = [note for note in traced.coverage.notes if not note.startswith(f"looked at up to step {self._traced}")]
-        note = f"{watched:,} further steps watched: the loss and the gradients of each were finite"
-        coverage = traced.coverage.model_copy(update={"notes": (*seen, note)})
-        return traced.model_copy(update={"coverage": coverage})
+        return self._watched(traced)
 
     def clean(self) -> Report:
         """The report of a training in which no step was bad."""
-        return self._told("clean", ())
+        return self._watched(self._told("clean", ()))
+
+    def _watched(self, report: Report) -> Report:
+        """A report with what is known of the steps that were watched, none of which was bad."""
+        seen = [note for note in report.coverage.notes if not note.startswith(f"looked at up to step {self._traced},")]
+        watched = count_text(self.guard.watched, "step")
+        seen.append(f"{watched} watched: the loss and the gradients of each were finite")
+        verdict, run = report.verdict, report.run
+        if spoilt := self.guard.spoilt():
+            verdict = "inconclusive"
+            run = run.model_copy(update={"exit_status": run.exit_status.model_copy(update={"whynan": 1})})
+            seen.append(f"{count_text(spoilt, 'parameter')} bad after the last step: spoilt by that step")
+        coverage = report.coverage.model_copy(update={"notes": tuple(seen)})
+        return report.model_copy(update={"verdict": verdict, "coverage": coverage, "run": run})
 
     def _deliver(self, report: Report | None, fault: Fault) -> BaseException | None:
         """Tell of the first bad step; gives what to raise at it."""
@@ -123,10 +132,10 @@ class Training:
                 elif not region.report.findings:
                     refused.append(f"no replay {where}: nothing bad was born in it")
                 else:
-                    said = tuple(note for note in refused if note.endswith("suspect"))
+                    said = (*_spoilt(fault), *(note for note in refused if note.endswith("suspect")))
                     return _replayed(region.report, Replay(kind=way.kind, faithful=True, why=_same(fault, where)), said)
         hint = f"whynan run --start-step {fault.step} looks at every operation from that step on, in another run"
-        return self._told("inconclusive", (_bad(fault), *refused, hint))
+        return self._told("inconclusive", (_bad(fault), *_spoilt(fault), *refused, hint))
 
     def _with_history(self, report: Report, fault: Fault) -> Report:
         history = tuple(
@@ -155,6 +164,15 @@ def _replayed(report: Report, replay: Replay, notes: tuple[str, ...]) -> Report:
     coverage = report.coverage.model_copy(update={"notes": (*report.coverage.notes, *notes)})
     run = report.run.model_copy(update={"replay": replay})
     return report.model_copy(update={"run": run, "coverage": coverage})
+
+
+def _spoilt(fault: Fault) -> tuple[str, ...]:
+    """What is to be said of weights that are bad already."""
+    if not fault.judged.spoilt:
+        return ()
+    count = count_text(len(fault.judged.spoilt), "parameter")
+    hint = f"whynan run --start-step {max(fault.step - 1, 1)} looks at every operation from that step on"
+    return (f"{count} bad before step {fault.step}: by the step before it, or earlier; {hint}",)
 
 
 def _same(fault: Fault, where: str) -> str:

@@ -158,4 +158,4 @@ def test_completion_completes_commands_and_options() -> None:
 
     assert completed("whynan r", 1) == ["run", "report"]
     assert "--on-nonfinite" in completed("whynan run --on", 2)
-    assert completed("whynan run --on-nonfinite ", 3) == ["stop", "continue", "raise"]
+    assert completed("whynan run --on-nonfinite ", 3) == ["stop", "skip", "continue", "raise"]

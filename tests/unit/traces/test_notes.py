@@ -36,9 +36,12 @@ BUDGET = (
         "the second run had 3 events, the first 4",
         "looked at up to step 3, as --steps says",
         "step 3 was never reached, so nothing was looked at",
-        "1,234 further steps watched: the loss and the gradients of each were finite",
+        "1,234 steps watched: the loss and the gradients of each were finite",
         "NaN or Inf in the loss and 3 gradients at step 7",
         "NaN or Inf in 3 gradients at step 17, which a loss scaler has skipped 8 times on end",
+        "1 parameter bad after the last step: spoilt by that step",
+        "2 parameters bad before step 8: by the step before it, or earlier; whynan run --start-step 7 looks at every "
+        "operation from that step on",
         "whynan run --start-step 7 looks at every operation from that step on, in another run",
     ],
 )

@@ -41,3 +41,7 @@ class Identities(Generic[Value]):
     def values(self) -> list[Value]:
         """What is known of all objects that are alive, the latest last."""
         return [value for reference, value in list(self._held.values()) if reference() is not None]
+
+    def keys(self) -> list[Any]:
+        """All objects that are alive, the latest last."""
+        return [key for reference, _ in list(self._held.values()) if (key := reference()) is not None]

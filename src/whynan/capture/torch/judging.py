@@ -113,9 +113,13 @@ def judge(optimizer: Any, losses: Losses) -> Judged:
         mask = _not_finite(whole)
         if bool(mask.any()):
             bad.append((parameter, mask))
+    return Judged(losses.bits(), tuple(bad), losses.bad(scaled=False), spoilt_of(optimizer))
+
+
+def spoilt_of(optimizer: Any) -> tuple[Tensor, ...]:
+    """The parameters of an optimizer that are NaN or Inf."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    spoilt = tuple(p for p in parameters if not bool(torch.isfinite(p).all()))
-    return Judged(losses.bits(), tuple(bad), losses.bad(scaled=False), spoilt)
+    return tuple(p for p in parameters if not bool(torch.isfinite(p).all()))
 
 
 class Probes:

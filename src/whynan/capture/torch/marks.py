@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -143,8 +144,8 @@ def span_at(frame: FrameType) -> Span | None:
     return _spans[key]
 
 
-class Marks:
-    """The marks of one training, kept from its last step."""
+class Marks(threading.local):
+    """The marks of one training, kept from its last step; each thread has its own."""
 
     def __init__(self) -> None:
         self.after_step: Mark | None = None

@@ -157,14 +157,14 @@ def replay(
     contents = Contents([*way.roots(), *(names for f in stack(libraries=True) for names in (f.f_locals, f.f_globals))])
     gradients = Gradients.taken(parameters)
     hooks = StepHooks(guard.fail)
-    losses, guard.losses = guard.losses, Losses()
-    guard.replaying = True
+    losses, guard.here.losses = guard.here.losses, Losses()
+    guard.here.replaying = True
     reached: list[Judged] = []
 
     def arrive(optimizer: Any) -> None:
         if not reached:
             with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-                reached.append(judge(optimizer, guard.losses))
+                reached.append(judge(optimizer, guard.here.losses))
         raise Reached
 
     def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
@@ -181,9 +181,13 @@ def replay(
             parameter.grad = None if parameter.grad is None else torch.zeros_like(parameter)
         with ExitStack() as entered:
             entered.enter_context(held_back())
-            entered.enter_context(Undo())
+            undo = entered.enter_context(Undo())
             if eager:
                 entered.enter_context(torch.compiler.set_stance("force_eager"))
+            elif compiles():
+                # what was compiled writes without operators
+                for tensor in contents.tensors:
+                    undo.keep(tensor)
             entered.enter_context(region())
             entered.callback(hooks.remove)
             entered.callback(setattr, torch.amp.GradScaler, "step", torch.amp.GradScaler.step)
@@ -207,8 +211,8 @@ def replay(
         gradients.put_back()
         contents.put_back()
         restore(begun)
-        guard.losses = losses
-        guard.replaying = False
+        guard.here.losses = losses
+        guard.here.replaying = False
     return Outcome(reached[0] if reached else None, why)
 
 

@@ -6,6 +6,7 @@ Nothing is done for an operation, and nothing is copied but the losses, which ar
 from __future__ import annotations
 
 import functools
+import threading
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import torch
@@ -19,7 +20,7 @@ from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.history import History
 from whynan.capture.torch.hooks import StepHooks
 from whynan.capture.torch.identities import Identities
-from whynan.capture.torch.judging import Fault, Losses, Probes, gradients_of, judge, norm_of
+from whynan.capture.torch.judging import Fault, Losses, Probes, gradients_of, judge, norm_of, spoilt_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,6 +28,24 @@ if TYPE_CHECKING:
 
 SKIPS: Final = 8
 """A loss scaler that skips so many steps on end is not looking for its scale any more."""
+
+
+class Here(threading.local):
+    """Where one thread is: two may train at once."""
+
+    def __init__(self) -> None:
+        self.losses = Losses()
+        self.replaying = False
+        self.depth = 0
+        """How many backwards are under way, one inside the other."""
+        self.model_wanted = True
+        """No module has been called since the last step or backward."""
+        self.scaler: Any = None
+        self.reached = False
+        """Whether a scaler's step has come to the optimizer's."""
+        self.skips = 0
+        """Steps that scalers have skipped on end."""
+        self.probes: Probes | None = None
 
 
 class Marking(Protocol):
@@ -67,25 +86,18 @@ class Guard:
         self._explain = explain
         self._deliver = deliver
         self._marking = marking
+        self.here = Here()
         self._hooks = StepHooks(self.fail)
         self._undo: list[Callable[[], None]] = []
         self._steps: Identities[int] = Identities()
-        self._probes: Probes | None = None
-        self.losses = Losses()
         self.history = History()
         self.judging = not after
         """Off while the program is traced."""
-        self.replaying = False
         self.watched = 0
         """How many steps have been judged."""
         self._unjudged = after
         self._only = [id(o) for o in only]
         self.on = False
-        self._model_wanted = True
-        self._scaler: Any = None
-        self._reached = False
-        self._skips = 0
-        self._depth = 0
 
     def install(self) -> None:
         """Stand at the doors."""
@@ -116,11 +128,16 @@ class Guard:
 
     @property
     def _looks(self) -> bool:
-        return self.judging and not self.replaying
+        return self.judging and not self.here.replaying
 
     def attempts(self, optimizer: Any) -> int:
         """How many steps an optimizer has tried."""
         return self._steps.get(optimizer) or 0
+
+    def spoilt(self) -> int:
+        """How many parameters of the optimizers watched are NaN or Inf now."""
+        judged = (o for o in self._steps.keys() if not self._only or id(o) in self._only)  # noqa: SIM118
+        return len({id(p) for optimizer in judged for p in spoilt_of(optimizer)})
 
     def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         original = getattr(owner, name)
@@ -143,31 +160,31 @@ class Guard:
                 if self.on and not torch.compiler.is_compiling():
                     # below the modes of the program, and of a replay
                     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-                        self.losses.note(t_outputs)
-                    if self._looks and not self._depth:
-                        self._model_wanted = True
+                        self.here.losses.note(t_outputs)
+                    if self._looks and not self.here.depth:
+                        self.here.model_wanted = True
                         self._marking.backward()
             except Exception:
                 if self.fail():
                     raise
-            self._depth += 1
+            self.here.depth += 1
             try:
                 return original(t_outputs, *args, **kwargs)
             except BaseException as error:
                 unseen(error)
                 raise
             finally:
-                self._depth -= 1
+                self.here.depth -= 1
 
         return engine_run_backward
 
     def _module(self, original: Any) -> Any:
         @functools.wraps(original)
         def call(module: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._model_wanted and not torch.compiler.is_compiling():
+            if self.here.model_wanted and not torch.compiler.is_compiling():
                 try:
-                    if self.on and self._looks and not self._depth:
-                        self._model_wanted = False
+                    if self.on and self._looks and not self.here.depth:
+                        self.here.model_wanted = False
                         self._marking.model()
                 except Exception:
                     if self.fail():
@@ -183,17 +200,17 @@ class Guard:
     def _scaled(self, original: Any) -> Any:
         @functools.wraps(original)
         def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            self._scaler, self._reached = (scaler if scaler.is_enabled() else None), False
+            self.here.scaler, self.here.reached = (scaler if scaler.is_enabled() else None), False
             try:
                 out = original(scaler, optimizer, *args, **kwargs)
             except BaseException as error:
                 unseen(error)
                 raise
             finally:
-                self._scaler = None
+                self.here.scaler = None
             ending = None
             try:
-                if self.on and scaler.is_enabled() and not self._reached:
+                if self.on and scaler.is_enabled() and not self.here.reached:
                     ending = self._skipped(scaler, optimizer)
             except Exception:
                 if self.fail():
@@ -225,14 +242,14 @@ class Guard:
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
         ending = new = None
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
-        if self.replaying:
+        if self.here.replaying:
             if closure is None:
                 return None
             # by itself, and then a step without one: what a closure leaves counts where the step is made of it
             closure()
             return args[:1], {name: value for name, value in kwargs.items() if name != "closure"}
         try:
-            self._reached = True
+            self.here.reached = True
             if self.on:
                 self._steps.set(optimizer, self.attempts(optimizer) + 1)
                 if closure is not None:
@@ -249,8 +266,8 @@ class Guard:
     def _after(self, _optimizer: Any, _args: Any, _kwargs: Any) -> None:
         ending = None
         try:
-            if self.on and not self._depth and not self.replaying:
-                probes, self._probes = self._probes, None
+            if self.on and not self.here.depth and not self.here.replaying:
+                probes, self.here.probes = self.here.probes, None
                 ending = None if probes is None else self._kept(probes)
                 self._stepped()
         except Exception:
@@ -262,8 +279,8 @@ class Guard:
     # -- what they see ------------------------------------------------------------------------------------------------
 
     def _stepped(self) -> None:
-        self.losses.held.clear()
-        self._model_wanted = True
+        self.here.losses.held.clear()
+        self.here.model_wanted = True
         if self._unjudged:
             self._unjudged -= 1
             self.judging = not self._unjudged
@@ -274,20 +291,20 @@ class Guard:
         found_inf = getattr(optimizer, "found_inf", None)
         if found_inf is not None and bool(found_inf):
             # a fused optimizer is called, and does nothing
-            return self._skipped(self._scaler, optimizer)
-        self._skips = 0
+            return self._skipped(self.here.scaler, optimizer)
+        self.here.skips = 0
         if self._only and id(optimizer) not in self._only:
             return None
         self.watched += 1
         gradients = [g for _, g in gradients_of(optimizer)]
         with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             norm = norm_of(gradients)
-            bad_loss = self.losses.bad(scaled=False)
+            bad_loss = self.here.losses.bad(scaled=False)
             step = self.attempts(optimizer)
-            self.history.note(optimizer, step, self.losses.held, norm, self._scaler)
+            self.history.note(optimizer, step, self.here.losses.held, norm, self.here.scaler)
             if norm - norm == 0 and not bad_loss:
                 return None
-            judged = judge(optimizer, self.losses)
+            judged = judge(optimizer, self.here.losses)
         if judged.is_good:
             # finite gradients whose norm is none
             return None
@@ -298,26 +315,26 @@ class Guard:
 
     def _skipped(self, scaler: Any, optimizer: Any) -> BaseException | None:
         """A scaler has skipped a step, as it may; but not for ever, and not for a loss that is NaN."""
-        if not self._reached:
+        if not self.here.reached:
             self._steps.set(optimizer, self.attempts(optimizer) + 1)
-        self._skips += 1
+        self.here.skips += 1
         step = self.attempts(optimizer)
         ending = judged = None
         with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-            self.history.note(optimizer, step, self.losses.held, None, scaler, skipped=True)
-            if self.judging and (self._skips >= SKIPS or self.losses.bad(scaled=True)):
-                judged = judge(optimizer, self.losses)
+            self.history.note(optimizer, step, self.here.losses.held, None, scaler, skipped=True)
+            if self.judging and (self.here.skips >= SKIPS or self.here.losses.bad(scaled=True)):
+                judged = judge(optimizer, self.here.losses)
         if judged is not None and not judged.is_good:
-            ending = self._fault(Fault(optimizer, step, judged, skipped=self._skips))
-            self._skips = 0
-        if ending is None and not self._reached:
+            ending = self._fault(Fault(optimizer, step, judged, skipped=self.here.skips))
+            self.here.skips = 0
+        if ending is None and not self.here.reached:
             self._stepped()
         return ending
 
     def _with_closure(self, optimizer: Any, closure: Any, args: Any, kwargs: Any) -> Any:
         """The closure of a step, looked at when it has run: before the weights move, but for those that probe."""
         probes = Probes(optimizer) if isinstance(optimizer, LBFGS) and self._looks else None
-        self._probes = probes
+        self.here.probes = probes
 
         def run() -> Any:
             out = closure()
@@ -333,7 +350,7 @@ class Guard:
                     raise
             if ending is not None:
                 raise ending
-            self.losses.held.clear()
+            self.here.losses.held.clear()
             return out
 
         if len(args) > 1:
@@ -344,7 +361,7 @@ class Guard:
         """A point has been tried: what is bad there is explained there, and told of only if the step keeps it."""
         if probes.fault is None:
             with torch.no_grad():
-                judged = judge(probes.optimizer, self.losses)
+                judged = judge(probes.optimizer, self.here.losses)
             if not judged.is_good:
                 probes.fault = Fault(probes.optimizer, self.attempts(probes.optimizer), judged)
                 probes.explained = self._explain(probes.fault)
