@@ -133,8 +133,7 @@ class Attended:
                 return None
             self._stopped = self.options.on_nonfinite == "stop"
             self.end(early=True)
-            frame = user_frame(sys._getframe()) if self.options.pdb else None  # pyright: ignore[reportPrivateUsage]
-            opened = None if frame is None else debugger(frame)
+            opened = self._debugger()
         if opened is not None:
             opened()
         if not self._stopped:
@@ -143,13 +142,21 @@ class Attended:
             return NonFiniteError(errors[0])
         return stopped()
 
+    def _debugger(self) -> Callable[[], None] | None:
+        """What opens the debugger at the program's line, where that was asked for."""
+        frame = user_frame(sys._getframe()) if self.options.pdb else None  # pyright: ignore[reportPrivateUsage]
+        return None if frame is None else debugger(frame)
+
     def _spoilt(self, report: Report) -> BaseException | None:
         """At a bad step of a program that is watched: the exception to end the run with, if it is to end."""
-        if self._reported or self.options.on_nonfinite == "continue":
+        if self._reported or self.options.on_nonfinite in ("continue", "skip"):
             return None
         self._stopped = self.options.on_nonfinite == "stop"
         with self._apart():
             self.end(early=True)
+            opened = self._debugger()
+        if opened is not None:
+            opened()
         if self._stopped:
             return stopped()
         from whynan.errors import NonFiniteError

@@ -30,6 +30,10 @@ def check(options: Options) -> None:
             "--mode watch looks at every step, and --start-step, --steps and --only at some operations",
             "leave out one or the other",
         )
+    if options.mode == "watch" and options.trace is not None:
+        raise UsageError(
+            "--trace records every operation, and --mode watch looks at those of one step", "leave out one or the other"
+        )
     for option in ("json", "trace", "baseline"):
         _check_place(option, getattr(options, option))
     if options.json is not None:

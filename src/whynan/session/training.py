@@ -66,14 +66,21 @@ class Training:
     def after(self, traced: Report) -> Report:
         """The report of a run whose first steps were traced: that of its bad step, if there was one."""
         if self.report is not None:
-            return self.report
+            return self.told()
         if not self.guard.watched or traced.verdict == "nonfinite":
             return traced
         return self._watched(traced)
 
-    def clean(self) -> Report:
-        """The report of a training in which no step was bad."""
-        return self._watched(self._told("clean", ()))
+    def told(self) -> Report:
+        """The report as it stands: of the first bad step, and how many came after it; or that there was none."""
+        if self.report is None:
+            return self._watched(self._told("clean", ()))
+        if not self.repeated:
+            return self.report
+        note = f"{count_text(self.repeated, 'more step')} bad after that, not looked into"
+        coverage = self.report.coverage
+        notes = {"notes": (*coverage.notes, note)}
+        return self.report.model_copy(update={"coverage": coverage.model_copy(update=notes)})
 
     def _watched(self, report: Report) -> Report:
         """A report with what is known of the steps that were watched, none of which was bad."""
@@ -250,7 +257,7 @@ class Watch:
         """What was found; raises ``UsageError`` while the block still runs and nothing was."""
         if self._training is None or (self._training.report is None and not self._ended):
             raise UsageError("the watch has not ended", "read .report after the with block")
-        return self._training.report or self._training.clean()
+        return self._training.told()
 
     def _begin(self, ended: Callable[[Report], BaseException | None] | None = None) -> Training:
         made = Training(self._options, command="watch", ended=ended or self._stopped, only=self._optimizers)

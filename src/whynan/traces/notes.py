@@ -51,6 +51,7 @@ _PARTS: Final = {
     "exception": _Part(r".*", exception_type),
     "bits": _Part(r"[\d,]+ loss(?:es)?(?: and [\d,]+ bad gradients?)?|[\d,]+ bad gradients?", None),
     "bad": _Part(r"the loss(?: and [\d,]+ gradients?)?|[\d,]+ gradients?", None),
+    "more": _Part(r"[\d,]+ more steps?", None),
     "steps": _Part(r"[\d,]+ steps?", None),
     "parameters": _Part(r"[\d,]+ parameters?", None),
     "skips": _Part(r"(?:, which a loss scaler has skipped [\d,]+ times on end)?", None),
@@ -90,6 +91,7 @@ _KNOWN: Final = (
     "NaN or Inf in {bad} at step {count}{skips}",
     "{parameters} bad before step {count}: by the step before it, or earlier; whynan run --start-step {count} looks at "
     "every operation from that step on",
+    "{more} bad after that, not looked into",
     "replayed {way}, the step is finite: the compiler is the suspect",
     "no replay {way}: {refusal}",
     "whynan run --start-step {count} looks at every operation from that step on, in another run",

@@ -39,6 +39,7 @@ BUDGET = (
         "1,234 steps watched: the loss and the gradients of each were finite",
         "NaN or Inf in the loss and 3 gradients at step 7",
         "NaN or Inf in 3 gradients at step 17, which a loss scaler has skipped 8 times on end",
+        "3 more steps bad after that, not looked into",
         "1 parameter bad after the last step: spoilt by that step",
         "2 parameters bad before step 8: by the step before it, or earlier; whynan run --start-step 7 looks at every "
         "operation from that step on",

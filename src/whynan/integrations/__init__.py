@@ -1,0 +1,1 @@
+"""Where a framework has a place of its own for what watches a training: one thin file each."""
