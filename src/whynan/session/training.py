@@ -50,6 +50,8 @@ class Training:
         self._traced = traced
         self.called: list[Way] = []
         """The program's own step function, where it is known."""
+        self.redacts = True
+        """Whether the report leaves out what is private; a whole program's is made so where it is delivered."""
         self.repeated = 0
         """Bad steps after the first."""
         self._aside = aside
@@ -61,7 +63,7 @@ class Training:
     def end(self) -> None:
         """Watch no further."""
         self.guard.remove()
-        self.marks = type(self.marks)()
+        self.marks.clear()
 
     def after(self, traced: Report) -> Report:
         """The report of a run whose first steps were traced: that of its bad step, if there was one."""
@@ -105,6 +107,10 @@ class Training:
         if report is None:
             self.repeated += 1
             return None
+        if self.redacts and self.options.redact:
+            from whynan.report.redaction import redacted
+
+            report = redacted(report)
         self.report = report
         ending = self._ended(report)
         if ending is None and self.options.on_nonfinite == "raise" and report.findings:

@@ -151,6 +151,10 @@ class Marks(threading.local):
         self.after_step: Mark | None = None
         self.at_model: Mark | None = None
 
+    def clear(self) -> None:
+        """Keep none."""
+        self.after_step = self.at_model = None
+
     def step(self) -> None:
         """A step has been made: what came before it is done."""
         self.at_model = None
