@@ -48,7 +48,6 @@ class Found:
     report: dict[str, Any] | None
 
 
-
 def expected_of(script: Path) -> Expected:
     """What a script says of itself."""
     lines = script.read_text(encoding="utf-8").splitlines()
@@ -61,7 +60,9 @@ def harms(script: Path, found: Found) -> list[str]:
     """What of the report is not as the script says."""
     expected, report = expected_of(script), found.report
     if report is None or not report["findings"]:
-        return [f"exit status {found.status}, no finding: {report and report['coverage']['notes']} {found.stderr[-800:]}"]
+        return [
+            f"exit status {found.status}, no finding: {report and report['coverage']['notes']} {found.stderr[-800:]}"
+        ]
     first = report["findings"][0]
     pairs = {
         "exit status": (found.status, 1),
@@ -165,7 +166,9 @@ def test_most_replays_are_faithful_and_no_other_is_used(look: Callable[[Path], F
         ("x = (x - mean) / std  # born", "x = (x - mean) / std\n    # born", "line"),
     ],
 )
-def test_another_expectation_is_noticed(old: str, new: str, told: str, tmp_path: Path, look: Callable[[Path], Found]) -> None:
+def test_another_expectation_is_noticed(
+    old: str, new: str, told: str, tmp_path: Path, look: Callable[[Path], Found]
+) -> None:
     report = look(SCRIPTS["module_level"])
     copy = _changed("module_level", tmp_path, old, new)
     assert [harm.partition(":")[0] for harm in harms(copy, report)] == [told]

@@ -16,6 +16,7 @@ import io
 import os
 import stat
 import sys
+import threading
 import time
 import warnings
 from contextlib import ExitStack, contextmanager, suppress
@@ -142,7 +143,7 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
         what = clause(args)
     finally:
         held.looking = False
-    if what is not None:
+    if what is not None and not _of_ours():
         _refuse(held, what)
 
 
@@ -154,6 +155,14 @@ def _refuse(held: Held, what: str) -> NoReturn:
         held.looking = False
     held.refused.append(refused)
     raise refused
+
+
+def _of_ours() -> bool:
+    """Whether it is whynan that reaches out: where it has failed, it writes down why."""
+    frame: Any = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None and owner_of(frame.f_code.co_filename) is Owner.STDLIB:
+        frame = frame.f_back
+    return frame is not None and owner_of(frame.f_code.co_filename) is Owner.WHYNAN
 
 
 def _where() -> Where:
@@ -359,6 +368,10 @@ def _attributes(held: Held) -> Generator[None]:
         start = Thread.start
         replaced.append((Thread, "start", start))
         setattr(Thread, "start", _no_thread(held, start))  # noqa: B010
+        for owner, name in ((threading.Condition, "wait"), (Thread, "join")):
+            # a queue and an event wait by a condition
+            replaced.append((owner, name, vars(owner)[name]))
+            setattr(owner, name, _no_wait(held, vars(owner)[name]))
         yield
     finally:
         for owner, name, real in reversed(replaced):
@@ -382,6 +395,16 @@ def _nothing(held: Held, real: Any) -> Any:
         return None if get_ident() == held.thread else real(*args, **kwargs)
 
     return nothing
+
+
+def _no_wait(held: Held, real: Any) -> Any:
+    def wait(*args: Any, **kwargs: Any) -> Any:
+        if get_ident() == held.thread:
+            # what it would wait for has been had by the step itself
+            _refuse(held, "waits for another thread")
+        return real(*args, **kwargs)
+
+    return wait
 
 
 def _no_thread(held: Held, real: Callable[[Thread], None]) -> Callable[[Thread], None]:

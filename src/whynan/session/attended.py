@@ -82,7 +82,7 @@ class Attended:
 
             aside = partial(self._region.end, early=True)
             self._training = Training(options, command=self._command, ended=self._spoilt, aside=aside, traced=1)
-            self._training.redacts = False
+            self._training.redacts, self._training.yields = False, True
             self._training.begin()
 
     def end(self, error: BaseException | None = None, *, early: bool = False) -> None:

@@ -153,6 +153,11 @@ class Region:
         return self._report
 
 
+def refuses_another() -> bool:
+    """Whether a region runs that gives way to none."""
+    return bool(_running) and not _running[-1].yields
+
+
 def exception_text(error: BaseException) -> str:
     """An exception as a report names it: its type, and what it says if it can say it."""
     try:

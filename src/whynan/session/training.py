@@ -6,10 +6,10 @@ import functools
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
-from whynan.errors import NonFiniteError, UsageError
+from whynan.errors import NestedTraceError, NonFiniteError, UsageError
 from whynan.records import Coverage, ExitStatus, Replay, Report, Run, Step
 from whynan.report.values import count_text
-from whynan.session.region import Region
+from whynan.session.region import STEPPED_ASIDE, Region, refuses_another
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from whynan.capture.torch.judging import Fault
     from whynan.capture.torch.replay import Way
     from whynan.config import Options
+
+
+_active: list[Training] = []
 
 
 class Training:
@@ -50,6 +53,7 @@ class Training:
         self._traced = traced
         self.called: list[Way] = []
         """The program's own step function, where it is known."""
+        self.yields = self.stepped_aside = False
         self.redacts = True
         """Whether the report leaves out what is private; a whole program's is made so where it is delivered."""
         self.repeated = 0
@@ -57,11 +61,22 @@ class Training:
         self._aside = aside
 
     def begin(self) -> None:
-        """Watch from here on."""
+        """Watch from here on; raises ``NestedTraceError`` inside of a trace or of another watch.
+
+        But the watch over a whole program gives way to the program's own.
+        """
+        if any(not other.yields for other in _active) or refuses_another():
+            raise NestedTraceError()
+        for other in tuple(_active):
+            other.end()
+            other.stepped_aside = True
+        _active.append(self)
         self.guard.install()
 
     def end(self) -> None:
         """Watch no further."""
+        if self in _active:
+            _active.remove(self)
         self.guard.remove()
         self.marks.clear()
 
@@ -69,7 +84,7 @@ class Training:
         """The report of a run whose first steps were traced: that of its bad step, if there was one."""
         if self.report is not None:
             return self.told()
-        if not self.guard.watched or traced.verdict == "nonfinite":
+        if (not self.guard.watched and not self.stepped_aside) or traced.verdict == "nonfinite":
             return traced
         return self._watched(traced)
 
@@ -87,6 +102,8 @@ class Training:
     def _watched(self, report: Report) -> Report:
         """A report with what is known of the steps that were watched, none of which was bad."""
         seen = [note for note in report.coverage.notes if not note.startswith(f"looked at up to step {self._traced},")]
+        if self.stepped_aside:
+            seen.append(STEPPED_ASIDE)
         watched = count_text(self.guard.watched, "step")
         seen.append(f"{watched} watched: the loss and the gradients of each were finite")
         verdict, run = report.verdict, report.run
@@ -148,6 +165,8 @@ class Training:
                     said = (*_spoilt(fault), *(note for note in refused if note.endswith("suspect")))
                     return _replayed(region.report, Replay(kind=way.kind, faithful=True, why=_same(fault, where)), said)
         hint = f"whynan run --start-step {fault.step} looks at every operation from that step on, in another run"
+        if not refused:
+            refused.append("no replay: what led to the step stands in no code that can be run again from its source")
         return self._told("inconclusive", (_bad(fault), *_spoilt(fault), *refused, hint))
 
     def _with_history(self, report: Report, fault: Fault) -> Report:

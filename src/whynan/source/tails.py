@@ -135,9 +135,9 @@ def _first_parameter(owner: Owner) -> Names:
 def tail_after(owner: Owner, span: Span) -> Tail | None:
     """What runs after the simple statement that contains a position.
 
-    An enclosing ``if`` or ``match`` is gone, a ``with`` is entered again, a ``try`` keeps its handlers and its
-    ``finally``. Of a loop comes the rest of the iteration, then further ones. After a ``return`` only what leaving
-    passes is left, and the value is None. Nodes are copies with the positions of the file.
+    An enclosing ``if`` or ``match`` is gone, a ``with`` is entered again unless it is around a loop, a ``try`` keeps
+    its handlers and its ``finally``. Of a loop comes the rest of the iteration, then further ones. After a ``return``
+    only what leaving passes is left, and the value is None. Nodes are copies with the positions of the file.
 
     None where the position is in no simple statement of this scope (the head of a compound one, a nested function),
     in a handler or a ``finally``, whose exception is gone, or in a ``raise``.
@@ -203,7 +203,10 @@ class _Cutter:
                 return self._first(*(case.body for case in cases))
             case ast.With(items=items, body=body):
                 inner = self.cut(body)
-                return None if inner is None else [ast.copy_location(ast.With(items, _filled(inner, node)), node)]
+                if inner is None or self.loops:
+                    # around a loop: it is still entered where the loop goes on
+                    return inner
+                return [ast.copy_location(ast.With(items, _filled(inner, node)), node)]
             case ast.Try() | ast.TryStar():
                 return self._tried(node)
             case ast.For() | ast.While():

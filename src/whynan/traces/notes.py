@@ -94,6 +94,7 @@ _KNOWN: Final = (
     "{more} bad after that, not looked into",
     "replayed {way}, the step is finite: the compiler is the suspect",
     "no replay {way}: {refusal}",
+    "no replay: what led to the step stands in no code that can be run again from its source",
     "whynan run --start-step {count} looks at every operation from that step on, in another run",
     # why a second run was believed, or was not
     "results, events and findings identical",

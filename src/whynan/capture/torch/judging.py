@@ -59,7 +59,7 @@ class Losses:
     def note(self, roots: Iterable[Any]) -> None:
         """A backward begins."""
         for root in roots:
-            if isinstance(root, torch.Tensor) and root.is_floating_point():
+            if isinstance(root, torch.Tensor) and root.is_floating_point() and not _is_wrapped(root):
                 # the number without its graph; a copy where the program may overwrite it
                 self.held.append(root.detach() if root.numel() > 1 else root.detach().clone())
 
@@ -70,6 +70,11 @@ class Losses:
     def bad(self, *, scaled: bool) -> bool:
         """Whether one is NaN or Inf; with `scaled` only a NaN, for an Inf may be the scale's."""
         return any(not _is_good(t, scaled=scaled) for t in self.held)
+
+
+def _is_wrapped(tensor: Tensor) -> bool:
+    """Whether a tensor is one of `torch.func`'s, which has no value of its own and ends with its transform."""
+    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _is_good(tensor: Tensor, *, scaled: bool) -> bool:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from whynan.traces import Birth
 
 PLANE_DTYPE = torch.int32
+_FEW_SETS = 512
+"""So many sets have a table of their pairs."""
 
 
 class Labels:
@@ -62,11 +64,22 @@ class Labels:
         merged = torch.where(first != 0, first, second)
         conflict = (first != 0) & (second != 0) & (first != second)
         if bool(conflict.any()):
-            pairs = torch.stack([first[conflict], second[conflict]], 1)
-            distinct, inverse = torch.unique(pairs, dim=0, return_inverse=True)
-            ids = [self.intern(self.sets[a] | self.sets[b]) for a, b in distinct.tolist()]
-            merged[conflict] = torch.tensor(ids, dtype=PLANE_DTYPE, device=merged.device)[inverse]
+            # both in one number, which is looked up where that is not long and sorted where it is
+            base = len(self.sets)
+            pairs = first[conflict].to(torch.int64) * base + second[conflict]
+            if base <= _FEW_SETS:
+                distinct = torch.bincount(pairs, minlength=base * base).nonzero().flatten()
+                found = torch.zeros(base * base, dtype=PLANE_DTYPE, device=merged.device)
+                found[distinct] = self._unions(distinct, base)
+                merged[conflict] = found[pairs]
+            else:
+                distinct, inverse = torch.unique(pairs, return_inverse=True)
+                merged[conflict] = self._unions(distinct, base)[inverse]
         return merged
+
+    def _unions(self, pairs: Tensor, base: int) -> Tensor:
+        ids = [self.intern(self.sets[pair // base] | self.sets[pair % base]) for pair in pairs.tolist()]
+        return torch.tensor(ids, dtype=PLANE_DTYPE, device=pairs.device)
 
     def present(self, plane: Tensor) -> list[int]:
         """The distinct non-empty set ids of a plane; one pass where there is only one."""
@@ -79,6 +92,8 @@ class Labels:
         low = int(positive.min())
         if low == high:
             return [high]
+        if high <= plane.numel():
+            return [v for v in torch.bincount(plane.reshape(-1)).nonzero().flatten().tolist() if v]
         return [int(v) for v in torch.unique(plane).tolist() if v > 0]
 
     def labels_in(self, plane: Tensor) -> frozenset[int]:

@@ -12,18 +12,24 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from whynan.capture.torch.state import Rng, rng
+import torch
+
+from whynan.capture.torch.moving import Moving, Slot
+from whynan.capture.torch.state import Rng, ScalerState, rng
 from whynan.source.ownership import Owner, owner_of
 from whynan.source.syntax import Span, syntax_of
 from whynan.source.tails import Tail, tail_after, tail_from
 from whynan.source.tails import owner_of as function_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import CodeType, FrameType
 
 _FRAMES: Final = 24
 """So many frames are looked at, the innermost first."""
 _MOST_ITEMS: Final = 256
+_MOST_CODES: Final = 4096
+"""So many places of the program are remembered, and all forgotten beyond that."""
 
 _spans: dict[tuple[int, int], Span | None] = {}
 _codes: dict[tuple[int, int], CodeType] = {}
@@ -56,6 +62,8 @@ class Mark:
     kind: Literal["step", "model"]
     frames: tuple[Standing, ...]
     rng: Rng
+    scaler: ScalerState | None = None
+    moving: list[tuple[Slot, Any]] = field(default_factory=list)
     batches: list[Any] = field(default_factory=list)
 
     def prune(self, alive: list[FrameType]) -> None:
@@ -115,6 +123,10 @@ def _tail(frame: FrameType, *, after: bool) -> tuple[Tail | None, tuple[str, ...
     key = id(frame.f_code), frame.f_lasti, after
     known = _tails.get(key)
     if known is None or known[0] is not frame.f_code:
+        if len(_tails) >= _MOST_CODES:
+            _tails.clear()
+            _spans.clear()
+            _codes.clear()
         span, tree = span_at(frame), syntax_of(frame.f_code.co_filename).tree
         owner = None if tree is None or span is None else function_of(tree, frame.f_code)
         cut = tail_after if after else tail_from
@@ -144,27 +156,37 @@ def span_at(frame: FrameType) -> Span | None:
     return _spans[key]
 
 
+def _names(made: Mark) -> Iterator[dict[str, Any]]:
+    for standing in made.frames:
+        yield standing.frame.f_locals
+        if standing.frame.f_globals is not standing.frame.f_locals:
+            yield standing.frame.f_globals
+
+
 class Marks(threading.local):
     """The marks of one training, kept from its last step; each thread has its own."""
 
     def __init__(self) -> None:
         self.after_step: Mark | None = None
         self.at_model: Mark | None = None
+        self._scaler: Any = None
+        self._moving = Moving()
 
     def clear(self) -> None:
         """Keep none."""
-        self.after_step = self.at_model = None
+        self.after_step = self.at_model = self._scaler = None
 
-    def step(self) -> None:
-        """A step has been made: what came before it is done."""
+    def step(self, scaler: Any) -> None:
+        """A step has been made, perhaps by a loss scaler: what came before it is done."""
+        self._scaler = scaler
         self.at_model = None
-        self.after_step = mark("step")
+        self.after_step = self._mark("step")
 
     def model(self) -> None:
         """A module is about to be called."""
         self._go_on()
         if self.at_model is None:
-            self.at_model = mark("model")
+            self.at_model = self._mark("model")
 
     def backward(self) -> None:
         """A backward is about to begin."""
@@ -179,6 +201,14 @@ class Marks(threading.local):
     def kept(self) -> list[Mark]:
         """The marks that there are, what runs the most first."""
         return [m for m in (self.after_step, self.at_model) if m is not None]
+
+    def _mark(self, kind: Literal["step", "model"]) -> Mark:
+        made = mark(kind)
+        if self._scaler is not None:
+            made.scaler = ScalerState(self._scaler)
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            made.moving = self._moving.now(lambda: _names(made))
+        return made
 
     def _go_on(self) -> None:
         alive = stack(libraries=True)

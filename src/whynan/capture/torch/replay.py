@@ -5,13 +5,15 @@ The code is the user's own, from its source; the values that it begins with are 
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 import functools
 import itertools
 import os
 import sys
 import types
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import torch
@@ -21,8 +23,10 @@ from whynan.capture.torch.contents import Contents, Gradients
 from whynan.capture.torch.hooks import StepHooks
 from whynan.capture.torch.judging import Fault, Judged, Losses, judge
 from whynan.capture.torch.marks import stack
-from whynan.capture.torch.state import Rng, restore, rng
+from whynan.capture.torch.moving import put
+from whynan.capture.torch.state import Rng, ScalerState, restore, rng
 from whynan.capture.torch.undo import TooMuch, Undo
+from whynan.capture.torch.watch import TakenByHand
 from whynan.source.tails import compiled
 
 if TYPE_CHECKING:
@@ -30,13 +34,31 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from whynan.capture.torch.marks import Mark, Standing
+    from whynan.capture.torch.moving import Slot
     from whynan.capture.torch.watch import Guard
 
-_MOST_TURNS: Final = 10_000
+_MOST_TURNS: Final = 64
 
 
 class Reached(BaseException):
     """The replay has come to the step that was bad; the program may catch every ``Exception``."""
+
+
+_MISSING: Final = object()
+
+
+def _next(real: Any, begun_before: set[int], iterator: Any, *default: Any) -> Any:
+    """Python's own, but for iterators that were there before the replay."""
+    if id(iterator) in begun_before:
+        raise TakenByHand
+    return real(iterator, *default)
+
+
+def _unset(names: dict[str, Any], before: Any) -> None:
+    if before is _MISSING:
+        names.pop("next", None)
+    else:
+        names["next"] = before
 
 
 class TooLong(BaseException):
@@ -59,6 +81,16 @@ class Way(Protocol):
     @property
     def rng(self) -> Rng:
         """The generators of random numbers as they were at its beginning."""
+        ...
+
+    @property
+    def scaler(self) -> ScalerState | None:
+        """The loss scaler as it was then, if there is one."""
+        ...
+
+    @property
+    def moving(self) -> list[tuple[Slot, Any]]:
+        """What moves from step to step, as it was then."""
         ...
 
     def roots(self) -> list[Any]:
@@ -88,6 +120,14 @@ class Tailed:
     def rng(self) -> Rng:
         return self.mark.rng
 
+    @property
+    def scaler(self) -> ScalerState | None:
+        return self.mark.scaler
+
+    @property
+    def moving(self) -> list[tuple[Slot, Any]]:
+        return self.mark.moving
+
     def roots(self) -> list[Any]:
         return [self.standing.values, self.standing.frame.f_locals, self.standing.frame.f_globals]
 
@@ -103,6 +143,8 @@ class Called:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     rng: Rng
+    scaler: ScalerState | None = None
+    moving: list[tuple[Slot, Any]] = field(default_factory=list)
     kind: Literal["step"] = "step"
 
     @property
@@ -154,7 +196,9 @@ def replay(
     """
     parameters = _parameters(fault)
     begun = rng()
-    contents = Contents([*way.roots(), *(names for f in stack(libraries=True) for names in (f.f_locals, f.f_globals))])
+    frames = stack(libraries=True)
+    contents = Contents([*way.roots(), *(names for f in frames for names in (f.f_locals, f.f_globals))])
+    begun_before = {id(iterator) for iterator in contents.iterators}
     gradients = Gradients.taken(parameters)
     hooks = StepHooks(guard.fail)
     losses, guard.here.losses = guard.here.losses, Losses()
@@ -170,13 +214,23 @@ def replay(
     def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         arrive(optimizer)
 
-    def skips(_scaler: Any, optimizer: Any, *_args: Any, **_kwargs: Any) -> Any:
+    def skips(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        scaled(scaler, optimizer, *args, **kwargs)
         arrive(optimizer)
 
     why = "it ended before it came to the step"
+    moved = [(slot, slot.read()) for slot, _ in way.moving]
+    scaler = None if way.scaler is None else ScalerState(way.scaler.scaler)
     try:
-        run = way.prepared()
-        restore(way.rng)
+        try:
+            run = way.prepared()
+        except Exception as error:
+            return Outcome(None, f"it cannot be made ({error})")
+        # a `with` around the mark is entered again, and leaves behind what was before it
+        restore(dataclasses.replace(way.rng, switches=begun.switches, inference=begun.inference))
+        if way.scaler is not None:
+            way.scaler.put_back()
+        put(way.moving)
         for parameter in parameters:
             parameter.grad = None if parameter.grad is None else torch.zeros_like(parameter)
         with ExitStack() as entered:
@@ -190,14 +244,20 @@ def replay(
                     undo.keep(tensor)
             entered.enter_context(region())
             entered.callback(hooks.remove)
-            entered.callback(setattr, torch.amp.GradScaler, "step", torch.amp.GradScaler.step)
+            scaled = torch.amp.GradScaler.step
+            entered.callback(setattr, torch.amp.GradScaler, "step", scaled)
             hooks.install()
             hooks.before = before
+            for names in {id(f.f_globals): f.f_globals for f in frames}.values():
+                entered.callback(_unset, names, names.get("next", _MISSING))
+                names["next"] = functools.partial(_next, names.get("next", next), begun_before)
             torch.amp.GradScaler.step = skips  # type: ignore[method-assign]
             try:
                 run()
             except Reached:
                 why = ""
+            except TakenByHand:
+                why = "it takes from an iterator by hand, which cannot be rewound"
             except Outside as refused:
                 file, number = refused.where
                 why = f"it {refused.what} at {os.path.basename(file)}:{number}"
@@ -208,11 +268,15 @@ def replay(
             except Exception as error:
                 why = f"it raises {type(error).__name__}: {error}"
     finally:
+        if scaler is not None:
+            scaler.put_back()
         gradients.put_back()
         contents.put_back()
+        put(moved)
         restore(begun)
         guard.here.losses = losses
         guard.here.replaying = False
+        guard.here.fresh = []
     return Outcome(reached[0] if reached else None, why)
 
 
@@ -221,7 +285,9 @@ def _parameters(fault: Fault) -> list[torch.Tensor]:
 
 
 def _prepared(way: Tailed) -> Callable[[], None]:
-    """The code of a way, with the values that it begins with; raises where it cannot be made."""
+    """The code of a way, with the values that it begins with; raises ``ValueError`` where it cannot be made."""
+    if any(_swallows(statement) for statement in way.standing.tail.statements):
+        raise ValueError("a loop without end catches every exception, that which ends a replay too")
     standing = way.standing
     frame, tail = standing.frame, standing.tail
     code = frame.f_code
@@ -250,6 +316,21 @@ def _prepared(way: Tailed) -> Callable[[], None]:
     function = types.FunctionType(made, frame.f_globals, code.co_name, None, closure)
     given = {**values, **items}
     return lambda: function(*(given[name] for name in made.co_varnames[: made.co_argcount]))
+
+
+def _swallows(statement: ast.stmt) -> bool:
+    """Whether code would go on for ever, whatever is raised in it."""
+    endless = (node for node in ast.walk(statement) if isinstance(node, ast.While))
+    handlers = (h for loop in endless for h in ast.walk(loop) if isinstance(h, ast.ExceptHandler))
+    return any(_catches_all(handler.type) and not _raises(handler) for handler in handlers)
+
+
+def _catches_all(kind: ast.expr | None) -> bool:
+    return kind is None or any(isinstance(n, ast.Name) and n.id == "BaseException" for n in ast.walk(kind))
+
+
+def _raises(handler: ast.ExceptHandler) -> bool:
+    return any(isinstance(node, (ast.Raise, ast.Break, ast.Return)) for node in ast.walk(handler))
 
 
 def _items(way: Tailed, k: int) -> Iterator[Any]:

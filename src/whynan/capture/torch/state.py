@@ -153,3 +153,21 @@ def _second_at(numpy: Any) -> int | None:
         expected = struct.pack("=i4xd", state["has_gauss"], state["gauss"])
         places = [p for p in places if ctypes.string_at(id(made) + p, 16) == expected]
     return places[0] if len(places) == 1 else None
+
+
+class ScalerState:
+    """What a ``GradScaler`` knows at one moment: its scale, and how far it is with each optimizer."""
+
+    def __init__(self, scaler: Any) -> None:
+        self.scaler = scaler
+        self._stages = {key: dict(stage) for key, stage in scaler._per_optimizer_states.items()}
+        self._scale, self._growth = (None if t is None else t.clone() for t in (scaler._scale, scaler._growth_tracker))
+
+    def put_back(self) -> None:
+        """Have it know that again."""
+        stages = self.scaler._per_optimizer_states
+        stages.clear()
+        stages.update({key: dict(stage) for key, stage in self._stages.items()})
+        for tensor, kept in ((self.scaler._scale, self._scale), (self.scaler._growth_tracker, self._growth)):
+            if tensor is not None and kept is not None:
+                tensor.copy_(kept)

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 
 
 SKIPS: Final = 8
-"""A loss scaler that skips so many steps on end is not looking for its scale any more."""
+"""A loss scaler that skips so many steps on end, down to a scale of 1, is not looking for its scale any more."""
+
+
+class TakenByHand(BaseException):
+    """A replay was about to take from an iterator of the program's, which would lack it afterwards."""
 
 
 class Here(threading.local):
@@ -36,8 +40,12 @@ class Here(threading.local):
     def __init__(self) -> None:
         self.losses = Losses()
         self.replaying = False
+        self.fresh: list[Any] = []
+        """The loaders' iterators that a replay has begun itself, and may take from."""
         self.depth = 0
         """How many backwards are under way, one inside the other."""
+        self.stepped = False
+        """Whether an optimizer has stepped in one of them."""
         self.model_wanted = True
         """No module has been called since the last step or backward."""
         self.scaler: Any = None
@@ -51,8 +59,8 @@ class Here(threading.local):
 class Marking(Protocol):
     """Who is told where the program stands."""
 
-    def step(self) -> None:
-        """A step has been made."""
+    def step(self, scaler: Any) -> None:
+        """A step has been made, perhaps by a loss scaler."""
 
     def model(self) -> None:
         """A module is about to be called: the first since a step or a backward."""
@@ -110,6 +118,8 @@ class Guard:
         self._replace(torch.nn.Module, "__call__", self._module)
         self._replace(torch.amp.grad_scaler.GradScaler, "step", self._scaled)
         self._replace(dataloader._BaseDataLoaderIter, "__next__", self._fetched)
+        for owner in (torch.optim.Optimizer, torch.nn.Module):
+            self._replace(owner, "zero_grad", self._discarded)
 
     def remove(self) -> None:
         """Leave the doors."""
@@ -159,8 +169,10 @@ class Guard:
             try:
                 if self.on and not torch.compiler.is_compiling():
                     # below the modes of the program, and of a replay
-                    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-                        self.here.losses.note(t_outputs)
+                    if kwargs.get("accumulate_grad"):
+                        # gradients that are only asked for (`autograd.grad`) may go anywhere
+                        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+                            self.here.losses.note(t_outputs)
                     if self._looks and not self.here.depth:
                         self.here.model_wanted = True
                         self._marking.backward()
@@ -175,6 +187,9 @@ class Guard:
                 raise
             finally:
                 self.here.depth -= 1
+                if self.here.stepped and not self.here.depth:
+                    self.here.stepped = False
+                    self.here.losses.held.clear()
 
         return engine_run_backward
 
@@ -210,8 +225,11 @@ class Guard:
                 self.here.scaler = None
             ending = None
             try:
-                if self.on and scaler.is_enabled() and not self.here.reached:
-                    ending = self._skipped(scaler, optimizer)
+                if self.on and scaler.is_enabled() and not self.here.replaying:
+                    if not self.here.reached:
+                        ending = self._skipped(scaler, optimizer)
+                    elif not self.here.depth:
+                        self._stepped(scaler)
             except Exception:
                 if self.fail():
                     raise
@@ -224,6 +242,8 @@ class Guard:
     def _fetched(self, original: Any) -> Any:
         @functools.wraps(original)
         def fetch(iterator: Any) -> Any:
+            if self.here.replaying and not self._is_fresh(iterator):
+                raise TakenByHand
             try:
                 batch = original(iterator)
             except BaseException as error:
@@ -238,6 +258,27 @@ class Guard:
             return batch
 
         return fetch
+
+    def _is_fresh(self, iterator: Any) -> bool:
+        """Whether a replay has begun with an iterator of a loader; the program's own would lack what it takes."""
+        fresh = self.here.fresh
+        if getattr(iterator, "_num_yielded", 0) == 0:
+            fresh.append(iterator)
+        return any(iterator is one for one in fresh)
+
+    def _discarded(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def zero_grad(*args: Any, **kwargs: Any) -> Any:
+            try:
+                if self.on and not torch.compiler.is_compiling():
+                    # the gradients of what was differentiated so far are not used
+                    self.here.losses.held.clear()
+            except Exception:
+                if self.fail():
+                    raise
+            return original(*args, **kwargs)
+
+        return zero_grad
 
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
         ending = new = None
@@ -266,10 +307,13 @@ class Guard:
     def _after(self, _optimizer: Any, _args: Any, _kwargs: Any) -> None:
         ending = None
         try:
-            if self.on and not self.here.depth and not self.here.replaying:
+            if self.here.depth:
+                self.here.stepped = True
+            elif self.on and not self.here.replaying:
                 probes, self.here.probes = self.here.probes, None
                 ending = None if probes is None else self._kept(probes)
-                self._stepped()
+                if self.here.scaler is None:
+                    self._stepped()
         except Exception:
             if self.fail():
                 raise
@@ -278,14 +322,14 @@ class Guard:
 
     # -- what they see ------------------------------------------------------------------------------------------------
 
-    def _stepped(self) -> None:
+    def _stepped(self, scaler: Any = None) -> None:
         self.here.losses.held.clear()
         self.here.model_wanted = True
         if self._unjudged:
             self._unjudged -= 1
             self.judging = not self._unjudged
         if self.judging:
-            self._marking.step()
+            self._marking.step(scaler)
 
     def _judge(self, optimizer: Any) -> BaseException | None:
         found_inf = getattr(optimizer, "found_inf", None)
@@ -299,7 +343,7 @@ class Guard:
         gradients = [g for _, g in gradients_of(optimizer)]
         with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             norm = norm_of(gradients)
-            bad_loss = self.here.losses.bad(scaled=False)
+            bad_loss = self.here.losses.bad(scaled=self.here.scaler is not None)
             step = self.attempts(optimizer)
             self.history.note(optimizer, step, self.here.losses.held, norm, self.here.scaler)
             if norm - norm == 0 and not bad_loss:
@@ -322,14 +366,18 @@ class Guard:
         ending = judged = None
         with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             self.history.note(optimizer, step, self.here.losses.held, None, scaler, skipped=True)
-            if self.judging and (self.here.skips >= SKIPS or self.here.losses.bad(scaled=True)):
+            if self.judging and (self._lost(scaler) or self.here.losses.bad(scaled=True)):
                 judged = judge(optimizer, self.here.losses)
         if judged is not None and not judged.is_good:
-            ending = self._fault(Fault(optimizer, step, judged, skipped=self.here.skips))
+            ending = self._fault(Fault(optimizer, step, judged, self.here.skips))
             self.here.skips = 0
         if ending is None and not self.here.reached:
-            self._stepped()
+            self._stepped(scaler)
         return ending
+
+    def _lost(self, scaler: Any) -> bool:
+        """Whether a scaler is not looking for its scale any more: the gradients are bad at every scale."""
+        return self.here.skips >= SKIPS and (scaler is None or scaler.get_scale() <= 1.0)
 
     def _with_closure(self, optimizer: Any, closure: Any, args: Any, kwargs: Any) -> Any:
         """The closure of a step, looked at when it has run: before the weights move, but for those that probe."""
