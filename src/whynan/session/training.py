@@ -71,14 +71,23 @@ class Training:
             other.end()
             other.stepped_aside = True
         _active.append(self)
-        self.guard.install()
+        try:
+            self.guard.install()
+        except Exception:
+            self.end()
+            self.guard.fail()
 
     def end(self) -> None:
         """Watch no further."""
         if self in _active:
             _active.remove(self)
-        self.guard.remove()
-        self.marks.clear()
+        try:
+            self.guard.remove()
+            self.marks.clear()
+        except Exception:
+            self.guard.fail()
+            # once more: a door that stays would outlive the watch
+            self.guard.remove()
 
     def after(self, traced: Report) -> Report:
         """The report of a run whose first steps were traced: that of its bad step, if there was one."""
