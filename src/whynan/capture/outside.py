@@ -1,7 +1,8 @@
 """Nothing that a replay does reaches the outside: what would is held back, made nothing of, or refused.
 
 Held back: what is written to files that are open. Made nothing of: sleeping, and the calls of experiment trackers.
-Refused: opening a file for writing, changing a folder, reaching for the network, starting a process or a thread.
+Refused: opening a file for writing, changing a folder, reaching for the network, starting a process or a thread,
+waiting for one.
 All but the first is of the thread that replays alone; what other threads print meanwhile is lost with the rest.
 """
 
@@ -10,21 +11,16 @@ All but the first is of the thread that replays alone; what other threads print 
 from __future__ import annotations
 
 import builtins
-import ctypes
-import gc
-import io
 import os
-import stat
 import sys
 import threading
 import time
-import warnings
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from threading import Thread, get_ident
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
+from whynan.capture.streams import as_warned, descriptors, environment, streams
 from whynan.source.ownership import Owner, owner_of
 
 if TYPE_CHECKING:
@@ -62,7 +58,6 @@ _TRACKERS: dict[tuple[str, str], tuple[str, ...]] = {
 }
 """By module and class (of the module itself if empty), what is called for nothing; a `*` stands for any ending."""
 
-_BUFFERED: Final[tuple[Any, ...]] = io.BufferedWriter, io.BufferedRandom
 _WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
@@ -190,168 +185,16 @@ def held_back() -> Generator[Held]:
     held = Held(get_ident())
     with ExitStack() as entered:
         null = entered.enter_context(open(os.devnull, "r+b", buffering=0))
-        entered.enter_context(_descriptors(null.fileno()))
-        entered.enter_context(_streams())
-        entered.enter_context(_as_warned())
-        entered.enter_context(_environment())
+        entered.enter_context(descriptors(null.fileno()))
+        entered.enter_context(streams())
+        entered.enter_context(as_warned())
+        entered.enter_context(environment())
         entered.enter_context(_attributes(held))
         _current = held
         try:
             yield held
         finally:
             _current = None
-
-
-@contextmanager
-def _descriptors(null: int) -> Generator[None]:
-    """Point the descriptors of what is open for writing at nothing, and back: the offsets in the files stay."""
-    objects: list[Any] = gc.get_objects()
-    # by its type: what stands for something else may answer `__class__` by code of its own
-    raws = [o for o in objects if issubclass(type(o), io.FileIO)]
-    numbers = {n for n in (1, 2, *map(_writes_to, raws)) if n is not None and _is_open(n)}
-    buffered = [o for o in objects if issubclass(type(o), _BUFFERED) and _of(o, numbers)]
-    texts = [o for o in objects if issubclass(type(o), io.TextIOWrapper) and _of(_buffer(o), numbers)]
-    del objects
-    _flush(texts, buffered)
-    kept = {n: (os.dup(n), os.get_inheritable(n)) for n in numbers}
-    try:
-        for n, (_, inheritable) in kept.items():
-            os.dup2(null, n, inheritable)
-        yield
-    finally:
-        _flush(texts, buffered)
-        for n, (copy, inheritable) in kept.items():
-            os.dup2(copy, n, inheritable)
-            os.close(copy)
-        for o in buffered:
-            # it counts by itself where it is, and asks when it is asked
-            with suppress(OSError, ValueError):
-                _type_of(o).tell(o)
-
-
-def _type_of(buffered: Any) -> Any:
-    """Python's own class of a buffer: a method of a subclass is the program's code."""
-    return next(kind for kind in _BUFFERED if isinstance(buffered, kind))
-
-
-def _flush(texts: list[Any], buffered: list[Any]) -> None:
-    for text in texts:
-        with suppress(OSError, ValueError):
-            io.TextIOWrapper.flush(text)
-    for o in buffered:
-        with suppress(OSError, ValueError):
-            _type_of(o).flush(o)
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).fflush(None)
-
-
-def _is_open(number: int) -> bool:
-    try:
-        os.fstat(number)
-    except OSError:
-        return False
-    return True
-
-
-def _writes_to(raw: io.FileIO) -> int | None:
-    """The descriptor of a file or a terminal that is open for writing; pipes and sockets lead to other processes."""
-    try:
-        if not io.FileIO.writable(raw):
-            return None
-        number = io.FileIO.fileno(raw)
-        return number if stat.S_ISREG(os.fstat(number).st_mode) or os.isatty(number) else None
-    except (OSError, ValueError):
-        return None
-
-
-def _buffer(text: Any) -> Any:
-    try:
-        return io.TextIOWrapper.buffer.__get__(text)  # type: ignore[attr-defined]
-    except (AttributeError, ValueError):
-        return None
-
-
-def _of(buffered: Any, numbers: set[int]) -> bool:
-    """Whether a buffer is that of one of these descriptors."""
-    try:
-        raw = _type_of(buffered).raw.__get__(buffered) if isinstance(buffered, _BUFFERED) else buffered
-        return isinstance(raw, io.FileIO) and io.FileIO.fileno(raw) in numbers
-    except (OSError, ValueError, AttributeError):
-        return False
-
-
-@contextmanager
-def _streams() -> Generator[None]:
-    """Take away what stands for stdout and stderr, but for files: those write to nothing already."""
-    before = sys.stdout, sys.stderr
-    with open(os.devnull, "w", encoding="utf-8") as null:
-        for name, stream in zip(("stdout", "stderr"), before, strict=True):
-            if stream is not None and not (type(stream) is io.TextIOWrapper and isinstance(_raw(stream), io.FileIO)):
-                setattr(sys, name, null)
-        try:
-            yield
-        finally:
-            sys.stdout, sys.stderr = before
-
-
-def _raw(text: Any) -> Any:
-    return getattr(_buffer(text), "raw", None)
-
-
-@contextmanager
-def _as_warned() -> Generator[None]:
-    """What has been warned of stays so, and what a replay warns of is not: `catch_warnings` forgets the first."""
-    filters, shows = list(warnings.filters), warnings.showwarning
-    begun = _version()
-    known = {id(r): (r, dict(r)) for r in _registries()}
-    try:
-        yield
-    finally:
-        warnings.showwarning = shows
-        if list(warnings.filters) != filters:
-            warnings.filters[:] = filters  # type: ignore[index]
-            getattr(warnings, "_filters_mutated", lambda: None)()
-        now = _version()
-        for registry in _registries():
-            before = known.get(id(registry), (registry, {"version": begun}))[1]
-            registry.clear()
-            registry.update(before)
-            if before.get("version") == begun:
-                registry["version"] = now
-
-
-def _registries() -> list[dict[Any, Any]]:
-    modules: list[Any] = list(sys.modules.values())
-    found = (vars(m).get("__warningregistry__") for m in modules if isinstance(m, ModuleType))
-    return [r for r in found if type(r) is dict]
-
-
-def _version() -> object:
-    """The number of the filters' state: a registry with another is emptied at its next warning."""
-    registry: dict[Any, Any] = {}
-    shows = warnings.showwarning
-    warnings.showwarning = _shown
-    try:
-        with suppress(Warning):
-            warnings.warn_explicit("", Warning, "", 0, registry=registry)
-    finally:
-        warnings.showwarning = shows
-    return registry.get("version")
-
-
-def _shown(*_args: object, **_keywords: object) -> None:
-    """Show no warning."""
-
-
-@contextmanager
-def _environment() -> Generator[None]:
-    before = dict(os.environ)
-    try:
-        yield
-    finally:
-        if dict(os.environ) != before:
-            os.environ.clear()
-            os.environ.update(before)
 
 
 @contextmanager

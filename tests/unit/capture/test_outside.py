@@ -7,6 +7,7 @@ import csv
 import io
 import logging
 import os
+import queue
 import random
 import socket
 import subprocess
@@ -250,7 +251,10 @@ def test_everything_is_allowed_again_afterwards_and_to_other_threads(tmp_path: P
     thread.start()
     with held_back():
         go.set()
-        assert done.wait(10)
+        # to wait for it would be refused
+        until = time.monotonic() + 10
+        while not done.is_set() and time.monotonic() < until:
+            pass
     thread.join()
     assert (tmp_path / "new.txt").exists()
     makes(tmp_path)
@@ -263,6 +267,12 @@ def test_all_is_put_back_where_the_body_raises(tmp_path: Path) -> None:
         raise KeyError
     assert time.sleep is sleep
     writes(tmp_path)
+
+
+@pytest.mark.parametrize("wait", [queue.Queue[int]().get, threading.Event().wait, threading.main_thread().join])
+def test_nobody_waits_for_what_another_thread_would_bring(wait: Callable[[], Any]) -> None:
+    with held_back(), pytest.raises(Outside, match="waits for another thread"):
+        wait()
 
 
 def test_nobody_sleeps() -> None:

@@ -24,9 +24,9 @@ from whynan.capture.torch.hooks import StepHooks
 from whynan.capture.torch.judging import Fault, Judged, Losses, judge
 from whynan.capture.torch.marks import stack
 from whynan.capture.torch.moving import put
+from whynan.capture.torch.standing import TakenByHand
 from whynan.capture.torch.state import Rng, ScalerState, restore, rng
 from whynan.capture.torch.undo import TooMuch, Undo
-from whynan.capture.torch.watch import TakenByHand
 from whynan.source.tails import compiled
 
 if TYPE_CHECKING:

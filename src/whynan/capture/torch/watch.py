@@ -6,8 +6,7 @@ Nothing is done for an operation, and nothing is copied but the losses, which ar
 from __future__ import annotations
 
 import functools
-import threading
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch.optim import LBFGS
@@ -20,7 +19,8 @@ from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.history import History
 from whynan.capture.torch.hooks import StepHooks
 from whynan.capture.torch.identities import Identities
-from whynan.capture.torch.judging import Fault, Losses, Probes, gradients_of, judge, norm_of, spoilt_of
+from whynan.capture.torch.judging import Fault, Probes, gradients_of, judge, norm_of, spoilt_of
+from whynan.capture.torch.standing import Here, Marking, TakenByHand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,48 +28,6 @@ if TYPE_CHECKING:
 
 SKIPS: Final = 8
 """A loss scaler that skips so many steps on end, down to a scale of 1, is not looking for its scale any more."""
-
-
-class TakenByHand(BaseException):
-    """A replay was about to take from an iterator of the program's, which would lack it afterwards."""
-
-
-class Here(threading.local):
-    """Where one thread is: two may train at once."""
-
-    def __init__(self) -> None:
-        self.losses = Losses()
-        self.replaying = False
-        self.fresh: list[Any] = []
-        """The loaders' iterators that a replay has begun itself, and may take from."""
-        self.depth = 0
-        """How many backwards are under way, one inside the other."""
-        self.stepped = False
-        """Whether an optimizer has stepped in one of them."""
-        self.model_wanted = True
-        """No module has been called since the last step or backward."""
-        self.scaler: Any = None
-        self.reached = False
-        """Whether a scaler's step has come to the optimizer's."""
-        self.skips = 0
-        """Steps that scalers have skipped on end."""
-        self.probes: Probes | None = None
-
-
-class Marking(Protocol):
-    """Who is told where the program stands."""
-
-    def step(self, scaler: Any) -> None:
-        """A step has been made, perhaps by a loss scaler."""
-
-    def model(self) -> None:
-        """A module is about to be called: the first since a step or a backward."""
-
-    def backward(self) -> None:
-        """A backward is about to begin."""
-
-    def batch(self, batch: Any) -> None:
-        """A loader has given a batch."""
 
 
 class Guard:
