@@ -125,6 +125,9 @@ class Training:
 
     def _deliver(self, report: Report | None, fault: Fault) -> BaseException | None:
         """Tell of the first bad step; gives what to raise at it."""
+        if report is None and self.report is None:
+            # what was born is meant
+            return None
         if self.options.on_nonfinite == "skip":
             # an optimizer passes over what has no gradient
             for group in fault.optimizer.param_groups:
@@ -144,12 +147,13 @@ class Training:
         return ending
 
     def _explained(self, fault: Fault) -> Report | None:
-        """The report of a bad step; None but for the first."""
+        """The report of a bad step; None but for the first, and where all that was born is allowed."""
         if self.report is not None:
             return None
-        return self._with_history(self._found(fault), fault)
+        found = self._found(fault)
+        return None if found is None else self._with_history(found, fault)
 
-    def _found(self, fault: Fault) -> Report:
+    def _found(self, fault: Fault) -> Report | None:
         """The report of a faithful replay, or that there is none."""
         from whynan.capture.torch.replay import compiles, replay, ways
 
@@ -168,6 +172,8 @@ class Training:
                     refused.append(f"replayed {where}, the step is finite: the compiler is the suspect")
                 elif not outcome.judged.same_as(fault.judged):
                     refused.append(f"no replay {where}: other losses or gradients than in the step itself")
+                elif not region.report.findings and any(" is allowed" in n for n in region.report.coverage.notes):
+                    return None
                 elif not region.report.findings:
                     refused.append(f"no replay {where}: nothing bad was born in it")
                 else:
@@ -251,7 +257,11 @@ class Watch:
     def __enter__(self) -> Self:
         if self._training is not None:
             raise UsageError("this watch has already run", "make a new one: with whynan.watch(optimizer): ...")
-        self._begin()
+        training = self._begin()
+        try:
+            training.marks.begin()
+        except Exception:
+            training.guard.fail()
         return self
 
     def __exit__(

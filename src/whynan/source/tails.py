@@ -150,8 +150,13 @@ def tail_from(owner: Owner, span: Span) -> Tail | None:
     return _tail(owner, span, including=True)
 
 
-def _tail(owner: Owner, span: Span, *, including: bool) -> Tail | None:
-    cutter = _Cutter(owner.cls, span, including)
+def tail_inside(owner: Owner, span: Span) -> Tail | None:
+    """What runs from the first statement in the ``with`` at whose head a position is; else as `tail_after`."""
+    return _tail(owner, span, including=False, inside=True)
+
+
+def _tail(owner: Owner, span: Span, *, including: bool, inside: bool = False) -> Tail | None:
+    cutter = _Cutter(owner.cls, span, including, inside)
     statements = cutter.cut(owner.node.body)
     if statements is None or cutter.statement is None:
         return None
@@ -176,8 +181,9 @@ def _tail(owner: Owner, span: Span, *, including: bool) -> Tail | None:
 class _Cutter:
     """Cuts a block behind the statement at a span, and counts the loops around it."""
 
-    def __init__(self, cls: str | None, span: Span, including: bool) -> None:
+    def __init__(self, cls: str | None, span: Span, including: bool, inside: bool) -> None:
         self.cls = cls
+        self.inside = inside
         self.start = (span.line, span.column)
         self.end = (span.end_line, span.end_column)
         self.including = including
@@ -201,6 +207,9 @@ class _Cutter:
                 return self._first(body, orelse)
             case ast.Match(cases=cases):
                 return self._first(*(case.body for case in cases))
+            case ast.With(items=items, body=body) if self.inside and self._enters(node, body[0]):
+                self.statement = ast.With(items, [])
+                return body
             case ast.With(items=items, body=body):
                 inner = self.cut(body)
                 if inner is None or self.loops:
@@ -216,6 +225,10 @@ class _Cutter:
                 return None
             case _:
                 return self._at(node)
+
+    def _enters(self, node: ast.stmt, first: ast.stmt) -> bool:
+        """Whether the position is that of entering a ``with``: its head, or (Python 3.11) all of it."""
+        return self.end <= _start(first) or (self.start, self.end) == (_start(node), _end(node))
 
     def _at(self, node: ast.stmt) -> list[ast.stmt] | None:
         self.statement = node

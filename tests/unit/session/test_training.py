@@ -618,3 +618,26 @@ def _one_thread() -> Iterator[None]:
 def test_a_watch_inside_of_another_region_is_refused_at_its_door(around: Callable[[], Any]) -> None:
     with around(), pytest.raises((UsageError, NestedTraceError)), watch():
         pass
+
+
+# -- what is meant ---------------------------------------------------------------------------------------------------
+
+
+def fit_with_a_reason(weight: Tensor, optimizer: Any) -> int:
+    """Each step has a NaN in its loss, and says that it is meant."""
+    done = 0
+    for _ in range(3):
+        optimizer.zero_grad()
+        with whynan.allow("log-of-negative", reason="a test"):
+            (weight.detach() - 2).log().sum().add(weight.sum()).backward()
+        optimizer.step()
+        done += 1
+    return done
+
+
+def test_what_is_allowed_is_no_bad_step() -> None:
+    weight = torch.ones(2, requires_grad=True)
+    optimizer, done = torch.optim.SGD([weight], lr=0.1), -1
+    with watch(optimizer) as w:
+        done = fit_with_a_reason(weight, optimizer)
+    assert (done, w.report.findings, w.report.run.replay.kind) == (3, (), "none")

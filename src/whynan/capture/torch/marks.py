@@ -18,7 +18,7 @@ from whynan.capture.torch.moving import Moving, Slot
 from whynan.capture.torch.state import Rng, ScalerState, rng
 from whynan.source.ownership import Owner, owner_of
 from whynan.source.syntax import Span, syntax_of
-from whynan.source.tails import Tail, tail_after, tail_from
+from whynan.source.tails import Tail, tail_after, tail_from, tail_inside
 from whynan.source.tails import owner_of as function_of
 
 if TYPE_CHECKING:
@@ -27,13 +27,15 @@ if TYPE_CHECKING:
 
 _FRAMES: Final = 24
 """So many frames are looked at, the innermost first."""
+Kind = Literal["begin", "step", "model"]
+"""Where a mark is taken: at the head of a watch's block, after a step, as a module is called."""
 _MOST_ITEMS: Final = 256
 _MOST_CODES: Final = 4096
 """So many places of the program are remembered, and all forgotten beyond that."""
 
 _spans: dict[tuple[int, int], Span | None] = {}
 _codes: dict[tuple[int, int], CodeType] = {}
-_tails: dict[tuple[int, int, bool], tuple[CodeType, Tail | None, tuple[str, ...]]] = {}
+_tails: dict[tuple[int, int, str], tuple[CodeType, Tail | None, tuple[str, ...]]] = {}
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Standing:
 class Mark:
     """A point of the program from which it can be run again."""
 
-    kind: Literal["step", "model"]
+    kind: Kind
     frames: tuple[Standing, ...]
     rng: Rng
     scaler: ScalerState | None = None
@@ -105,12 +107,13 @@ def stack(*, libraries: bool = False) -> list[FrameType]:
     return found
 
 
-def mark(kind: Literal["step", "model"]) -> Mark:
+def mark(kind: Kind) -> Mark:
     """Take a mark here."""
     standing: list[Standing] = []
     # what a library does after a step, its logging and its saving, is not to be run again
-    for frame in stack(libraries=kind == "model"):
-        tail, wanted = _tail(frame, after=kind == "step")
+    frames = stack(libraries=kind == "model")
+    for frame in frames[:1] if kind == "begin" else frames:
+        tail, wanted = _tail(frame, kind)
         if tail is not None:
             values = frame.f_locals if wanted else {}
             kept = {name: values[name] for name in wanted if name in values}
@@ -118,9 +121,9 @@ def mark(kind: Literal["step", "model"]) -> Mark:
     return Mark(kind, tuple(standing), rng())
 
 
-def _tail(frame: FrameType, *, after: bool) -> tuple[Tail | None, tuple[str, ...]]:
-    """What comes after, or from, the statement that a frame stands at, and the names to be kept for it."""
-    key = id(frame.f_code), frame.f_lasti, after
+def _tail(frame: FrameType, kind: Kind) -> tuple[Tail | None, tuple[str, ...]]:
+    """What comes after, from or inside the statement that a frame stands at, and the names to be kept for it."""
+    key = id(frame.f_code), frame.f_lasti, kind
     known = _tails.get(key)
     if known is None or known[0] is not frame.f_code:
         if len(_tails) >= _MOST_CODES:
@@ -129,9 +132,9 @@ def _tail(frame: FrameType, *, after: bool) -> tuple[Tail | None, tuple[str, ...
             _codes.clear()
         span, tree = span_at(frame), syntax_of(frame.f_code.co_filename).tree
         owner = None if tree is None or span is None else function_of(tree, frame.f_code)
-        cut = tail_after if after else tail_from
+        cut = {"begin": tail_inside, "step": tail_after, "model": tail_from}[kind]
         tail = None if owner is None or span is None else cut(owner, span)
-        known = _tails[key] = frame.f_code, tail, () if tail is None else _wanted(tail, after=after)
+        known = _tails[key] = frame.f_code, tail, () if tail is None else _wanted(tail, after=kind != "model")
     return known[1:]
 
 
@@ -176,6 +179,10 @@ class Marks(threading.local):
         """Keep none."""
         self.after_step = self.at_model = self._scaler = None
 
+    def begin(self) -> None:
+        """A watch begins, at the head of its block."""
+        self.after_step = self._mark("begin")
+
     def step(self, scaler: Any) -> None:
         """A step has been made, perhaps by a loss scaler: what came before it is done."""
         self._scaler = scaler
@@ -202,7 +209,7 @@ class Marks(threading.local):
         """The marks that there are, what runs the most first."""
         return [m for m in (self.after_step, self.at_model) if m is not None]
 
-    def _mark(self, kind: Literal["step", "model"]) -> Mark:
+    def _mark(self, kind: Kind) -> Mark:
         made = mark(kind)
         if self._scaler is not None:
             made.scaler = ScalerState(self._scaler)
