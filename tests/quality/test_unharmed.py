@@ -36,7 +36,7 @@ OF_A_WATCH = frozenset(
     )
 )
 # some run only after a failure, two are asked by a watch only, one is torch's question about a mode while it compiles,
-# some run in a thread before it can be followed or in a child, and one for the engine's threads, of which a CPU has none
+# some run in a thread before it can be followed or in a child, and one for the engine's threads: a CPU has none
 UNREACHED = frozenset(
     [
         *("report_internal_error", "Capture.abandon", "Tracer.fail", "TraceMode._should_skip_dynamo"),
