@@ -194,7 +194,8 @@ def cells_of(text: str) -> int:
     return cell_len(line.strip()) - 2
 
 
-@given(WORDS, WORDS.filter(lambda text: text.strip()), WORDS)
+# what takes no room, as a modifier of an emoji by itself, has nothing under it
+@given(WORDS, WORDS.filter(lambda text: text.strip() and cell_len(text) > 0), WORDS)
 def test_carets_stand_under_what_is_marked_and_nothing_else(before: str, marked: str, after: str) -> None:
     text = f"{before}{marked}{after}|"
     line, carets = lines_of(Excerpt(text, (len(before), len(before) + len(marked))))
