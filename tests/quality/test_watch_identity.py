@@ -479,7 +479,7 @@ def test_a_tensor_that_is_held_at_every_step_is_noticed() -> None:
     assert tensors > 1000
 
 
-@pytest.mark.xfail(strict=True, reason="the caches of the marks have no limit")
+@pytest.mark.xfail(strict=True, reason="the caches of the marks forget beyond 4,096 places only")
 def test_functions_that_are_made_anew_leave_nothing_in_the_caches() -> None:
     def again(times: int) -> tuple[int, ...]:
         for _ in range(times):

@@ -130,9 +130,8 @@ class Training:
             return None
         if self.options.on_nonfinite == "skip":
             # an optimizer passes over what has no gradient
-            for group in fault.optimizer.param_groups:
-                for parameter in group["params"]:
-                    parameter.grad = None
+            for parameter in fault.parameters():
+                parameter.grad = None
         if report is None:
             self.repeated += 1
             return None

@@ -49,6 +49,10 @@ class Fault:
     judged: Judged
     skipped: int = 0
 
+    def parameters(self) -> list[Tensor]:
+        """What the step would have moved."""
+        return parameters_of(self.optimizer)
+
 
 @dataclass
 class Losses:
@@ -88,9 +92,14 @@ def _not_finite(tensor: Tensor) -> Tensor:
     return ~torch.isfinite(tensor)
 
 
+def parameters_of(optimizer: Any) -> list[Tensor]:
+    """All parameters of an optimizer, in the order of its groups."""
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
 def gradients_of(optimizer: Any) -> list[tuple[Tensor, Tensor]]:
     """The parameters of an optimizer that have a gradient, with it."""
-    return [(p, p.grad) for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+    return [(p, p.grad) for p in parameters_of(optimizer) if p.grad is not None]
 
 
 def norm_of(gradients: list[Tensor]) -> float:
@@ -123,8 +132,7 @@ def judge(optimizer: Any, losses: Losses) -> Judged:
 
 def spoilt_of(optimizer: Any) -> tuple[Tensor, ...]:
     """The parameters of an optimizer that are NaN or Inf."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    return tuple(p for p in parameters if not bool(torch.isfinite(p).all()))
+    return tuple(p for p in parameters_of(optimizer) if not bool(torch.isfinite(p).all()))
 
 
 class Probes:
@@ -137,7 +145,7 @@ class Probes:
         self.optimizer = optimizer
         self.fault: Fault | None = None
         self.explained: Any = None
-        self._before = [(p, p.detach().clone()) for group in optimizer.param_groups for p in group["params"]]
+        self._before = [(p, p.detach().clone()) for p in parameters_of(optimizer)]
 
     def spoilt(self) -> bool:
         """Whether a weight is NaN or Inf that was none before."""

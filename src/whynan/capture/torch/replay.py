@@ -194,7 +194,7 @@ def replay(
 
     `region`: what looks at the operations meanwhile. `eager`: run what was compiled as it is written.
     """
-    parameters = _parameters(fault)
+    parameters = fault.parameters()
     begun = rng()
     frames = stack(libraries=True)
     contents = Contents([*way.roots(), *(names for f in frames for names in (f.f_locals, f.f_globals))])
@@ -278,10 +278,6 @@ def replay(
         guard.here.replaying = False
         guard.here.fresh = []
     return Outcome(reached[0] if reached else None, why)
-
-
-def _parameters(fault: Fault) -> list[torch.Tensor]:
-    return [p for group in fault.optimizer.param_groups for p in group["params"]]
 
 
 def _prepared(way: Tailed) -> Callable[[], None]:
