@@ -264,8 +264,14 @@ class Ran:
 
 
 def environment(**changed: str) -> dict[str, str]:
-    """That of a run: wide, without colours, and only the plugins that it names."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV_", "WHYNAN"))}
+    """That of a run: wide, without colours, and only the plugins that it names; never that of a build server.
+
+    pytest cuts its last lines to the width of the terminal, but not where ``CI`` or ``BUILD_NUMBER`` is set.
+    """
+    left_out = ("PYTEST", "COV_", "WHYNAN")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
+    for name in ("CI", "BUILD_NUMBER"):
+        kept.pop(name, None)
     fixed = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "100", "OMP_NUM_THREADS": "1"}
     return {**kept, **fixed, "WHYNAN_RAISE_INTERNAL": "1", **changed}
 
