@@ -41,7 +41,7 @@ class Options:
         steps: how many steps are looked at; all where ``None``.
         only: the path or class of the modules whose forward is looked at; all where ``None``.
         mode: ``trace`` looks at every operation; ``watch`` at the steps, from the first one on, and at the operations
-            of a bad one.
+            of a bad one. ``None`` is ``watch`` where nothing else that is chosen asks for all operations.
         json: the file to write the report to.
         trace: the folder to record the trace in.
         baseline: an earlier report, whose findings are known.
@@ -60,7 +60,7 @@ class Options:
     start_step: int = 1
     steps: int | None = None
     only: str | None = None
-    mode: Mode = "trace"
+    mode: Mode | None = None
     json: str | None = None
     trace: str | None = None
     baseline: str | None = None
@@ -70,6 +70,13 @@ class Options:
     def looks_at_all(self) -> bool:
         """Whether nothing of a run is left out by choice."""
         return self.start_step == 1 and self.steps is None and self.only is None
+
+    @property
+    def watches(self) -> bool:
+        """Whether the steps of a run are watched, once it makes some."""
+        if self.mode is not None:
+            return self.mode == "watch"
+        return self.looks_at_all and self.trace is None
 
     @classmethod
     def load(

@@ -53,10 +53,6 @@ class Attended:
         self._stopped = False
         self._training: Training | None = None
 
-    @property
-    def _watches(self) -> bool:
-        return self.options.mode == "watch" and self.options.looks_at_all
-
     def begin(self) -> None:
         """Look at everything from here on."""
         asks = self.options.on_nonfinite != "continue"
@@ -64,7 +60,7 @@ class Attended:
             on_sink=self._ask if asks else None,
             only=self.options.only,
             first_step=self.options.start_step,
-            steps=1 if self._watches else self.options.steps,
+            steps=1 if self.options.watches else self.options.steps,
             threads=True,
             recording=self._recording,
         )
@@ -77,12 +73,13 @@ class Attended:
 
             self._region.baseline = Baseline.read(self.options.baseline)
         self._region.__enter__()
-        if self._watches:
+        if self.options.watches:
             from whynan.session.training import Training
 
             aside = partial(self._region.end, early=True)
             self._training = Training(options, command=self._command, ended=self._spoilt, aside=aside, traced=1)
             self._training.redacts, self._training.yields = False, True
+            self._training.recording = partial(recorded.of_a_replay, self._recording)
             self._training.begin()
 
     def end(self, error: BaseException | None = None, *, early: bool = False) -> None:
@@ -117,7 +114,7 @@ class Attended:
         from whynan.session.delivery import deliver
 
         if self._recording is not None:
-            recorded.again(self._recording, report)
+            recorded.again(self._recording, report, whole=self._training is not None)
         deliver(report, self.options, None if self._recording is None else self._recording.names)
 
     def forked(self) -> None:

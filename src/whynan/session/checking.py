@@ -20,19 +20,15 @@ def check(options: Options) -> None:
         raise UsageError(
             "--pdb opens where a program is stopped, and --on-nonfinite continue stops none", "leave one of them out"
         )
-    if options.on_nonfinite == "skip" and options.mode == "trace":
+    if options.on_nonfinite == "skip" and not options.watches:
         raise UsageError(
             "--on-nonfinite skip leaves out a bad step, which is known in advance where steps are watched",
-            "add --mode watch",
+            "leave out --mode trace, --trace, --start-step, --steps and --only",
         )
     if options.mode == "watch" and not options.looks_at_all:
         raise UsageError(
             "--mode watch looks at every step, and --start-step, --steps and --only at some operations",
             "leave out one or the other",
-        )
-    if options.mode == "watch" and options.trace is not None:
-        raise UsageError(
-            "--trace records every operation, and --mode watch looks at those of one step", "leave out one or the other"
         )
     for option in ("json", "trace", "baseline"):
         _check_place(option, getattr(options, option))

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 OPTIONS: Final = ("memory", "ranges", "on_nonfinite", "start_step", "steps", "strict")
 """Those that say what a trace can hold; none of them names a file or anything of the program's."""
 _LARGEST_SOURCE: Final = 64 << 20
+_IN_A_REPLAY: Final = "the run ended in the replay of a bad step: whether that is what has happened is not known"
 
 
 def begin(writer: TraceWriter, region: Region) -> None:
@@ -84,14 +85,25 @@ def _session(writer: TraceWriter, region: Region) -> SessionPart:
     return SessionPart(notes=generic(region.notes)[1:], unused_allows=public_patterns(unused))
 
 
-def again(writer: TraceWriter, report: Report, session: SessionPart | None = None) -> None:
-    """More is known of how the run has ended: its exit status."""
+def of_a_replay(writer: TraceWriter | None) -> TraceWriter | None:
+    """What writes the next replay of a run into the folder of its trace."""
+    if writer is None:
+        return None
+    writer.replays += 1
+    return writer.inner(layout.REPLAY.format(writer.replays))
+
+
+def again(
+    writer: TraceWriter, report: Report, session: SessionPart | None = None, *, whole: bool = False
+) -> None:
+    """More is known of how the run has ended: its exit status; or, with `whole`, more than this trace tells."""
     writer.end(_private(writer, report.run), session)
-    if writer.names is not None:
+    if whole or writer.names is not None:
         from whynan.report.json import to_json
         from whynan.report.redaction import redacted
 
-        writer.report(to_json(redacted(report, writer.names), indent=None))
+        told = report if writer.names is None else redacted(report, writer.names)
+        writer.report(to_json(told, indent=None))
 
 
 def report_of_directory(directory: str | os.PathLike[str]) -> Report:
@@ -99,12 +111,22 @@ def report_of_directory(directory: str | os.PathLike[str]) -> Report:
     recorded = read_trace(directory)
     data = Folder(directory).read(layout.REPORT, layout.MOST_DOCUMENT_BYTES) if recorded.ended is not None else None
     if data is None:
-        return report_of_recorded(recorded)
+        return _report_of_replay(directory) or report_of_recorded(recorded)
     from whynan.report.json import read
 
     report = read(data)
     run = report.run.model_copy(update={"exit_status": recorded.run.exit_status})
     return report.model_copy(update={"run": run})
+
+
+def _report_of_replay(directory: str | os.PathLike[str]) -> Report | None:
+    """The report of the last replay of a run that did not come to tell of it; None where it made none."""
+    replay = Folder(directory).last(layout.REPLAY)
+    if replay is None:
+        return None
+    report = report_of_directory(replay)
+    coverage = report.coverage.model_copy(update={"notes": (*report.coverage.notes, _IN_A_REPLAY)})
+    return report.model_copy(update={"coverage": coverage})
 
 
 def report_of_recorded(recorded: Recorded) -> Report:

@@ -10,6 +10,7 @@ from whynan.errors import NestedTraceError, NonFiniteError, UsageError
 from whynan.records import Coverage, ExitStatus, Replay, Report, Run, Step
 from whynan.report.values import count_text
 from whynan.session.region import STEPPED_ASIDE, Region, refuses_another
+from whynan.session.watching import Watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from whynan.capture.torch.judging import Fault
     from whynan.capture.torch.replay import Way
     from whynan.config import Options
+    from whynan.traces.writing import TraceWriter
 
 
 _active: list[Training] = []
@@ -56,6 +58,8 @@ class Training:
         self.yields = self.stepped_aside = False
         self.redacts = True
         """Whether the report leaves out what is private; a whole program's is made so where it is delivered."""
+        self.recording: Callable[[], TraceWriter | None] = lambda: None
+        """Gives what writes the trace of a replay to disk."""
         self.repeated = 0
         """Bad steps after the first."""
         self._aside = aside
@@ -161,7 +165,8 @@ class Training:
         for way in [*self.called, *ways(self.marks.kept())]:
             # what was compiled is looked at operation by operation where it runs eagerly
             for eager in (True, False) if compiles() else (False,):
-                region = Region(self.options, command=self.command, quiet=True)
+                watched = Watched(recording=self.recording())
+                region = Region(self.options, command=self.command, watched=watched, quiet=True)
                 looked = lambda region=region: self._looked(region, fault)  # noqa: E731
                 outcome = replay(way, self.guard, fault, looked, eager=eager)
                 where = f"{'eagerly ' if eager else ''}{way.where}"

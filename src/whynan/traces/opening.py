@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import stat
@@ -121,6 +122,17 @@ class Folder:
             place = ".".join(str(part) for part in first["loc"])
             message = first["msg"].replace("valid tuple", "valid list")
             raise self.refused(name, f"{place or 'the document'}: {message}") from None
+
+    def last(self, pattern: str) -> str | None:
+        """The last of the traces in this folder that are numbered from 1, as a path; None where there is none."""
+        path = None
+        for number in itertools.count(1):
+            inner = os.path.join(self._path, pattern.format(number))
+            run = os.path.join(inner, layout.RUN)
+            if os.path.islink(inner) or not os.path.lexists(run):
+                break
+            path = os.path.join(self.shown, pattern.format(number))
+        return path
 
     def segments(self) -> list[str]:
         """The segments of events, in order; what a killed run has left half written is passed over."""

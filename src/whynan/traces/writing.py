@@ -61,6 +61,8 @@ class TraceWriter:
         self.meant: Callable[[], tuple[Meant, ...]] = tuple
         """The allowances of the run so far."""
         self.names = Pseudonyms() if redact else None
+        self.replays = 0
+        """How many replays have been recorded in it."""
         self.last: Trace | None = None
         """The facts that were written last."""
         self._directory = os.path.abspath(directory)
@@ -104,6 +106,20 @@ class TraceWriter:
     def report(self, text: str) -> bool:
         """Write the report of a redacted run as it was given out; whether it was written."""
         return self._guarded(lambda: self._whole(layout.REPORT, text.encode()))
+
+    def inner(self, name: str) -> TraceWriter | None:
+        """A trace in a folder of this one's, which is to be told of in place of it; None where none can be written."""
+        made: list[TraceWriter] = []
+
+        def make() -> None:
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(self._directory, layout.REPORT))
+            writer = TraceWriter(os.path.join(self._directory, name), budget=self._budget)
+            writer.names = self.names
+            made.append(writer)
+
+        self._guarded(make)
+        return made[0] if made else None
 
     def append(self, table: str, lines: Sequence[str]) -> bool:
         """Add lines to a table; whether they were written."""
