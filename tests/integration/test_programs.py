@@ -16,6 +16,8 @@ from tests.integration.running import Workplace, differences, without_warnings
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the programs look into /proc, fork and signal")
 
 OWN_ERRORS_RAISE = {"WHYNAN_RAISE_INTERNAL": "1"}
+TRACED = ("--quiet", "--mode", "trace")
+"""Every operation is looked at, so that what fails at one of them does fail."""
 EVERYWHERE = ("own_functions.py", "hooks.py torch")
 FULL = pytest.mark.full
 
@@ -44,11 +46,14 @@ def _looked(workplace: Workplace) -> int:
     return told["coverage"]["events"]
 
 
+@pytest.mark.parametrize("options", [("--quiet",), pytest.param(TRACED, marks=FULL)], ids=["watched", "traced"])
 @pytest.mark.parametrize("program", _parameters(PROGRAMS))
-def test_a_program_does_what_it_does_without_whynan(program: Program, workplace: Workplace) -> None:
+def test_a_program_does_what_it_does_without_whynan(
+    program: Program, options: tuple[str, ...], workplace: Workplace
+) -> None:
     expected = workplace.by_python(program, OWN_ERRORS_RAISE)
     assert expected.status == program.status, expected.stderr.decode()
-    found = workplace.by_whynan(program, OWN_ERRORS_RAISE)
+    found = workplace.by_whynan(program, OWN_ERRORS_RAISE, options)
     harms = differences(expected, found)
     assert not harms, "\n".join(harms)
     if program.seen == "nothing":
@@ -85,7 +90,7 @@ def _runs_on(failure: Failure, workplace: Workplace, copy: Copy) -> list[str]:
     program = NAMED[failure.program]
     copy.make(failure.change)
     expected = workplace.by_python(program, copy.environment)
-    found, said = without_warnings(workplace.by_whynan(program, copy.environment))
+    found, said = without_warnings(workplace.by_whynan(program, copy.environment, TRACED))
     harms = differences(expected, found)
     assert not harms, "\n".join(harms)
     return said
@@ -112,7 +117,7 @@ def test_a_harm_is_noticed(harm: str, workplace: Workplace, copy: Copy) -> None:
     change, name, where = HARMS[harm]
     copy.make(change)
     told = differences(
-        workplace.by_python(NAMED[name], copy.environment), workplace.by_whynan(NAMED[name], copy.environment)
+        workplace.by_python(NAMED[name], copy.environment), workplace.by_whynan(NAMED[name], copy.environment, TRACED)
     )
     assert where in [text.partition(":")[0] for text in told]
 
@@ -120,7 +125,7 @@ def test_a_harm_is_noticed(harm: str, workplace: Workplace, copy: Copy) -> None:
 def test_a_failure_that_nobody_hears_of_is_noticed(workplace: Workplace, copy: Copy) -> None:
     (failure,) = [f for f in FAILURES if f.change.function == "report_of" and f.program == "-m shapes.fit"]
     copy.make(failure.change, Change("capture/failure.py", "report_internal_error", "return", 0))
-    found = workplace.by_whynan(NAMED[failure.program], copy.environment)
+    found = workplace.by_whynan(NAMED[failure.program], copy.environment, TRACED)
     assert without_warnings(found)[1] == []
 
 

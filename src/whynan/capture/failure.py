@@ -15,11 +15,25 @@ class InternalError(RuntimeError):
     """An error of whynan's own, raised only in its own tests."""
 
 
+_told: list[bool] | None = None
+"""In a program that is attended as a whole: whether an error has been told of."""
+
+
+def tell_once() -> None:
+    """From here on one warning is enough for the whole process, whatever else of whynan fails in it."""
+    global _told
+    _told = []
+
+
 def report_internal_error() -> None:
     """Called while an exception is being handled; raises where our own tests ask for that."""
     if os.environ.get("WHYNAN_RAISE_INTERNAL") == "1":
         # no TypeError may leave a dispatch: torch's binary operators would take it for NotImplemented
         raise InternalError("whynan failed") from sys.exc_info()[1]
+    if _told:
+        return
+    if _told is not None:
+        _told.append(True)
     text = traceback.format_exc()
     try:
         descriptor, path = tempfile.mkstemp(prefix="whynan-", suffix=".traceback")

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from whynan.capture.failure import tell_once
 from whynan.config import Options
 from whynan.session import recorded
 from whynan.session.ending import debugger, hide, stopped, user_frame
@@ -52,6 +53,7 @@ class Attended:
         self._reported = False
         self._stopped = False
         self._training: Training | None = None
+        tell_once()
 
     def begin(self) -> None:
         """Look at everything from here on."""
@@ -73,7 +75,7 @@ class Attended:
 
             self._region.baseline = Baseline.read(self.options.baseline)
         self._region.__enter__()
-        if self.options.watches:
+        if self.options.watches and not self._region.watching.failed:
             from whynan.session.training import Training
 
             aside = partial(self._region.end, early=True)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
     from types import TracebackType
 
+    from whynan.capture.torch import Capture
     from whynan.capture.torch.judging import Fault
     from whynan.capture.torch.replay import Way
     from whynan.config import Options
@@ -49,7 +50,14 @@ class Training:
         self.options = options
         self.command = command
         self.marks = Marks()
-        self.guard = Guard(explain=self._explained, deliver=self._deliver, marking=self.marks, after=traced, only=only)
+        self.guard = Guard(
+            explain=self._explained,
+            deliver=self._deliver,
+            marking=self.marks,
+            after=traced,
+            only=only,
+            late=not traced,
+        )
         self.report: Report | None = None
         self._ended = ended
         self._traced = traced
@@ -167,7 +175,7 @@ class Training:
             for eager in (True, False) if compiles() else (False,):
                 watched = Watched(recording=self.recording())
                 region = Region(self.options, command=self.command, watched=watched, quiet=True)
-                looked = lambda region=region: self._looked(region, fault)  # noqa: E731
+                looked = functools.partial(self._looked, region, fault, way)
                 outcome = replay(way, self.guard, fault, looked, eager=eager)
                 where = f"{'eagerly ' if eager else ''}{way.where}"
                 if outcome.judged is None:
@@ -196,10 +204,16 @@ class Training:
         return report.model_copy(update={"run": report.run.model_copy(update={"history": history})})
 
     @contextmanager
-    def _looked(self, region: Region, fault: Fault) -> Generator[None]:
+    def _looked(self, region: Region, fault: Fault, way: Way) -> Generator[None]:
         """A region around a replay: the program goes on after it."""
+
+        def tell(capture: Capture) -> None:
+            capture.begin_at(fault.step)
+            for batch, came in way.batches:
+                capture.tracer.origins.note(batch, came.source(), "batch")
+
         with region:
-            region.watching.tell(lambda capture: capture.begin_at(fault.step))
+            region.watching.tell(tell)
             try:
                 yield
             finally:

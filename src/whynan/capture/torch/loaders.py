@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import torch
 from torch.utils.data import dataloader, default_collate
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _SENDS: Final = ("_task_info", "_rcvd_idx", "_send_idx")
 """What the iterator over workers keeps of its tasks (pytorch 2.6 to 2.13)."""
 _MOST_TEXT: Final = 80
+Noted: TypeAlias = "Callable[[Any, Any, Any], None]"
+"""What is told of a call: its arguments, by place and by name, and what it gave (None before it)."""
 
 
 class Asked(NamedTuple):
@@ -37,6 +39,30 @@ class Asked(NamedTuple):
         if isinstance(index, (list, tuple)):
             return cls(tuple(map(_plain, index)), None)
         return None if index is None else cls(None, _plain(index))
+
+
+class Came(NamedTuple):
+    """A batch as it was given: what was asked for, by which worker it came, of which number and pass it is."""
+
+    asked: Asked | None
+    worker: int | None
+    number: int | None
+    passed: int | None
+    in_order: bool
+
+    def source(self) -> Source:
+        """The same in the words of a report."""
+        many = self.asked is not None and self.asked.indices is not None
+        data = Data(
+            kind="batch",
+            batch=self.number,
+            passed=self.passed,
+            worker=self.worker,
+            indices=() if self.asked is None or self.asked.one is None else (self.asked.one,),
+            in_order=not many or self.in_order,
+        )
+        # an entry that was asked for alone has no rows; the dataset may have given a batch where it was not asked
+        return Source(data, self.asked and self.asked.indices, in_rows=many or self.asked is None)
 
 
 class Loaders:
@@ -73,21 +99,17 @@ class Loaders:
         for other in done:
             del tasks[other]
 
-    def source(self, iterator: Any) -> Source:
+    def came(self, iterator: Any) -> Came:
         """Where the batch that an iterator has just given came from."""
         asked, worker = self._handed.get(iterator) or (None, None)
         yielded: int | None = getattr(iterator, "_num_yielded", None)
-        many = asked is not None and asked.indices is not None
-        data = Data(
-            kind="batch",
-            batch=None if yielded is None else yielded - 1,
-            passed=self._passed(iterator, first=yielded == 1),
-            worker=worker,
-            indices=() if asked is None or asked.one is None else (asked.one,),
-            in_order=not many or getattr(iterator, "_collate_fn", None) is default_collate,
+        return Came(
+            asked,
+            worker,
+            None if yielded is None else yielded - 1,
+            self._passed(iterator, first=yielded == 1),
+            getattr(iterator, "_collate_fn", None) is default_collate,
         )
-        # an entry that was asked for alone has no rows; the dataset may have given a batch where it was not asked
-        return Source(data, asked and asked.indices, in_rows=many or asked is None)
 
     def _passed(self, iterator: Any, *, first: bool) -> int | None:
         """Which pass over a loader's data is under way, from 1; an iterator knows the sampler of its loader only."""
@@ -102,8 +124,16 @@ def watch_loaders(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], A
     """Note what loaders give; what runs while they fetch is the data's phase."""
     loaders = Loaders(late=tracer.bad.sinks.steps.offset > 0)
     replace(dataloader._BaseDataLoaderIter, "__next__", functools.partial(_fetching, tracer, loaders))
-    many: Any = dataloader._MultiProcessingDataLoaderIter
-    if not hasattr(many, "_process_data"):
+    follow(
+        loaders,
+        lambda name, note: replace(dataloader._BaseDataLoaderIter, name, noting(tracer, note)),
+        lambda name, note: replace(dataloader._MultiProcessingDataLoaderIter, name, noting(tracer, note, first=True)),
+    )
+
+
+def follow(loaders: Loaders, after: Callable[[str, Noted], None], before: Callable[[str, Noted], None]) -> None:
+    """Note what samplers ask for and what workers hand over, by notes made `after` and `before` two methods."""
+    if not hasattr(dataloader._MultiProcessingDataLoaderIter, "_process_data"):
         return
 
     def sent(args: Any, _kwargs: Any, index: Any) -> None:
@@ -113,8 +143,8 @@ def watch_loaders(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], A
         if all(hasattr(args[0], name) for name in _SENDS):
             loaders.received(args[0], args[2] if len(args) > 2 else kwargs.get("worker_idx"))
 
-    replace(dataloader._BaseDataLoaderIter, "_next_index", noting(tracer, sent))
-    replace(many, "_process_data", noting(tracer, received, first=True))
+    after("_next_index", sent)
+    before("_process_data", received)
 
 
 def _fetching(tracer: Tracer, loaders: Loaders, original: Any) -> Any:
@@ -153,7 +183,7 @@ def _begins(tracer: Tracer) -> tuple[Lane, int]:
 
 
 def _gives(tracer: Tracer, loaders: Loaders, iterator: Any, batch: Any, begun: tuple[Lane, int] | None) -> None:
-    tracer.origins.note(batch, loaders.source(iterator), "batch")
+    tracer.origins.note(batch, loaders.came(iterator).source(), "batch")
     if begun is not None and len(tracer.labels.births) > begun[1]:
         tracer.origins.explain_since(begun[1], batch)
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import CodeType, FrameType
 
+    from whynan.capture.torch.loaders import Came
+
 _FRAMES: Final = 24
 """So many frames are looked at, the innermost first."""
 Kind = Literal["begin", "step", "model"]
@@ -66,7 +68,8 @@ class Mark:
     rng: Rng
     scaler: ScalerState | None = None
     moving: list[tuple[Slot, Any]] = field(default_factory=list)
-    batches: list[Any] = field(default_factory=list)
+    batches: list[tuple[Any, Came]] = field(default_factory=list)
+    """What loaders have given since, and where that came from."""
 
     def prune(self, alive: list[FrameType]) -> None:
         """Let go of frames that have returned: they would hold their tensors."""
@@ -199,11 +202,11 @@ class Marks(threading.local):
         """A backward is about to begin."""
         self._go_on()
 
-    def batch(self, batch: Any) -> None:
-        """A loader has given a batch."""
+    def batch(self, batch: Any, came: Came) -> None:
+        """A loader has given a batch, and where that came from."""
         for known in self.kept():
             if len(known.batches) < _MOST_ITEMS:
-                known.batches.append(batch)
+                known.batches.append((batch, came))
 
     def kept(self) -> list[Mark]:
         """The marks that there are, what runs the most first."""

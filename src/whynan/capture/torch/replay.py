@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
+    from whynan.capture.torch.loaders import Came
     from whynan.capture.torch.marks import Mark, Standing
     from whynan.capture.torch.moving import Slot
     from whynan.capture.torch.watch import Guard
@@ -93,6 +94,11 @@ class Way(Protocol):
         """What moves from step to step, as it was then."""
         ...
 
+    @property
+    def batches(self) -> list[tuple[Any, Came]]:
+        """What loaders have given since, and where that came from."""
+        ...
+
     def roots(self) -> list[Any]:
         """What its code can change."""
         ...
@@ -128,6 +134,10 @@ class Tailed:
     def moving(self) -> list[tuple[Slot, Any]]:
         return self.mark.moving
 
+    @property
+    def batches(self) -> list[tuple[Any, Came]]:
+        return self.mark.batches
+
     def roots(self) -> list[Any]:
         return [self.standing.values, self.standing.frame.f_locals, self.standing.frame.f_globals]
 
@@ -145,6 +155,7 @@ class Called:
     rng: Rng
     scaler: ScalerState | None = None
     moving: list[tuple[Slot, Any]] = field(default_factory=list)
+    batches: list[tuple[Any, Came]] = field(default_factory=list)
     kind: Literal["step"] = "step"
 
     @property
@@ -333,7 +344,7 @@ def _items(way: Tailed, k: int) -> Iterator[Any]:
     """What a loop around the mark has gone on to; the last once more where nobody saw it turn."""
     loop, turns = way.standing.tail.loops[k], way.standing.turns[k]
     rows: list[Any] = []
-    batches = iter(way.mark.batches)
+    batches = (batch for batch, _ in way.mark.batches)
     for turn in turns:
         if not turn.stale:
             rows.append(loop.item(turn.values))

@@ -9,6 +9,7 @@ from whynan.capture.torch.judging import Losses
 
 if TYPE_CHECKING:
     from whynan.capture.torch.judging import Probes
+    from whynan.capture.torch.loaders import Came
 
 
 class TakenByHand(BaseException):
@@ -49,5 +50,5 @@ class Marking(Protocol):
     def backward(self) -> None:
         """A backward is about to begin."""
 
-    def batch(self, batch: Any) -> None:
-        """A loader has given a batch."""
+    def batch(self, batch: Any, came: Came) -> None:
+        """A loader has given a batch, and where that came from."""

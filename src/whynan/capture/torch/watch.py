@@ -20,6 +20,7 @@ from whynan.capture.torch.history import History
 from whynan.capture.torch.hooks import StepHooks
 from whynan.capture.torch.identities import Identities
 from whynan.capture.torch.judging import Fault, Probes, gradients_of, judge, norm_of, spoilt_of
+from whynan.capture.torch.loaders import Loaders, Noted, follow
 from whynan.capture.torch.standing import Here, Marking, TakenByHand
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Guard:
 
     What `deliver` gives is raised at that step, before it has moved a weight.
 
+    `late`: the program ran before it was watched.
     `marking` is told where the program stands: after a step, as the first module is called after that, as a backward
     begins, and what a loader gives. `after`: so many steps are not judged, but counted. `only`: the
     optimizers that are judged; all where there are none.
@@ -48,6 +50,7 @@ class Guard:
         marking: Marking,
         after: int = 0,
         only: Sequence[Any] = (),
+        late: bool = True,
     ) -> None:
         self._explain = explain
         self._deliver = deliver
@@ -63,6 +66,7 @@ class Guard:
         """How many steps have been judged."""
         self._unjudged = after
         self._only = [id(o) for o in only]
+        self._loaders = Loaders(late=late)
         self.on = False
 
     def install(self) -> None:
@@ -76,6 +80,13 @@ class Guard:
         self._replace(torch.nn.Module, "__call__", self._module)
         self._replace(torch.amp.grad_scaler.GradScaler, "step", self._scaled)
         self._replace(dataloader._BaseDataLoaderIter, "__next__", self._fetched)
+        follow(
+            self._loaders,
+            lambda name, note: self._replace(dataloader._BaseDataLoaderIter, name, self._noting(note)),
+            lambda name, note: self._replace(
+                dataloader._MultiProcessingDataLoaderIter, name, self._noting(note, first=True)
+            ),
+        )
         for owner in (torch.optim.Optimizer, torch.nn.Module):
             self._replace(owner, "zero_grad", self._discarded)
 
@@ -208,14 +219,45 @@ class Guard:
                 unseen(error)
                 raise
             try:
-                if self.on and self._looks:
-                    self._marking.batch(batch)
+                if self.on and not self.here.replaying:
+                    came = self._loaders.came(iterator)
+                    if self.judging:
+                        self._marking.batch(batch, came)
             except Exception:
                 if self.fail():
                     raise
             return batch
 
         return fetch
+
+    def _noting(self, note: Noted, *, first: bool = False) -> Callable[[Any], Any]:
+        """A door that tells of a call: before it with `first`, else after it."""
+
+        def tell(args: Any, kwargs: Any, out: Any) -> None:
+            try:
+                if self.on and not self.here.replaying:
+                    note(args, kwargs, out)
+            except Exception:
+                if self.fail():
+                    raise
+
+        def make(original: Any) -> Any:
+            @functools.wraps(original)
+            def door(*args: Any, **kwargs: Any) -> Any:
+                if first:
+                    tell(args, kwargs, None)
+                try:
+                    out = original(*args, **kwargs)
+                except BaseException as error:
+                    unseen(error)
+                    raise
+                if not first:
+                    tell(args, kwargs, out)
+                return out
+
+            return door
+
+        return make
 
     def _is_fresh(self, iterator: Any) -> bool:
         """Whether a replay has begun with an iterator of a loader; the program's own would lack what it takes."""
@@ -342,8 +384,13 @@ class Guard:
         probes = Probes(optimizer) if isinstance(optimizer, LBFGS) and self._looks else None
         self.here.probes = probes
 
+        @functools.wraps(closure)
         def run() -> Any:
-            out = closure()
+            try:
+                out = closure()
+            except BaseException as error:
+                unseen(error)
+                raise
             ending = None
             try:
                 if self.on and self._looks:
