@@ -1,0 +1,164 @@
+"""Calls of a watched program's modules that no step follows: the first of each kind is looked at as it runs.
+
+The outputs of later ones are looked at alone; where one is bad, the call is run again, with everything put back.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import torch
+
+from whynan.capture.outside import Outside, held_back
+from whynan.capture.torch.contents import Contents
+from whynan.capture.torch.frames import unseen
+from whynan.capture.torch.names import tensors_of
+from whynan.capture.torch.planes import is_bad, readable
+from whynan.capture.torch.state import restore, rng
+from whynan.capture.torch.undo import TooMuch, Undo
+from whynan.source.ownership import Owner, owner_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from types import CodeType, FrameType
+
+    from torch import Tensor
+
+_MOST_KINDS: Final = 64
+"""So many kinds of evaluations are looked at in one run."""
+_CALLERS: Final = 4
+_MOST_ELEMENTS: Final = 1 << 24
+
+
+class Look(Protocol):
+    """A look at one call, from its beginning to `end`, which gives what to raise after it."""
+
+    def end(self) -> BaseException | None:
+        """The call is over."""
+        ...
+
+
+class Evaluations:
+    """The calls of one program that are made without gradients.
+
+    `begin` begins a look at one; `again` is given what runs one again, and gives what to raise after it. `fail`: as of
+    the guard.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[], Look],
+        again: Callable[[Callable[[Callable[[], AbstractContextManager[object]]], str | None]], BaseException | None],
+        fail: Callable[[], bool],
+    ) -> None:
+        self._begin = begin
+        self._again = again
+        self._fail = fail
+        self._kinds: dict[tuple[Any, ...], tuple[CodeType, ...]] = {}
+        self._passed: set[tuple[Any, ...]] = set()
+        """Kinds whose outputs need no looking at: they hold NaN or Inf as they should, or have been explained."""
+
+    def call(self, original: Any, module: Any, args: Any, kwargs: Any) -> Any:
+        """Call a module without gradients, from outside of every other one."""
+        kind = look = None
+        try:
+            kind, codes = _kind_of(module)
+            if kind not in self._kinds and len(self._kinds) < _MOST_KINDS:
+                self._kinds[kind] = codes
+                look = self._begin()
+        except Exception:
+            if self._fail():
+                raise
+        try:
+            # by the door that looks, which stands before the one that this was called by
+            out = torch.nn.Module.__call__(module, *args, **kwargs) if look else original(module, *args, **kwargs)
+        except BaseException as error:
+            unseen(error)
+            self._over(look)
+            raise
+        ending = self._over(look)
+        try:
+            if kind in self._kinds and kind not in self._passed and ending is None:
+                ending = self._judge(kind, look, out, functools.partial(original, module, *args, **kwargs))
+        except Exception:
+            if self._fail():
+                raise
+        if ending is not None:
+            raise ending
+        return out
+
+    def _over(self, look: Look | None) -> BaseException | None:
+        try:
+            return None if look is None else look.end()
+        except Exception:
+            if self._fail():
+                raise
+            return None
+
+    def _judge(
+        self, kind: tuple[Any, ...], look: Look | None, out: Any, call: Callable[[], Any]
+    ) -> BaseException | None:
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+            bad = any(is_bad(t) for t in _read(out))
+        if not bad:
+            return None
+        self._passed.add(kind)
+        return None if look is not None else self._again(functools.partial(_run, call, out))
+
+
+def _run(call: Callable[[], Any], before: Any, region: Callable[[], AbstractContextManager[object]]) -> str | None:
+    """Run a call again, in a region; gives why it is not what was seen, None where it is; nothing of it stays."""
+    begun = rng()
+    contents = Contents([vars(call)] if hasattr(call, "__dict__") else [])
+    why: str | None = None
+    out: Any = None
+    try:
+        with ExitStack() as entered:
+            entered.enter_context(held_back())
+            entered.enter_context(Undo())
+            entered.enter_context(region())
+            try:
+                out = call()
+            except TooMuch:
+                why = "it writes more memory than can be kept meanwhile"
+            except Outside as refused:
+                why = f"it {refused.what}"
+            except Exception as error:
+                why = f"it raises {type(error).__name__}"
+            if why is None and not _same(before, out):
+                why = "other outputs than in the call itself"
+    finally:
+        contents.put_back()
+        restore(begun)
+    return why
+
+
+def _same(before: Any, after: Any) -> bool:
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+        ones, others = _read(before), _read(after)
+        return len(ones) == len(others) and all(
+            a.shape == b.shape and torch.equal(torch.isfinite(a), torch.isfinite(b))
+            for a, b in zip(ones, others, strict=True)
+        )
+
+
+def _read(out: Any) -> list[Tensor]:
+    return [t for _, t in tensors_of(out, "") if readable(t) and 0 < t.numel() <= _MOST_ELEMENTS]
+
+
+def _kind_of(module: Any) -> tuple[tuple[Any, ...], tuple[CodeType, ...]]:
+    """What tells one kind of evaluation from another: who calls, and which module in which state it is."""
+    callers: list[FrameType] = []
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and len(callers) < _CALLERS:
+        if owner_of(frame.f_code.co_filename) is Owner.USER:
+            callers.append(frame)
+        frame = frame.f_back
+    first = next(iter(module.parameters()), None)
+    state = type(module).__qualname__, module.training, None if first is None else first.dtype
+    # the codes are kept, so that no other one has their identity
+    return (*((id(f.f_code), f.f_lasti) for f in callers), *state), tuple(f.f_code for f in callers)

@@ -1,0 +1,120 @@
+"""Numbers that a watched program takes out of its tensors: one that is NaN or Inf tells that a step has gone bad.
+
+Nothing is computed for it but for what is read anyway, where Python sees the value.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import torch
+from torch import _tensor_str
+
+from whynan.capture.torch.doors import named
+from whynan.capture.torch.frames import unseen
+from whynan.capture.torch.planes import readable
+from whynan.source.ownership import Owner, owner_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+    from torch import Tensor
+
+_SCALARS: Final = ("item", "__float__")
+_ARRAYS: Final = ("tolist", "numpy", "__array__")
+_MOST_ELEMENTS: Final = 1 << 20
+_MOST_PLACES: Final = 8
+"""So many lines of a program that read a bad number are looked into."""
+Place: TypeAlias = tuple[str, int]
+"""File and line."""
+
+
+class Observations:
+    """The doors at which a tensor becomes numbers; `tell` is given a bad one, with the bits that say which and where.
+
+    `wanted` says whether anybody wants to know. A line of the program's is told of once, but in the replay of what led
+    to it.
+    """
+
+    def __init__(
+        self, tell: Callable[[Tensor, bytes], None], wanted: Callable[[], bool], fail: Callable[[], bool]
+    ) -> None:
+        self._tell = tell
+        self._wanted = wanted
+        self._fail = fail
+        self._told: set[Place] = set()
+        self._latest: Place | None = None
+        self._inside = False
+
+    def install(self, replace: Callable[[Any, str, Callable[[Any], Any]], None]) -> None:
+        """Stand at the doors."""
+        for name in _SCALARS:
+            replace(torch.Tensor, name, functools.partial(self._door, f"Tensor.{name}", _bad_scalar))
+        for name in _ARRAYS:
+            replace(torch.Tensor, name, functools.partial(self._door, f"Tensor.{name}", _bad_array))
+        replace(_tensor_str, "_str", functools.partial(self._door, None, _bad_array))
+
+    def _door(self, name: str | None, looks: Callable[[Tensor, Any], bytes | None], original: Any) -> Any:
+        @functools.wraps(original)
+        def read(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            outermost, self._inside = not self._inside, True
+            try:
+                out = original(tensor, *args, **kwargs)
+            except BaseException as error:
+                unseen(error)
+                raise
+            finally:
+                self._inside = not outermost
+            if outermost and not torch.compiler.is_compiling():
+                try:
+                    if self._wanted():
+                        self._look(tensor, out, looks)
+                except Exception:
+                    if self._fail():
+                        raise
+            return out
+
+        return named(read, "torch", name) if name is not None else read
+
+    def _look(self, tensor: Tensor, out: Any, looks: Callable[[Tensor, Any], bytes | None]) -> None:
+        self._inside = True
+        try:
+            with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+                bits = looks(tensor, out)
+        finally:
+            self._inside = False
+        place = None if bits is None else _place()
+        if bits is None or place is None or (place in self._told and place != self._latest):
+            return
+        if place != self._latest:
+            if len(self._told) >= _MOST_PLACES:
+                return
+            self._told.add(place)
+        self._latest = place
+        try:
+            self._tell(tensor, f"{place[0]}:{place[1]}:".encode("utf-8", "surrogatepass") + bits)
+        finally:
+            self._latest = None
+
+
+def _bad_scalar(_tensor: Tensor, out: Any) -> bytes | None:
+    return None if not isinstance(out, float) or math.isfinite(out) else str(out).encode()
+
+
+def _bad_array(tensor: Tensor, _out: Any) -> bytes | None:
+    if not readable(tensor) or not 0 < tensor.numel() <= _MOST_ELEMENTS:
+        return None
+    bad = ~torch.isfinite(tensor)
+    return bytes(bad.cpu().reshape(-1).numpy()) if bool(bad.any()) else None
+
+
+def _place() -> Place | None:
+    """The line at which the user's innermost frame stands."""
+    frame: FrameType | None = sys._getframe(3)
+    while frame is not None and owner_of(frame.f_code.co_filename) is not Owner.USER:
+        frame = frame.f_back
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
