@@ -369,8 +369,8 @@ def _calls_at_the_bad_step(key: str) -> range:
     with pytest.MonkeyPatch.context() as patch:
         failing = _replaced(patch, key, -1, Forced)
         begun: list[int] = []
-        explained = watch.Guard._fault
-        patch.setattr(watch.Guard, "_fault", lambda self, f: begun.append(failing.calls) or explained(self, f))
+        explained = watch.Guard.fault
+        patch.setattr(watch.Guard, "fault", lambda self, f: begun.append(failing.calls) or explained(self, f))
         _run_bad(_continuing)
     return range((begun or [0])[0] + 1, failing.calls + 1)
 

@@ -24,7 +24,7 @@ from whynan.capture.torch.hooks import StepHooks
 from whynan.capture.torch.judging import Fault, Judged, Losses, judge
 from whynan.capture.torch.marks import stack
 from whynan.capture.torch.moving import put
-from whynan.capture.torch.standing import TakenByHand
+from whynan.capture.torch.standing import InGraph, TakenByHand
 from whynan.capture.torch.state import Rng, ScalerState, restore, rng
 from whynan.capture.torch.undo import TooMuch, Undo
 from whynan.source.tails import compiled
@@ -258,6 +258,8 @@ def replay(
                 why = ""
             except TakenByHand:
                 why = "it takes from an iterator by hand, which cannot be rewound"
+            except InGraph:
+                why = "it runs in a CUDA graph, whose writes cannot be put back"
             except Outside as refused:
                 file, number = refused.where
                 why = f"it {refused.what} at {os.path.basename(file)}:{number}"
