@@ -23,8 +23,7 @@ def made(fault: Fault) -> tuple[str, ...]:
         return (f"inside a CUDA graph: whynan sees the step only after it; {moved}{spoilt}",)
     if not late.moved:
         return (f'found one step late: sync="deferred"; step {fault.step} was passed over and has moved no weight',)
-    why = f'found one step late: sync="deferred", and {late.moved}; weights were moved by step {fault.step}'
-    return (f'{why}; sync="step" finds the fault before they are',)
+    return (f'found one step late: sync="deferred", and {late.moved}; weights were moved by step {fault.step}',)
 
 
 def refused_late(fault: Fault) -> list[str]:
@@ -34,7 +33,17 @@ def refused_late(fault: Fault) -> list[str]:
         return []
     if late.graph:
         return ["no replay: what runs in a CUDA graph is not run from its source; without the graph it is"]
-    return ['no replay: the weights are no longer those that the step began with; sync="step" finds it before']
+    return ["no replay: the weights are no longer those that the step began with"]
+
+
+def advised(fault: Fault) -> tuple[str, ...]:
+    """What would have explained a step that was found too late for it."""
+    late = fault.late
+    return (
+        ()
+        if late is None or late.graph
+        else ('sync="step" finds such a step before it is made, and explains it there',)
+    )
 
 
 def compared(fault: Fault) -> str:

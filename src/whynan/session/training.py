@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from whynan.errors import NestedTraceError, NonFiniteError, UsageError
 from whynan.records import Coverage, ExitStatus, Replay, Report, Run, Step
 from whynan.report.values import count_text
-from whynan.session.lateness import compared, made, refused_late
+from whynan.session.lateness import advised, compared, made, refused_late
 from whynan.session.region import STEPPED_ASIDE, Region, refuses_another
 
 if TYPE_CHECKING:
@@ -194,6 +194,7 @@ class Training:
         hint = f"whynan run --start-step {fault.step} looks at every operation from that step on, in another run"
         if not refused:
             refused.append("no replay: what led to the step stands in no code that can be run again from its source")
+        refused += advised(fault)
         return self._told("inconclusive", (_bad(fault), *made(fault), *_spoilt(fault), *refused, hint))
 
     def _with_history(self, report: Report, fault: Fault) -> Report:

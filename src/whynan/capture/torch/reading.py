@@ -84,7 +84,7 @@ def _read_here(parts: Parts) -> Reading:
     scale = None if parts.scaler is None else float(parts.scaler.get_scale())
     passed = parts.found_inf is not None and bool(parts.found_inf)
     norm = None if passed else norm_of(list(parts.gradients))
-    return Reading(norm, losses, _last(parts, losses), scale, passed)
+    return Reading(norm, losses, losses[-1] if _is_plain(parts) else None, scale, passed)
 
 
 class Numbers:
@@ -94,7 +94,9 @@ class Numbers:
     """
 
     def __init__(self, parts: Parts, *, exact: bool = False) -> None:
-        self._parts = parts
+        # no gradient is kept: the next step's would stand beside it
+        self._count, self._scaled = len(parts.gradients), parts.scaler is not None
+        self._gated, self._plain = parts.found_inf is not None, _is_plain(parts)
         self._norms = _norms(parts.gradients)
         self._losses = [_greatest(t).detach().reshape(1) for t in parts.losses]
         self._more = [t.detach().reshape(-1)[:1] for t in _tensors(parts.found_inf, parts.scaler)]
@@ -109,19 +111,18 @@ class Numbers:
         left = iter(numbers)
         norms = [next(left)[0] for _ in self._norms]
         losses = tuple(next(left)[0] for _ in self._losses)
-        passed = self._parts.found_inf is not None and next(left)[0] != 0
-        more = next(left, None) if len(self._more) > (self._parts.found_inf is not None) else None
-        bad = [False] * len(self._parts.gradients)
+        passed = self._gated and next(left)[0] != 0
+        scale = next(left)[0] if len(self._more) > self._gated else None
+        bad = [False] * self._count
         for places, _ in self._bad:
             for place, flag in zip(places, next(left), strict=True):
                 bad[place] = flag != 0
         norm = norms[0] if len(norms) == 1 else math.hypot(*norms)
-        scale = None if more is None else more[0]
-        return Reading(norm, losses, _last(self._parts, losses), scale, passed, tuple(bad))
+        return Reading(norm, losses, losses[-1] if self._plain else None, scale, passed, tuple(bad))
 
     def bad(self, device: torch.device) -> Tensor:
         """1 where a gradient or a loss is NaN or Inf, else 0; a number on a device, without waiting for it."""
-        wrong = torch.isnan if self._parts.scaler is not None else _is_wrong
+        wrong = torch.isnan if self._scaled else _is_wrong
         flags = [*(v for _, v in self._bad), *(wrong(t) for t in self._losses)]
         every = [v.to(device, torch.float32, non_blocking=True) for v in flags]
         return torch.cat(every).amax() if every else torch.zeros((), device=device)
@@ -133,8 +134,9 @@ def _tensors(found_inf: Tensor | None, scaler: Any) -> list[Tensor]:
     return [t for t in (found_inf, scale) if t is not None]
 
 
-def _last(parts: Parts, losses: tuple[float, ...]) -> float | None:
-    return losses[-1] if losses and parts.losses[-1].numel() == 1 else None
+def _is_plain(parts: Parts) -> bool:
+    """Whether the last loss is one number."""
+    return len(parts.losses) > 0 and parts.losses[-1].numel() == 1
 
 
 def _greatest(loss: Tensor) -> Tensor:

@@ -27,6 +27,7 @@ from whynan.capture.torch.moving import put
 from whynan.capture.torch.standing import InGraph, TakenByHand
 from whynan.capture.torch.state import Rng, ScalerState, restore, rng
 from whynan.capture.torch.undo import TooMuch, Undo
+from whynan.errors import NestedTraceError
 from whynan.source.tails import compiled
 
 if TYPE_CHECKING:
@@ -267,6 +268,8 @@ def replay(
                 why = "it writes more memory than can be kept meanwhile"
             except TooLong:
                 why = "it goes round a loop"
+            except NestedTraceError:
+                why = "it begins with the watch itself: what led to the step has returned"
             except Exception as error:
                 why = f"it raises {type(error).__name__}: {error}"
     finally:

@@ -51,7 +51,7 @@ class Unread:
         self.optimizer = optimizer
         self.step = step
         self.late = late
-        self.scaled = parts.scaler is not None or parts.found_inf is not None
+        self.scaled = parts.scaler is not None
         self.numbers = Numbers(parts, exact=True)
         self._weights = Numbers(Parts(weights, ()), exact=True) if weights else None
         self._parameters = [p for p, _ in gradients]

@@ -311,7 +311,7 @@ class Guard:
         with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             gradients = gradients_of(optimizer)
             found_inf = getattr(optimizer, "found_inf", None)
-            parts = Parts([g for _, g in gradients], self.here.losses.held, self.here.scaler, found_inf)
+            parts = Parts([g for _, g in gradients], (*self.here.losses.held,), self.here.scaler, found_inf)
             step, judged = self.attempts(optimizer), None
             if self.behind.lets(optimizer, step, parts, gradients, self._marking.lent):
                 self.watched += 1
