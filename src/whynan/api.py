@@ -62,7 +62,9 @@ def allow(pattern: str, *, reason: str) -> AbstractContextManager[Allowance]:
     return allowed(pattern, reason)
 
 
-def watch(*optimizers: Any, on_nonfinite: str | None = None, quiet: bool | None = None) -> Watch:
+def watch(
+    *optimizers: Any, on_nonfinite: str | None = None, sync: str | None = None, quiet: bool | None = None
+) -> Watch:
     """A training loop, watched for nearly nothing: ``with whynan.watch(optimizer): ...``.
 
     Before an optimizer's step moves a weight, the loss and the gradients that it is made of are looked at. On the
@@ -74,12 +76,15 @@ def watch(*optimizers: Any, on_nonfinite: str | None = None, quiet: bool | None 
             given.
         on_nonfinite: at a bad step ``"stop"`` leaves the block, the weights as they are before it; ``"skip"`` lets the
             program go on without that step, ``"continue"`` with it; ``"raise"`` raises ``NonFiniteError`` there.
+        sync: ``"step"`` reads the numbers of a step before it is made, which on an accelerator waits for it once;
+            ``"deferred"`` reads them at the next step. A fused optimizer passes over a bad step by itself; the weights
+            of another have been moved by it.
         quiet: print no report.
 
     Raises:
         UsageError: for an option that there is not.
     """
-    options = Options.load(on_nonfinite=on_nonfinite, quiet=quiet)
+    options = Options.load(on_nonfinite=on_nonfinite, sync=sync, quiet=quiet)
     watched = [o for o in optimizers if hasattr(o, "param_groups")]
     return Watch(options, watched)
 

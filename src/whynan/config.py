@@ -18,6 +18,7 @@ _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 ALLOWABLE: Final = re.compile(r"WN\d{0,3}|[a-z][a-z0-9]*(-[a-z0-9]+)*")
 OnNonfinite = Literal["stop", "skip", "continue", "raise"]
 Mode = Literal["watch", "trace"]
+Sync = Literal["step", "deferred"]
 _YES: Final = ("1", "true", "yes", "on")
 _NO: Final = ("0", "false", "no", "off")
 
@@ -42,6 +43,8 @@ class Options:
         only: the path or class of the modules whose forward is looked at; all where ``None``.
         mode: ``trace`` looks at every operation; ``watch`` at the steps, from the first one on, and at the operations
             of a bad one. ``None`` is ``watch`` where nothing else that is chosen asks for all operations.
+        sync: where steps are watched, when the numbers of one are read: at the ``step``, which on an accelerator waits
+            for it once; or ``deferred`` to the next one, which waits for nothing.
         json: the file to write the report to.
         trace: the folder to record the trace in.
         baseline: an earlier report, whose findings are known.
@@ -61,6 +64,7 @@ class Options:
     steps: int | None = None
     only: str | None = None
     mode: Mode | None = None
+    sync: Sync = "step"
     json: str | None = None
     trace: str | None = None
     baseline: str | None = None
@@ -170,6 +174,13 @@ def parse_mode(value: object) -> str:
     return cast("str", value)
 
 
+def parse_sync(value: object) -> str:
+    """When the numbers of a step are read. Raises ``ValueError`` with what is legal."""
+    if value not in get_args(Sync):
+        raise ValueError(f"one of {', '.join(get_args(Sync))}")
+    return cast("str", value)
+
+
 def parse_count(value: object) -> int:
     """A number of steps, 1 or more. Raises ``ValueError`` with what is legal."""
     text = str(value).strip()
@@ -216,6 +227,7 @@ _READERS: Final[dict[str, Callable[[object], object]]] = {
     "steps": parse_count,
     "only": parse_text,
     "mode": parse_mode,
+    "sync": parse_sync,
     "json": parse_text,
     "trace": parse_text,
     "baseline": parse_text,

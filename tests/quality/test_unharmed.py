@@ -33,6 +33,7 @@ OF_A_WATCH = frozenset(
     for name in (
         *("outside", "streams", "torch.watch", "torch.judging", "torch.standing", "torch.marks", "torch.moving"),
         *("torch.history", "torch.replay", "torch.undo", "torch.contents", "torch.state"),
+        *("torch.reading", "torch.transfers", "torch.unread", "torch.behind", "torch.gates", "torch.graphs"),
     )
 )
 # some run only after a failure, two are asked by a watch only, one is torch's question about a mode while it compiles,

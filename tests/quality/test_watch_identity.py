@@ -24,7 +24,19 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import whynan
 from tests.quality.unharmed import OWN, Forced, standing
-from whynan.capture.torch import history, hooks, judging, marks, watch
+from whynan.capture.torch import (
+    behind,
+    gates,
+    graphs,
+    history,
+    hooks,
+    judging,
+    marks,
+    reading,
+    transfers,
+    unread,
+    watch,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,7 +47,7 @@ if TYPE_CHECKING:
 STEPS = 50
 SHORT = 6
 SCALE = 2.0**124
-MODULES = (watch, marks, judging, history, hooks)
+MODULES = (watch, marks, judging, history, hooks, reading, transfers, unread, behind, gates, graphs)
 ERRORS = (Forced, MemoryError, RuntimeError)
 
 
@@ -57,6 +69,7 @@ TRAININGS: dict[str, Training] = {
     "adam fused": Training(lambda p: torch.optim.Adam(p, lr=0.01, fused=True)),
     "scaler": Training(lambda p: torch.optim.SGD(p, lr=1e-4), scaled=True),
     "scaler, fused": Training(lambda p: torch.optim.Adam(p, lr=1e-4, fused=True), scaled=True),
+    "sgd fused": Training(lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, nesterov=True, fused=True)),
     "batch norm": Training(lambda p: torch.optim.Adam(p, lr=0.01), norm=True),
     "dropout": Training(lambda p: torch.optim.Adam(p, lr=0.01), dropout=True),
     "loader": Training(lambda p: torch.optim.SGD(p, lr=0.05), workers=0),
@@ -145,16 +158,21 @@ def _watched(optimizer: Any) -> AbstractContextManager[Any]:
     return whynan.watch(optimizer, quiet=True)
 
 
+def _deferred(optimizer: Any) -> AbstractContextManager[Any]:
+    return whynan.watch(optimizer, quiet=True, sync="deferred")
+
+
 def _changed(one: Any, other: Any) -> list[str]:
     return [name for name in one if one[name] != other[name]]
 
 
+@pytest.mark.parametrize("sync", [_watched, _deferred])
 @pytest.mark.parametrize("name", list(TRAININGS))
-def test_a_watched_training_is_the_bare_one_bit_for_bit(name: str, tally: Tally) -> None:
+def test_a_watched_training_is_the_bare_one_bit_for_bit(name: str, sync: Callable[..., Any], tally: Tally) -> None:
     seen: list[Any] = []
 
     def around(optimizer: Any) -> AbstractContextManager[Any]:
-        seen.append(_watched(optimizer))
+        seen.append(sync(optimizer))
         return seen[0]
 
     bare = _run(TRAININGS[name], _bare)
@@ -177,6 +195,29 @@ def test_a_gradient_that_is_off_by_one_bit_is_noticed(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(watch, "gradients_of", meddling)
     assert {*_changed(bare, _run(training, _watched))} >= {"losses", "weights", "optimizer"}
+
+
+def test_a_gate_that_is_closed_to_a_healthy_step_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    training = TRAININGS["adam fused"]
+    bare = _run(training, _bare)
+    monkeypatch.setattr(reading.Numbers, "bad", lambda *_: torch.ones(()))
+    assert {*_changed(bare, _run(training, _deferred))} >= {"losses", "weights", "optimizer"}
+
+
+def test_what_a_scaler_has_found_is_not_lost_at_a_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    training = TRAININGS["scaler, fused"]
+    bare = _run(training, _bare)
+    close = gates.Gates.close
+
+    def careless(self: Any, optimizer: Any, bad: Tensor) -> None:
+        close(self, optimizer, bad)
+        optimizer.found_inf.zero_()
+
+    def around(optimizer: Any) -> AbstractContextManager[Any]:
+        return whynan.watch(optimizer, quiet=True, sync="deferred", on_nonfinite="skip")
+
+    monkeypatch.setattr(gates.Gates, "close", careless)
+    assert "weights" in _changed(bare, _run(training, around))
 
 
 def test_a_random_number_that_is_drawn_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +275,10 @@ FUNCTIONS = {
     if place[1] not in AT_ITS_ENDS and place[2].__qualname__ not in DOORS and not place[1].startswith("__")
 }
 # the makers of the doors run as a watch begins; what they make is made to fail by name below
-MAKERS = frozenset(f"watch.Guard.{name}" for name in ("_engine", "_module", "_scaled", "_fetched"))
+MAKERS = frozenset(f"watch.Guard.{name}" for name in ("_engine", "_module", "_scaled", "_fetched")) | {
+    "graphs.Graphs._begins",
+    "graphs.Graphs._replays",
+}
 PROGRAMS = ("adam foreach", "scaler", "two workers", "l-bfgs", "closure")
 
 
@@ -270,14 +314,21 @@ def _replaced(patch: pytest.MonkeyPatch, key: str, number: int, error: type[Exce
     return failing
 
 
-def _harm(training: Training, bare: Any, key: str, number: int, error: type[Exception]) -> tuple[str | None, bool]:
+def _harm(
+    training: Training,
+    bare: Any,
+    key: str,
+    number: int,
+    error: type[Exception],
+    around: Callable[[Any], AbstractContextManager[Any]] = _watched,
+) -> tuple[str | None, bool]:
     """What a failure did beside one warning, and whether it came to it."""
     before = standing()
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         failing = _replaced(patch, key, number, error)
         try:
-            found = _run(training, _watched, SHORT)
+            found = _run(training, around, SHORT)
         except Exception as escaped:
             return f"it reached the user: {escaped!r}", True
     reached = failing.calls >= number
@@ -314,6 +365,33 @@ def test_a_function_of_the_watch_that_fails_changes_nothing(name: str, expected:
     tally.count("forced failures of a watch", total - len(harms), total, "left the training unharmed, with one warning")
     assert total > 20
     assert not harms, "\n".join(sorted(harms))
+
+
+OF_DEFERRED = sorted(
+    key
+    for key, (_, _, function) in FUNCTIONS.items()
+    if key not in MAKERS and function.__module__.rpartition(".")[2] in ("watch", "behind", "gates", "unread", "reading")
+)
+
+
+@pytest.mark.usefixtures("as_at_a_users")
+@pytest.mark.parametrize("name", ["adam fused", "scaler, fused", "adam foreach"])
+def test_a_function_that_fails_while_steps_are_read_later_changes_nothing(name: str, tally: Tally) -> None:
+    bare = _run(TRAININGS[name], _bare, SHORT)
+    harms: list[str] = []
+    reached_in: set[str] = set()
+    for key in OF_DEFERRED:
+        for number, error in zip((1, 2, 5), ERRORS, strict=True):
+            harm, reached = _harm(TRAININGS[name], bare, key, number, error, _deferred)
+            reached_in |= {key} if reached else set()
+            if harm is not None:
+                harms.append(f"{name}: {key} call {number} {error.__name__}: {harm}")
+                tally.listed("forced failures of a watch", harms[-1])
+            if not reached:
+                break
+    assert reached_in >= {"behind.Behind.lets", "behind.Behind._read", "unread.Unread.reading", "gates.Gates.open"}
+    assert ("gates.Gates.close" in reached_in) == ("fused" in name)
+    assert not harms, "\n".join(harms)
 
 
 @pytest.mark.usefixtures("as_at_a_users")
@@ -369,8 +447,8 @@ def _calls_at_the_bad_step(key: str) -> range:
     with pytest.MonkeyPatch.context() as patch:
         failing = _replaced(patch, key, -1, Forced)
         begun: list[int] = []
-        explained = watch.Guard._fault
-        patch.setattr(watch.Guard, "_fault", lambda self, f: begun.append(failing.calls) or explained(self, f))
+        explained = watch.Guard.fault
+        patch.setattr(watch.Guard, "fault", lambda self, f: begun.append(failing.calls) or explained(self, f))
         _run_bad(_continuing)
     return range((begun or [0])[0] + 1, failing.calls + 1)
 

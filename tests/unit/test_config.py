@@ -89,6 +89,7 @@ REFUSED_FILES = {
     "a number for a switch": "[tool.whynan]\nquiet = 1\n",
     "a code that is none": "[tool.whynan]\nallow = ['NaN everywhere']\n",
     "a number for allow": "[tool.whynan]\nallow = 5\n",
+    "a sync that is none": "[tool.whynan]\nsync = 'never'\n",
     "no table": "[tool]\nwhynan = 5\n",
     "no TOML": "[tool.whynan\n",
 }
@@ -108,6 +109,7 @@ def test_a_wrong_file_is_refused_with_what_is_legal(case: str, tmp_path: Path, s
         ({"WHYNAN_MEMORY": "lots"}, {}),
         ({"WHYNAN_MEMORY": "5i"}, {}),
         ({"WHYNAN_QUIET": "2"}, {}),
+        ({"WHYNAN_SYNC": "epoch"}, {}),
         ({}, {"memory": 1.5}),
         ({}, {"verbose": True}),
     ],

@@ -65,6 +65,12 @@ class _Run(click.Command):
     type=click.Choice(["watch", "trace"]),
     help="Look at every operation (trace); or at every step, and replay a bad one to look at its operations (watch).",
 )
+@click.option(
+    "--sync",
+    type=click.Choice(["step", "deferred"]),
+    help="With --mode watch: read the numbers of a step before it is made (step, the default), which waits for an "
+    "accelerator once; or at the next one (deferred).",
+)
 @click.option("--json", metavar="FILE", help="Write the report to a file.")
 @click.option("--trace", metavar="DIR", help="Record every operation in a new folder; it survives a kill.")
 @click.option("--baseline", metavar="FILE", help="An earlier report: what it found is known, and no error.")

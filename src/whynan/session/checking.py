@@ -25,6 +25,10 @@ def check(options: Options) -> None:
             "--on-nonfinite skip leaves out a bad step, which is known in advance where steps are watched",
             "leave out --mode trace, --trace, --start-step, --steps and --only",
         )
+    if options.sync == "deferred" and not options.watches:
+        raise UsageError(
+            "--sync deferred reads the numbers of a step at the next one, where steps are watched", "add --mode watch"
+        )
     if options.mode == "watch" and not options.looks_at_all:
         raise UsageError(
             "--mode watch looks at every step, and --start-step, --steps and --only at some operations",

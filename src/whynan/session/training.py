@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from whynan.errors import NestedTraceError, NonFiniteError, UsageError
 from whynan.records import Coverage, ExitStatus, Replay, Report, Run, Step
 from whynan.report.values import count_text
+from whynan.session.lateness import advised, compared, made, refused_late
 from whynan.session.region import STEPPED_ASIDE, Region, refuses_another
 from whynan.session.watching import Watched
 
@@ -57,6 +58,8 @@ class Training:
             after=traced,
             only=only,
             late=not traced,
+            deferred=options.sync == "deferred",
+            holds=options.on_nonfinite != "continue",
         )
         self.report: Report | None = None
         self._ended = ended
@@ -89,17 +92,20 @@ class Training:
             self.end()
             self.guard.fail()
 
-    def end(self) -> None:
-        """Watch no further."""
+    def end(self) -> BaseException | None:
+        """Watch no further; gives what a bad step that is found only now is to end with."""
+        ending = None
         if self in _active:
             _active.remove(self)
         try:
+            ending = self.guard.behind.settle() if self.guard.on else None
             self.guard.remove()
             self.marks.clear()
         except Exception:
             self.guard.fail()
             # once more: a door that stays would outlive the watch
             self.guard.remove()
+        return ending
 
     def after(self, traced: Report) -> Report:
         """The report of a run whose first steps were traced: that of its bad step, if there was one."""
@@ -140,7 +146,7 @@ class Training:
         if report is None and self.report is None:
             # what was born is meant
             return None
-        if self.options.on_nonfinite == "skip":
+        if self.options.on_nonfinite == "skip" and fault.late is None:
             # an optimizer passes over what has no gradient
             for parameter in fault.parameters():
                 parameter.grad = None
@@ -169,8 +175,9 @@ class Training:
         from whynan.capture.torch.replay import compiles, replay, ways
 
         self._aside()
-        refused: list[str] = []
-        for way in [*self.called, *ways(self.marks.kept())]:
+        refused, late = refused_late(fault), fault.late
+        marks = self.marks.kept() if late is None else list(late.marks)
+        for way in () if refused else [*self.called, *ways(marks)]:
             # what was compiled is looked at operation by operation where it runs eagerly
             for eager in (True, False) if compiles() else (False,):
                 watched = Watched(recording=self.recording())
@@ -189,12 +196,13 @@ class Training:
                 elif not region.report.findings:
                     refused.append(f"no replay {where}: nothing bad was born in it")
                 else:
-                    said = (*_spoilt(fault), *(note for note in refused if note.endswith("suspect")))
+                    said = (*made(fault), *_spoilt(fault), *(n for n in refused if n.endswith("suspect")))
                     return _replayed(region.report, Replay(kind=way.kind, faithful=True, why=_same(fault, where)), said)
         hint = f"whynan run --start-step {fault.step} looks at every operation from that step on, in another run"
         if not refused:
             refused.append("no replay: what led to the step stands in no code that can be run again from its source")
-        return self._told("inconclusive", (_bad(fault), *_spoilt(fault), *refused, hint))
+        refused += advised(fault)
+        return self._told("inconclusive", (_bad(fault), *made(fault), *_spoilt(fault), *refused, hint))
 
     def _with_history(self, report: Report, fault: Fault) -> Report:
         history = tuple(
@@ -221,7 +229,7 @@ class Training:
 
     def _told(self, verdict: Any, notes: tuple[str, ...]) -> Report:
         whynan = 0 if verdict == "clean" else 1
-        run = Run(command=self.command, exit_status=ExitStatus(script=None, whynan=whynan), device="cpu")
+        run = Run(command=self.command, exit_status=ExitStatus(script=None, whynan=whynan), device=self.guard.device())
         return Report(verdict=verdict, run=run, coverage=Coverage(events=0, eager=0, compiled_regions=0, notes=notes))
 
 
@@ -244,12 +252,13 @@ def _same(fault: Fault, where: str) -> str:
     losses, bad = len(fault.judged.losses), len(fault.judged.bad)
     what = [count_text(losses, "loss", "losses")] if losses else []
     what += [count_text(bad, "bad gradient")] if bad else []
-    return f"{' and '.join(what)} identical, run again {where}"
+    return f"{' and '.join(what)} identical{compared(fault)}, run again {where}"
 
 
 def _bad(fault: Fault) -> str:
     what = ["the loss"] if fault.judged.bad_loss else []
     what += [count_text(len(fault.judged.bad), "gradient")] if fault.judged.bad else []
+    what = what or ["the weights"]
     skipped = f", which a loss scaler has skipped {fault.skipped} times on end" if fault.skipped > 1 else ""
     return f"NaN or Inf in {' and '.join(what)} at step {fault.step}{skipped}"
 
@@ -286,8 +295,10 @@ class Watch:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
         assert self._training is not None
-        self._training.end()
+        ending = self._training.end()
         self._ended = True
+        if error is None and ending is not None and ending is not self._stop:
+            raise ending
         return error is not None and error is self._stop
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -306,11 +317,15 @@ class Watch:
                 return function(*args, **kwargs)
             training.called = [Called(function, args, kwargs, rng())]
             training.begin()
+            ending = None
             try:
-                return function(*args, **kwargs)
+                out = function(*args, **kwargs)
             finally:
-                training.end()
+                ending = training.end()
                 training.called = []
+            if ending is not None:
+                raise ending
+            return out
 
         return step
 

@@ -80,6 +80,7 @@ LINES: list[tuple[list[str], Program, dict[str, Any]]] = [
         script(),
         {"on_nonfinite": "raise", "pdb": True, "start_step": 3, "steps": 2, "only": "head"},
     ),
+    (["--mode", "watch", "--sync", "deferred", "train.py"], script(), {"mode": "watch", "sync": "deferred"}),
     (
         ["--mode", "trace", "--strict", "--redact", "--memory", "1GiB", "train.py"],
         script(),
@@ -103,6 +104,7 @@ def test_options_of_the_directory_and_the_environment_hold(
         '[tool.whynan]\nquiet = true\non_nonfinite = "continue"\nstart_step = 2\nsteps = 9\nonly = "head"\n'
     )
     monkeypatch.setenv("WHYNAN_STEPS", "5")
+    monkeypatch.setenv("WHYNAN_SYNC", "step")
     assert main(["run", "--only", "tail", "train.py"]) == 7
     assert launched[0][1] == Options(quiet=True, on_nonfinite="continue", start_step=2, steps=5, only="tail")
 

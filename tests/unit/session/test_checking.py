@@ -22,6 +22,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_can_be_honoured_passes_and_a_trace_has_its_folder(here: Path) -> None:
     check(Options(json="r.json", trace="new/trace", allow=("WN5", "log-of-zero", "WN000"), pdb=True))
+    check(Options(mode="watch", sync="deferred"))
     assert [p.name for p in here.rglob("*")] == ["new", "trace"]
 
 
@@ -33,6 +34,7 @@ REFUSED: dict[str, dict[str, object]] = {
     "a folder that holds something": {"trace": "folder"},
     "a file for a folder": {"trace": "file"},
     "a debugger where nothing stops": {"pdb": True, "on_nonfinite": "continue"},
+    "reading later where nothing is read": {"sync": "deferred"},
 }
 
 

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import Tensor
+from typing import Any, Final
 
 KEPT: Final = 128
 
@@ -36,15 +31,13 @@ class History:
         self,
         optimizer: Any,
         step: int,
-        losses: Sequence[Tensor],
+        loss: float | None,
         norm: float | None,
-        scaler: Any,
+        scale: float | None,
         *,
         skipped: bool = False,
     ) -> None:
         """A step is about to be made, or was skipped."""
-        loss = float(losses[-1]) if losses and losses[-1].numel() == 1 else None
-        scale = float(scaler.get_scale()) if scaler is not None and hasattr(scaler, "get_scale") else None
         unscaled = None if loss is None else loss / (scale or 1.0)
         self._entries.append(Entry(id(optimizer), step, unscaled, norm, scale, skipped))
 

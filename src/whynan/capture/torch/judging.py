@@ -12,17 +12,19 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from whynan.capture.torch.unread import Late
+
 
 @dataclass(frozen=True)
 class Judged:
     """What a step was about to be made of: the losses that were differentiated for it, and its bad gradients.
 
-    `losses`: their bits, a loss each. `bad`: by the parameter, where its gradient is NaN or Inf. `bad_loss`: one of
-    the losses is.
+    `losses`: their bits, a loss each. `bad`: by the parameter, where its gradient is NaN or Inf; None where that is not
+    known any more. `bad_loss`: one of the losses is.
     """
 
     losses: tuple[bytes, ...]
-    bad: tuple[tuple[Tensor, Tensor], ...]
+    bad: tuple[tuple[Tensor, Tensor | None], ...]
     bad_loss: bool
     spoilt: tuple[Tensor, ...] = ()
     """Parameters that are NaN or Inf already."""
@@ -33,11 +35,18 @@ class Judged:
         return not self.bad and not self.bad_loss
 
     def same_as(self, other: Judged) -> bool:
-        """Whether both have the same losses, bit for bit, and the same elements of the same gradients are bad."""
+        """Whether both have the same losses, bit for bit, and the same elements of the same gradients are bad.
+
+        Of gradients whose elements are known of both: else whether the same gradients are.
+        """
         if self.losses != other.losses or len(self.bad) != len(other.bad):
             return False
         theirs_ = {id(p): mask for p, mask in other.bad}
-        return all(id(p) in theirs_ and torch.equal(mask, theirs_[id(p)]) for p, mask in self.bad)
+        return all(id(p) in theirs_ and _is_same(mask, theirs_[id(p)]) for p, mask in self.bad)
+
+
+def _is_same(one: Tensor | None, other: Tensor | None) -> bool:
+    return one is None or other is None or torch.equal(one, other)
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,8 @@ class Fault:
     step: int
     judged: Judged
     skipped: int = 0
+    late: Late | None = None
+    """How it was made, where it is found after it."""
 
     def parameters(self) -> list[Tensor]:
         """What the step would have moved."""
@@ -119,6 +130,7 @@ def _norm(gradient: Tensor) -> float:
     return torch.linalg.vector_norm(plain if local is None else local()).item()
 
 
+@torch.no_grad()
 def judge(optimizer: Any, losses: Losses) -> Judged:
     """All that is known of a step about to be made."""
     bad = []
@@ -135,6 +147,12 @@ def spoilt_of(optimizer: Any) -> tuple[Tensor, ...]:
     return tuple(p for p in parameters_of(optimizer) if not bool(torch.isfinite(p).all()))
 
 
+def device_of(optimizers: Iterable[Any]) -> str:
+    """What optimizers compute on."""
+    kinds = {p.device.type for optimizer in optimizers for p in parameters_of(optimizer)}
+    return next(iter(sorted(kinds - {"cpu"})), "cpu")
+
+
 class Probes:
     """A step of an optimizer that tries points which it does not keep, and the weights before it.
 
@@ -147,11 +165,10 @@ class Probes:
         self.explained: Any = None
         self._before = [(p, p.detach().clone()) for p in parameters_of(optimizer)]
 
-    def spoilt(self) -> bool:
-        """Whether a weight is NaN or Inf that was none before."""
-        return any(bool((_not_finite(p) & torch.isfinite(before)).any()) for p, before in self._before)
-
-    def put_back(self) -> None:
-        """Have the weights be as before."""
-        for parameter, before in self._before:
+    @torch.no_grad()
+    def undone(self) -> bool:
+        """Have the weights be as before, if one is NaN or Inf that was none; whether that was so."""
+        spoilt = any(bool((_not_finite(p) & torch.isfinite(before)).any()) for p, before in self._before)
+        for parameter, before in self._before if spoilt else ():
             parameter.copy_(before)
+        return spoilt

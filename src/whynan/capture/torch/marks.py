@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
+import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -177,6 +178,7 @@ class Marks(threading.local):
         self.at_model: Mark | None = None
         self._scaler: Any = None
         self._moving = Moving()
+        self._lent: list[weakref.ref[Mark]] = []
 
     def clear(self) -> None:
         """Keep none."""
@@ -212,6 +214,13 @@ class Marks(threading.local):
         """The marks that there are, what runs the most first."""
         return [m for m in (self.after_step, self.at_model) if m is not None]
 
+    def lent(self) -> tuple[Mark, ...]:
+        """The same, for somebody who may keep them for longer: frames that return are let go of there too."""
+        known = [r for r in self._lent if r() is not None]
+        kept = tuple(self.kept())
+        self._lent = [*known, *(weakref.ref(m) for m in kept if not any(r() is m for r in known))]
+        return kept
+
     def _mark(self, kind: Kind) -> Mark:
         made = mark(kind)
         if self._scaler is not None:
@@ -225,3 +234,6 @@ class Marks(threading.local):
         for known in self.kept():
             known.prune(alive)
             known.turn()
+        for reference in self._lent:
+            if (lent := reference()) is not None:
+                lent.prune(alive)

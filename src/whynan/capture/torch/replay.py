@@ -24,9 +24,10 @@ from whynan.capture.torch.hooks import StepHooks
 from whynan.capture.torch.judging import Fault, Judged, Losses, judge
 from whynan.capture.torch.marks import stack
 from whynan.capture.torch.moving import put
-from whynan.capture.torch.standing import TakenByHand
+from whynan.capture.torch.standing import InGraph, TakenByHand
 from whynan.capture.torch.state import Rng, ScalerState, restore, rng
 from whynan.capture.torch.undo import TooMuch, Undo
+from whynan.errors import NestedTraceError
 from whynan.source.tails import compiled
 
 if TYPE_CHECKING:
@@ -269,6 +270,8 @@ def replay(
                 why = ""
             except TakenByHand:
                 why = "it takes from an iterator by hand, which cannot be rewound"
+            except InGraph:
+                why = "it runs in a CUDA graph, whose writes cannot be put back"
             except Outside as refused:
                 file, number = refused.where
                 why = f"it {refused.what} at {os.path.basename(file)}:{number}"
@@ -276,6 +279,8 @@ def replay(
                 why = "it writes more memory than can be kept meanwhile"
             except TooLong:
                 why = "it goes round a loop"
+            except NestedTraceError:
+                why = "it begins with the watch itself: what led to the step has returned"
             except Exception as error:
                 why = f"it raises {type(error).__name__}: {error}"
     finally:

@@ -10,10 +10,15 @@ from whynan.capture.torch.judging import Losses
 if TYPE_CHECKING:
     from whynan.capture.torch.judging import Probes
     from whynan.capture.torch.loaders import Came
+    from whynan.capture.torch.marks import Mark
 
 
 class TakenByHand(BaseException):
     """A replay was about to take from an iterator of the program's, which would lack it afterwards."""
+
+
+class InGraph(BaseException):
+    """A replay was about to capture or to replay a CUDA graph, whose writes cannot be put back."""
 
 
 class Here(threading.local):
@@ -37,6 +42,12 @@ class Here(threading.local):
         """Steps that scalers have skipped on end."""
         self.probes: Probes | None = None
 
+    def may_take(self, iterator: Any) -> bool:
+        """Whether a replay has begun with an iterator of a loader; the program's own would lack what it takes."""
+        if getattr(iterator, "_num_yielded", 0) == 0:
+            self.fresh.append(iterator)
+        return any(iterator is one for one in self.fresh)
+
 
 class Marking(Protocol):
     """Who is told where the program stands."""
@@ -52,3 +63,7 @@ class Marking(Protocol):
 
     def batch(self, batch: Any, came: Came) -> None:
         """A loader has given a batch, and where that came from."""
+
+    def lent(self) -> tuple[Mark, ...]:
+        """The marks from which what has led to here can be run again, for somebody who may need them a step later."""
+        ...

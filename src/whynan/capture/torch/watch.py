@@ -6,7 +6,7 @@ Nothing is done for an operation, and nothing is copied but the losses, which ar
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.optim import LBFGS
@@ -14,21 +14,22 @@ from torch.utils.data import dataloader
 
 from whynan.capture.failure import report_internal_error
 from whynan.capture.interruptions import theirs
+from whynan.capture.torch.behind import Behind
 from whynan.capture.torch.doors import stands
 from whynan.capture.torch.frames import unseen
+from whynan.capture.torch.graphs import Graphs, is_capturing
 from whynan.capture.torch.history import History
 from whynan.capture.torch.hooks import StepHooks
 from whynan.capture.torch.identities import Identities
-from whynan.capture.torch.judging import Fault, Probes, gradients_of, judge, norm_of, spoilt_of
+from whynan.capture.torch.judging import Fault, Probes, device_of, gradients_of, judge, spoilt_of
 from whynan.capture.torch.loaders import Loaders, Noted, follow
+from whynan.capture.torch.reading import Parts, Reading, is_lost, read
 from whynan.capture.torch.standing import Here, Marking, TakenByHand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-
-SKIPS: Final = 8
-"""A loss scaler that skips so many steps on end, down to a scale of 1, is not looking for its scale any more."""
+    from whynan.capture.torch.graphs import Captured
 
 
 class Guard:
@@ -39,7 +40,7 @@ class Guard:
     `late`: the program ran before it was watched.
     `marking` is told where the program stands: after a step, as the first module is called after that, as a backward
     begins, and what a loader gives. `after`: so many steps are not judged, but counted. `only`: the
-    optimizers that are judged; all where there are none.
+    optimizers that are judged; all where there are none. `deferred`, `holds`: as of `Behind`.
     """
 
     def __init__(
@@ -51,6 +52,8 @@ class Guard:
         after: int = 0,
         only: Sequence[Any] = (),
         late: bool = True,
+        deferred: bool = False,
+        holds: bool = True,
     ) -> None:
         self._explain = explain
         self._deliver = deliver
@@ -67,6 +70,8 @@ class Guard:
         self._unjudged = after
         self._only = [id(o) for o in only]
         self._loaders = Loaders(late=late)
+        self.behind = Behind(self, deferred=deferred, holds=holds)
+        self._graphs = Graphs(self)
         self.on = False
 
     def install(self) -> None:
@@ -89,10 +94,12 @@ class Guard:
         )
         for owner in (torch.optim.Optimizer, torch.nn.Module):
             self._replace(owner, "zero_grad", self._discarded)
+        self._graphs.install(self._replace)
 
     def remove(self) -> None:
         """Leave the doors."""
         self.on = False
+        self.behind.gates.open_all()
         self._hooks.remove()
         while self._undo:
             self._undo.pop()()
@@ -107,11 +114,18 @@ class Guard:
 
     @property
     def _looks(self) -> bool:
-        return self.judging and not self.here.replaying
+        return self.judging and not self.here.replaying and not is_capturing()
+
+    def _judges(self, optimizer: Any) -> bool:
+        return self.judging and (not self._only or id(optimizer) in self._only)
 
     def attempts(self, optimizer: Any) -> int:
         """How many steps an optimizer has tried."""
         return self._steps.get(optimizer) or 0
+
+    def device(self) -> str:
+        """What the optimizers that have stepped compute on."""
+        return device_of(self._steps.keys())
 
     def spoilt(self) -> int:
         """How many parameters of the optimizers watched are NaN or Inf now."""
@@ -136,7 +150,9 @@ class Guard:
         @functools.wraps(original)
         def engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
             try:
-                if self.on and not torch.compiler.is_compiling():
+                if self.on and is_capturing():
+                    self._graphs.backward(t_outputs)
+                elif self.on and not torch.compiler.is_compiling():
                     # below the modes of the program, and of a replay
                     if kwargs.get("accumulate_grad"):
                         # gradients that are only asked for (`autograd.grad`) may go anywhere
@@ -194,7 +210,7 @@ class Guard:
                 self.here.scaler = None
             ending = None
             try:
-                if self.on and scaler.is_enabled() and not self.here.replaying:
+                if self.on and scaler.is_enabled() and not self.here.replaying and not is_capturing():
                     if not self.here.reached:
                         ending = self._skipped(scaler, optimizer)
                     elif not self.here.depth:
@@ -211,7 +227,7 @@ class Guard:
     def _fetched(self, original: Any) -> Any:
         @functools.wraps(original)
         def fetch(iterator: Any) -> Any:
-            if self.here.replaying and not self._is_fresh(iterator):
+            if self.here.replaying and not self.here.may_take(iterator):
                 raise TakenByHand
             try:
                 batch = original(iterator)
@@ -259,18 +275,11 @@ class Guard:
 
         return make
 
-    def _is_fresh(self, iterator: Any) -> bool:
-        """Whether a replay has begun with an iterator of a loader; the program's own would lack what it takes."""
-        fresh = self.here.fresh
-        if getattr(iterator, "_num_yielded", 0) == 0:
-            fresh.append(iterator)
-        return any(iterator is one for one in fresh)
-
     def _discarded(self, original: Any) -> Any:
         @functools.wraps(original)
         def zero_grad(*args: Any, **kwargs: Any) -> Any:
             try:
-                if self.on and not torch.compiler.is_compiling():
+                if self.on and not torch.compiler.is_compiling() and not is_capturing():
                     # the gradients of what was differentiated so far are not used
                     self.here.losses.held.clear()
             except Exception:
@@ -291,7 +300,10 @@ class Guard:
             return args[:1], {name: value for name, value in kwargs.items() if name != "closure"}
         try:
             self.here.reached = True
-            if self.on:
+            self.behind.gates.open(optimizer)
+            if self.on and is_capturing():
+                self._graphs.step(optimizer, self.here.scaler)
+            elif self.on:
                 self._steps.set(optimizer, self.attempts(optimizer) + 1)
                 if closure is not None:
                     new = self._with_closure(optimizer, closure, args, kwargs)
@@ -304,12 +316,13 @@ class Guard:
             raise ending
         return new
 
-    def _after(self, _optimizer: Any, _args: Any, _kwargs: Any) -> None:
+    def _after(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         ending = None
         try:
+            self.behind.gates.open(optimizer)
             if self.here.depth:
                 self.here.stepped = True
-            elif self.on and not self.here.replaying:
+            elif self.on and not self.here.replaying and not is_capturing():
                 probes, self.here.probes = self.here.probes, None
                 ending = None if probes is None else self._kept(probes)
                 if self.here.scaler is None:
@@ -332,52 +345,63 @@ class Guard:
             self._marking.step(scaler)
 
     def _judge(self, optimizer: Any) -> BaseException | None:
-        found_inf = getattr(optimizer, "found_inf", None)
-        if found_inf is not None and bool(found_inf):
-            # a fused optimizer is called, and does nothing
-            return self._skipped(self.here.scaler, optimizer)
-        self.here.skips = 0
-        if self._only and id(optimizer) not in self._only:
+        if not self._judges(optimizer):
             return None
-        self.watched += 1
-        gradients = [g for _, g in gradients_of(optimizer)]
+        ending = self.behind.catch_up(optimizer)
+        if ending is not None:
+            return ending
         with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-            norm = norm_of(gradients)
-            bad_loss = self.here.losses.bad(scaled=self.here.scaler is not None)
-            step = self.attempts(optimizer)
-            self.history.note(optimizer, step, self.here.losses.held, norm, self.here.scaler)
-            if norm - norm == 0 and not bad_loss:
+            gradients = gradients_of(optimizer)
+            found_inf = getattr(optimizer, "found_inf", None)
+            parts = Parts([g for _, g in gradients], (*self.here.losses.held,), self.here.scaler, found_inf)
+            step, judged = self.attempts(optimizer), None
+            if self.behind.lets(optimizer, step, parts, gradients, self._marking.lent):
+                self.watched += 1
                 return None
-            judged = judge(optimizer, self.here.losses)
-        if judged.is_good:
-            # finite gradients whose norm is none
-            return None
-        return self._fault(Fault(optimizer, step, judged))
+            reading = read(parts)
+            if not reading.passed:
+                self.here.skips = 0
+                self.watched += 1
+                self.history.note(optimizer, step, reading.loss, reading.norm, reading.scale)
+                if not reading.is_finite or reading.bad_loss(scaled=self.here.scaler is not None):
+                    judged = judge(optimizer, self.here.losses)
+        if reading.passed:
+            return self._skipped(self.here.scaler, optimizer, reading)
+        # the norm of gradients that are finite may be none
+        return None if judged is None or judged.is_good else self.fault(Fault(optimizer, step, judged))
 
-    def _fault(self, fault: Fault) -> BaseException | None:
+    def graphed(self, steps: list[Captured]) -> BaseException | None:
+        """A CUDA graph has made steps."""
+        ending = None
+        for captured in steps:
+            optimizer = captured.optimizer()
+            self._steps.set(optimizer, self.attempts(optimizer) + 1)
+            if self._judges(optimizer):
+                self.watched += 1
+                ending = ending or self.behind.made(optimizer, self.attempts(optimizer), captured)
+        self._stepped()
+        return ending
+
+    def fault(self, fault: Fault) -> BaseException | None:
         return self._deliver(self._explain(fault), fault)
 
-    def _skipped(self, scaler: Any, optimizer: Any) -> BaseException | None:
+    def _skipped(self, scaler: Any, optimizer: Any, reading: Reading | None = None) -> BaseException | None:
         """A scaler has skipped a step, as it may; but not for ever, and not for a loss that is NaN."""
         if not self.here.reached:
             self._steps.set(optimizer, self.attempts(optimizer) + 1)
         self.here.skips += 1
-        step = self.attempts(optimizer)
-        ending = judged = None
+        step, ending, judged = self.attempts(optimizer), None, None
         with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-            self.history.note(optimizer, step, self.here.losses.held, None, scaler, skipped=True)
-            if self.judging and (self._lost(scaler) or self.here.losses.bad(scaled=True)):
+            reading = reading or read(Parts([], self.here.losses.held, scaler))
+            self.history.note(optimizer, step, reading.loss, None, reading.scale, skipped=True)
+            if self.judging and (is_lost(self.here.skips, reading.scale) or reading.bad_loss(scaled=True)):
                 judged = judge(optimizer, self.here.losses)
         if judged is not None and not judged.is_good:
-            ending = self._fault(Fault(optimizer, step, judged, self.here.skips))
+            ending = self.fault(Fault(optimizer, step, judged, self.here.skips))
             self.here.skips = 0
         if ending is None and not self.here.reached:
             self._stepped(scaler)
         return ending
-
-    def _lost(self, scaler: Any) -> bool:
-        """Whether a scaler is not looking for its scale any more: the gradients are bad at every scale."""
-        return self.here.skips >= SKIPS and (scaler is None or scaler.get_scale() <= 1.0)
 
     def _with_closure(self, optimizer: Any, closure: Any, args: Any, kwargs: Any) -> Any:
         """The closure of a step, looked at when it has run: before the weights move, but for those that probe."""
@@ -406,15 +430,12 @@ class Guard:
             self.here.losses.held.clear()
             return out
 
-        if len(args) > 1:
-            return (args[0], run, *args[2:]), kwargs
-        return args, {**kwargs, "closure": run}
+        return ((args[0], run, *args[2:]), kwargs) if len(args) > 1 else (args, {**kwargs, "closure": run})
 
     def _probed(self, probes: Probes) -> None:
         """A point has been tried: what is bad there is explained there, and told of only if the step keeps it."""
         if probes.fault is None:
-            with torch.no_grad():
-                judged = judge(probes.optimizer, self.here.losses)
+            judged = judge(probes.optimizer, self.here.losses)
             if not judged.is_good:
                 probes.fault = Fault(probes.optimizer, self.attempts(probes.optimizer), judged)
                 probes.explained = self._explain(probes.fault)
@@ -422,8 +443,5 @@ class Guard:
     def _kept(self, probes: Probes) -> BaseException | None:
         """A step of probes has ended: if it has spoilt the weights, they are as before it again."""
         self.watched += 1
-        with torch.no_grad():
-            if probes.fault is None or not probes.spoilt():
-                return None
-            probes.put_back()
-        return self._deliver(probes.explained, probes.fault)
+        fault = probes.fault
+        return None if fault is None or not probes.undone() else self._deliver(probes.explained, fault)

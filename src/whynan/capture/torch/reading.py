@@ -1,0 +1,195 @@
+"""What is read of one step: the norm of its gradients, its losses and its scale, from a device in one transfer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from whynan.capture.torch.judging import norm_of
+from whynan.capture.torch.transfers import Transfer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+INF: Final = float("inf")
+SKIPS: Final = 8
+"""A loss scaler that skips so many steps on end, down to a scale of 1, is not looking for its scale any more."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a step is made of: gradients, the losses differentiated for them, and what a loss scaler says of them."""
+
+    gradients: Sequence[Tensor]
+    losses: Sequence[Tensor]
+    scaler: Any = None
+    found_inf: Tensor | None = None
+    """What has a fused optimizer pass over the step, if it is not 0."""
+
+    @property
+    def on_host(self) -> bool:
+        """Whether reading a number of theirs waits for no device."""
+        ends = (*self.gradients[:1], *self.gradients[-1:], *self.losses, *_tensors(self.found_inf, self.scaler))
+        return all(is_on_host(t) for t in ends)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The numbers of one step: a loss of several elements is its greatest magnitude; `loss`: the last, if it is one."""
+
+    norm: float | None
+    losses: tuple[float, ...]
+    loss: float | None = None
+    scale: float | None = None
+    passed: bool = False
+    """A fused optimizer passes over the step."""
+    bad: tuple[bool, ...] = ()
+    """Which gradients are not finite, where that was asked for."""
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether the norm is; then each gradient is, but it may overflow where they are."""
+        return self.norm is None or self.norm - self.norm == 0
+
+    def bad_loss(self, *, scaled: bool) -> bool:
+        """Whether a loss is NaN or Inf; with `scaled` only a NaN, for an Inf may be the scale's."""
+        return any(v != v if scaled else v - v != 0 for v in self.losses)
+
+
+def is_lost(skips: int, scale: float | None) -> bool:
+    """Whether a scaler is not looking for its scale any more: the gradients are bad at every scale."""
+    return skips >= SKIPS and (scale is None or scale <= 1.0)
+
+
+def is_on_host(tensor: Tensor) -> bool:
+    """Whether to read a tensor waits for no device."""
+    return tensor.is_cpu
+
+
+def read(parts: Parts) -> Reading:
+    """The numbers of a step, now."""
+    if parts.on_host:
+        return _read_here(parts)
+    numbers = Numbers(parts)
+    return numbers.reading(Transfer(numbers.vectors(), waits=True).numbers())
+
+
+def _read_here(parts: Parts) -> Reading:
+    losses = tuple(_greatest(t).item() for t in parts.losses)
+    scale = None if parts.scaler is None else float(parts.scaler.get_scale())
+    passed = parts.found_inf is not None and bool(parts.found_inf)
+    norm = None if passed else norm_of(list(parts.gradients))
+    return Reading(norm, losses, losses[-1] if _is_plain(parts) else None, scale, passed)
+
+
+class Numbers:
+    """The numbers of one step, still on their devices.
+
+    `exact`: with whether each gradient is finite, which the norm does not tell where it overflows.
+    """
+
+    def __init__(self, parts: Parts, *, exact: bool = False) -> None:
+        # no gradient is kept: the next step's would stand beside it
+        self._count, self._scaled = len(parts.gradients), parts.scaler is not None
+        self._gated, self._plain = parts.found_inf is not None, _is_plain(parts)
+        self._norms = _norms(parts.gradients)
+        self._losses = [_greatest(t).detach().reshape(1) for t in parts.losses]
+        self._more = [t.detach().reshape(-1)[:1] for t in _tensors(parts.found_inf, parts.scaler)]
+        self._bad = _not_finite(parts.gradients) if exact else []
+
+    def vectors(self) -> list[Tensor]:
+        """What is to be transferred."""
+        return [*self._norms, *self._losses, *self._more, *(vector for _, vector in self._bad)]
+
+    def reading(self, numbers: list[list[float]]) -> Reading:
+        """The same, of what has arrived."""
+        left = iter(numbers)
+        norms = [next(left)[0] for _ in self._norms]
+        losses = tuple(next(left)[0] for _ in self._losses)
+        passed = self._gated and next(left)[0] != 0
+        scale = next(left)[0] if len(self._more) > self._gated else None
+        bad = [False] * self._count
+        for places, _ in self._bad:
+            for place, flag in zip(places, next(left), strict=True):
+                bad[place] = flag != 0
+        norm = norms[0] if len(norms) == 1 else math.hypot(*norms)
+        return Reading(norm, losses, losses[-1] if self._plain else None, scale, passed, tuple(bad))
+
+    def bad(self, device: torch.device) -> Tensor:
+        """1 where a gradient or a loss is NaN or Inf, else 0; a number on a device, without waiting for it."""
+        wrong = torch.isnan if self._scaled else _is_wrong
+        flags = [*(v for _, v in self._bad), *(wrong(t) for t in self._losses)]
+        every = [v.to(device, torch.float32, non_blocking=True) for v in flags]
+        return torch.cat(every).amax() if every else torch.zeros((), device=device)
+
+
+def _tensors(found_inf: Tensor | None, scaler: Any) -> list[Tensor]:
+    """What a loss scaler has on a device; its scale last."""
+    scale = getattr(scaler, "_scale", None)
+    return [t for t in (found_inf, scale) if t is not None]
+
+
+def _is_plain(parts: Parts) -> bool:
+    """Whether the last loss is one number."""
+    return len(parts.losses) > 0 and parts.losses[-1].numel() == 1
+
+
+def _greatest(loss: Tensor) -> Tensor:
+    """One number that is NaN or Inf where the loss has one."""
+    if loss.numel() == 1:
+        return loss
+    return loss.abs().amax() if loss.numel() else loss.new_zeros(())
+
+
+def _is_wrong(tensor: Tensor) -> Tensor:
+    return ~torch.isfinite(tensor)
+
+
+def _values(gradient: Tensor) -> Tensor:
+    """The elements of this process, of a gradient that is sparse or in parts over several."""
+    plain = gradient.coalesce().values() if gradient.is_sparse else gradient
+    local: Any = getattr(plain, "to_local", None)
+    plain = plain if local is None else local()
+    return torch.view_as_real(plain) if plain.is_complex() else plain
+
+
+def _apart(gradients: Sequence[Tensor]) -> tuple[list[tuple[list[int], list[Tensor]]], list[int]]:
+    """The gradients of each device and dtype that many kernels take at once, and the places of all others."""
+    groups: dict[Any, tuple[list[int], list[Tensor]]] = {}
+    others: list[int] = []
+    for place, gradient in enumerate(gradients):
+        if type(gradient) in _PLAIN and gradient.layout == torch.strided and gradient.is_floating_point():
+            if gradient.numel():
+                places, tensors = groups.setdefault((gradient.device, gradient.dtype), ([], []))
+                places.append(place)
+                tensors.append(gradient)
+        else:
+            others.append(place)
+    return list(groups.values()), others
+
+
+_PLAIN: Final = (torch.Tensor, torch.nn.Parameter)
+
+
+def _norms(gradients: Sequence[Tensor]) -> list[Tensor]:
+    """Norms of which the norm of all gradients is made."""
+    groups, others = _apart(gradients)
+    norms = [torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors))) for _, tensors in groups]
+    norms += [torch.linalg.vector_norm(_values(gradients[place])) for place in others]
+    return [norm.reshape(1) for norm in norms]
+
+
+def _not_finite(gradients: Sequence[Tensor]) -> list[tuple[list[int], Tensor]]:
+    """Which gradients are not finite, as vectors of flags, with the places of those gradients.
+
+    The greatest magnitude is finite only if all are, and a sum is not always where they are.
+    """
+    groups, others = _apart(gradients)
+    found = [(places, _is_wrong(torch.stack(torch._foreach_norm(tensors, INF)))) for places, tensors in groups]
+    found += [([place], _is_wrong(_values(gradients[place])).any().reshape(1)) for place in others]
+    return found
