@@ -9,17 +9,19 @@ from whynan.capture.failure import FAILED
 from whynan.config import Options
 from whynan.errors import UsageError
 from whynan.session.calling import Call
+from whynan.session.metrics import sinks_of
 from whynan.session.region import Region, allowed, exception_text
 from whynan.session.reruns import with_rerun, without_rerun
 from whynan.session.training import Watch
 from whynan.session.watching import Watched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
     from whynan.records import Report
     from whynan.session.allow import Allowance
+    from whynan.session.metrics import MetricSink
     from whynan.traces.writing import TraceWriter
 
 RERUN_MEMORY = 4 << 30
@@ -62,7 +64,12 @@ def allow(pattern: str, *, reason: str) -> AbstractContextManager[Allowance]:
     return allowed(pattern, reason)
 
 
-def watch(*optimizers: Any, on_nonfinite: str | None = None, quiet: bool | None = None) -> Watch:
+def watch(
+    *optimizers: Any,
+    on_nonfinite: str | None = None,
+    quiet: bool | None = None,
+    metrics: MetricSink | Iterable[MetricSink] | None = None,
+) -> Watch:
     """A training loop, watched for nearly nothing: ``with whynan.watch(optimizer): ...``.
 
     Before an optimizer's step moves a weight, the loss and the gradients that it is made of are looked at. On the
@@ -75,13 +82,15 @@ def watch(*optimizers: Any, on_nonfinite: str | None = None, quiet: bool | None 
         on_nonfinite: at a bad step ``"stop"`` leaves the block, the weights as they are before it; ``"skip"`` lets the
             program go on without that step, ``"continue"`` with it; ``"raise"`` raises ``NonFiniteError`` there.
         quiet: print no report.
+        metrics: one ``MetricSink`` or several, which are given the numbers of each step: the loss, the norm of the
+            gradients, by how much of itself a sample of the weights has moved, the loss scale.
 
     Raises:
-        UsageError: for an option that there is not.
+        UsageError: for an option that there is not, or a sink that is none.
     """
     options = Options.load(on_nonfinite=on_nonfinite, quiet=quiet)
     watched = [o for o in optimizers if hasattr(o, "param_groups")]
-    return Watch(options, watched)
+    return Watch(options, watched, metrics=sinks_of(metrics))
 
 
 def explain(

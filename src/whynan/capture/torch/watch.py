@@ -6,7 +6,7 @@ Nothing is done for an operation, and nothing is copied but the losses, which ar
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.optim import LBFGS
@@ -19,15 +19,14 @@ from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.history import History
 from whynan.capture.torch.hooks import StepHooks
 from whynan.capture.torch.identities import Identities
-from whynan.capture.torch.judging import Fault, Probes, gradients_of, judge, norm_of, spoilt_of
+from whynan.capture.torch.judging import Fault, Probes, gradients_of, judge, norm_of, spoilt_of, trained_of
+from whynan.capture.torch.samples import Samples
 from whynan.capture.torch.standing import Here, Marking, TakenByHand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-
-SKIPS: Final = 8
-"""A loss scaler that skips so many steps on end, down to a scale of 1, is not looking for its scale any more."""
+    from whynan.capture.torch.history import Entry
 
 
 class Guard:
@@ -37,7 +36,7 @@ class Guard:
 
     `marking` is told where the program stands: after a step, as the first module is called after that, as a backward
     begins, and what a loader gives. `after`: so many steps are not judged, but counted. `only`: the
-    optimizers that are judged; all where there are none.
+    optimizers that are judged; all where there are none. `told` is given the numbers of each step.
     """
 
     def __init__(
@@ -48,6 +47,7 @@ class Guard:
         marking: Marking,
         after: int = 0,
         only: Sequence[Any] = (),
+        told: Callable[[Entry], None] | None = None,
     ) -> None:
         self._explain = explain
         self._deliver = deliver
@@ -56,7 +56,8 @@ class Guard:
         self._hooks = StepHooks(self.fail)
         self._undo: list[Callable[[], None]] = []
         self._steps: Identities[int] = Identities()
-        self.history = History()
+        self.history = History(told)
+        self.samples = Samples()
         self.judging = not after
         """Off while the program is traced."""
         self.watched = 0
@@ -85,6 +86,7 @@ class Guard:
         self._hooks.remove()
         while self._undo:
             self._undo.pop()()
+        self.history.tell()
 
     def fail(self) -> bool:
         """An error of ours: warn once and watch no further; True where it is the program's own."""
@@ -98,13 +100,16 @@ class Guard:
     def _looks(self) -> bool:
         return self.judging and not self.here.replaying
 
+    def _watches(self, optimizer: Any) -> bool:
+        return not self._only or id(optimizer) in self._only
+
     def attempts(self, optimizer: Any) -> int:
         """How many steps an optimizer has tried."""
         return self._steps.get(optimizer) or 0
 
     def spoilt(self) -> int:
         """How many parameters of the optimizers watched are NaN or Inf now."""
-        judged = (o for o in self._steps.keys() if not self._only or id(o) in self._only)  # noqa: SIM118
+        judged = (o for o in self._steps.keys() if self._watches(o))  # noqa: SIM118
         return len({id(p) for optimizer in judged for p in spoilt_of(optimizer)})
 
     def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
@@ -200,7 +205,7 @@ class Guard:
     def _fetched(self, original: Any) -> Any:
         @functools.wraps(original)
         def fetch(iterator: Any) -> Any:
-            if self.here.replaying and not self._is_fresh(iterator):
+            if self.here.replaying and not self.here.is_fresh(iterator):
                 raise TakenByHand
             try:
                 batch = original(iterator)
@@ -216,13 +221,6 @@ class Guard:
             return batch
 
         return fetch
-
-    def _is_fresh(self, iterator: Any) -> bool:
-        """Whether a replay has begun with an iterator of a loader; the program's own would lack what it takes."""
-        fresh = self.here.fresh
-        if getattr(iterator, "_num_yielded", 0) == 0:
-            fresh.append(iterator)
-        return any(iterator is one for one in fresh)
 
     def _discarded(self, original: Any) -> Any:
         @functools.wraps(original)
@@ -251,10 +249,12 @@ class Guard:
             self.here.reached = True
             if self.on:
                 self._steps.set(optimizer, self.attempts(optimizer) + 1)
+                self.here.noted = self.here.sampled = None
                 if closure is not None:
                     new = self._with_closure(optimizer, closure, args, kwargs)
                 elif self.judging:
-                    ending = self._judge(optimizer)
+                    # in a backward there may be a step for each parameter
+                    ending = self._judge(optimizer, samples=not self.here.depth)
         except Exception:
             if self.fail():
                 raise
@@ -262,12 +262,13 @@ class Guard:
             raise ending
         return new
 
-    def _after(self, _optimizer: Any, _args: Any, _kwargs: Any) -> None:
+    def _after(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         ending = None
         try:
             if self.here.depth:
                 self.here.stepped = True
             elif self.on and not self.here.replaying:
+                self._moved(optimizer)
                 probes, self.here.probes = self.here.probes, None
                 ending = None if probes is None else self._kept(probes)
                 if self.here.scaler is None:
@@ -289,13 +290,22 @@ class Guard:
         if self.judging:
             self._marking.step(scaler)
 
-    def _judge(self, optimizer: Any) -> BaseException | None:
+    def _moved(self, optimizer: Any) -> None:
+        """A step has been made: how far the weights have moved."""
+        entry, sampled = self.here.noted, self.here.sampled
+        self.here.noted = self.here.sampled = None
+        if entry is not None and sampled is not None and entry.optimizer == id(optimizer):
+            with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+                entry.moved = self.samples.moved(optimizer, sampled)
+        self.history.tell(waits=False)
+
+    def _judge(self, optimizer: Any, *, samples: bool = False) -> BaseException | None:
         found_inf = getattr(optimizer, "found_inf", None)
         if found_inf is not None and bool(found_inf):
             # a fused optimizer is called, and does nothing
             return self._skipped(self.here.scaler, optimizer)
         self.here.skips = 0
-        if self._only and id(optimizer) not in self._only:
+        if not self._watches(optimizer):
             return None
         self.watched += 1
         gradients = [g for _, g in gradients_of(optimizer)]
@@ -303,7 +313,9 @@ class Guard:
             norm = norm_of(gradients)
             bad_loss = self.here.losses.bad(scaled=self.here.scaler is not None)
             step = self.attempts(optimizer)
-            self.history.note(optimizer, step, self.here.losses.held, norm, self.here.scaler)
+            self.here.noted = self.history.note(optimizer, step, self.here.losses.held, norm, self.here.scaler)
+            if samples:
+                self.here.sampled = self.samples.before(optimizer, len(gradients))
             if norm - norm == 0 and not bad_loss:
                 return None
             judged = judge(optimizer, self.here.losses)
@@ -313,6 +325,7 @@ class Guard:
         return self._fault(Fault(optimizer, step, judged))
 
     def _fault(self, fault: Fault) -> BaseException | None:
+        self.history.tell()
         return self._deliver(self._explain(fault), fault)
 
     def _skipped(self, scaler: Any, optimizer: Any) -> BaseException | None:
@@ -323,24 +336,25 @@ class Guard:
         step = self.attempts(optimizer)
         ending = judged = None
         with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-            self.history.note(optimizer, step, self.here.losses.held, None, scaler, skipped=True)
-            if self.judging and (self._lost(scaler) or self.here.losses.bad(scaled=True)):
+            if self._watches(optimizer):
+                self.history.note(optimizer, step, self.here.losses.held, None, scaler, skipped=True)
+            if self.judging and (self.here.is_lost(scaler) or self.here.losses.bad(scaled=True)):
                 judged = judge(optimizer, self.here.losses)
         if judged is not None and not judged.is_good:
             ending = self._fault(Fault(optimizer, step, judged, self.here.skips))
             self.here.skips = 0
+        self.history.tell()
         if ending is None and not self.here.reached:
             self._stepped(scaler)
         return ending
-
-    def _lost(self, scaler: Any) -> bool:
-        """Whether a scaler is not looking for its scale any more: the gradients are bad at every scale."""
-        return self.here.skips >= SKIPS and (scaler is None or scaler.get_scale() <= 1.0)
 
     def _with_closure(self, optimizer: Any, closure: Any, args: Any, kwargs: Any) -> Any:
         """The closure of a step, looked at when it has run: before the weights move, but for those that probe."""
         probes = Probes(optimizer) if isinstance(optimizer, LBFGS) and self._looks else None
         self.here.probes = probes
+        if probes is None and self._looks and not self.here.depth and self._watches(optimizer):
+            with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+                self.here.sampled = self.samples.before(optimizer, trained_of(optimizer))
 
         def run() -> Any:
             out = closure()
