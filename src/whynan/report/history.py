@@ -46,7 +46,12 @@ def _told(before: Sequence[Step]) -> list[str]:
     for name, of, grown, jumped in (
         ("gradient norm", [s.norm for s in before], "it diverges", "the bad number has begun before"),
         ("loss", [s.loss for s in before], "it diverges", "the bad number has begun before"),
-        ("update ratio", [s.update_ratio for s in before], "steps move the weights ever further", "one moved the weights much further"),
+        (
+            "update ratio",
+            [s.update_ratio for s in before],
+            "steps move the weights ever further",
+            "one moved the weights much further",
+        ),
     ):
         growth = _growth(of)
         if growth is not None:
