@@ -24,7 +24,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import whynan
 from tests.quality.unharmed import OWN, Forced, standing
-from whynan.capture.torch import history, hooks, judging, marks, watch
+from whynan.capture.torch import history, hooks, judging, marks, samples, watch
+from whynan.capture.torch import standing as standing_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 STEPS = 50
 SHORT = 6
 SCALE = 2.0**124
-MODULES = (watch, marks, judging, history, hooks)
+MODULES = (watch, marks, judging, history, samples, standing_module, hooks)
 ERRORS = (Forced, MemoryError, RuntimeError)
 
 

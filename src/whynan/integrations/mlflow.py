@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from whynan.errors import UsageError
+from whynan.integrations.thinning import thinned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,34 +19,28 @@ if TYPE_CHECKING:
 
 
 def sink(run_id: str | None = None, *, every: int = 1) -> MetricSink:
-    """Logs the numbers of each step to a run, by default the active one; none is started for them.
+    """Logs the numbers of each `every`-th step to a run, by default the active one; none is started for them.
 
-    `every`: only those of each so many steps, for a store that takes long to write to.
-    Raises ``UsageError`` where there is no run or no mlflow.
+    Raises ``UsageError`` where there is no run, or no MLflow.
     """
     if importlib.util.find_spec("mlflow") is None:
         raise UsageError("mlflow is not installed", "pip install mlflow")
-    if every < 1:
-        raise UsageError(f"every was {every}", "give the number of steps from one that is logged to the next, from 1")
     mlflow: Any = importlib.import_module("mlflow")
     if run_id is None:
         active = mlflow.active_run()
         if active is None:
             raise UsageError("there is no active MLflow run", "call mlflow.start_run() first, or give its id: sink(id)")
         run_id = active.info.run_id
-    return _Batches(mlflow, run_id, every)
+    return thinned(_Batches(mlflow, run_id), every)
 
 
 class _Batches:
-    def __init__(self, mlflow: Any, run_id: Any, every: int) -> None:
+    def __init__(self, mlflow: Any, run_id: Any) -> None:
         self._client = mlflow.MlflowClient()
         self._metric = mlflow.entities.Metric
         self._run_id = run_id
-        self._every = every
 
     def record(self, step: int, numbers: Mapping[str, float]) -> None:
-        if step % self._every == 0:
-            now = int(time.time() * 1000)
-            self._client.log_batch(
-                self._run_id, metrics=[self._metric(name, value, now, step) for name, value in numbers.items()]
-            )
+        now = int(time.time() * 1000)
+        metrics = [self._metric(name, value, now, step) for name, value in numbers.items()]
+        self._client.log_batch(self._run_id, metrics=metrics)

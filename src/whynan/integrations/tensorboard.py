@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from whynan.errors import UsageError
+from whynan.integrations.thinning import thinned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
     from whynan.session.metrics import MetricSink
 
 
-def sink(writer: Any) -> MetricSink:
-    """Writes the numbers of each step as scalars of a ``SummaryWriter``, which stays the program's to close.
+def sink(writer: Any, *, every: int = 1) -> MetricSink:
+    """Writes the numbers of each `every`-th step as scalars of a ``SummaryWriter``, which stays the program's to close.
 
     Raises ``UsageError`` for what is no writer.
     """
@@ -24,7 +25,7 @@ def sink(writer: Any) -> MetricSink:
             f"tensorboard.sink() was given {type(writer).__name__}, which has no add_scalar",
             "give it a torch.utils.tensorboard.SummaryWriter (pip install tensorboard)",
         )
-    return _Scalars(writer)
+    return thinned(_Scalars(writer), every)
 
 
 class _Scalars:
