@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from whynan.errors import WhynanError as WhynanError
     from whynan.records import Finding as Finding
     from whynan.records import Report as Report
+    from whynan.session.metrics import MetricSink as MetricSink
 
 _HOMES = {
     "allow": "whynan.api",
@@ -28,8 +29,20 @@ _HOMES = {
     "WhynanError": "whynan.errors",
     "Finding": "whynan.records",
     "Report": "whynan.records",
+    "MetricSink": "whynan.session.metrics",
 }
-__all__ = ["Finding", "NonFiniteError", "Report", "WhynanError", "__version__", "allow", "explain", "trace", "watch"]
+__all__ = [
+    "Finding",
+    "MetricSink",
+    "NonFiniteError",
+    "Report",
+    "WhynanError",
+    "__version__",
+    "allow",
+    "explain",
+    "trace",
+    "watch",
+]
 
 
 def __getattr__(name: str) -> Any:

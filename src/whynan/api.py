@@ -9,17 +9,19 @@ from whynan.capture.failure import FAILED
 from whynan.config import Options
 from whynan.errors import UsageError
 from whynan.session.calling import Call
+from whynan.session.metrics import sinks_of
 from whynan.session.region import Region, allowed, exception_text
 from whynan.session.reruns import with_rerun, without_rerun
 from whynan.session.training import Watch
 from whynan.session.watching import Watched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
     from whynan.records import Report
     from whynan.session.allow import Allowance
+    from whynan.session.metrics import MetricSink
     from whynan.traces.writing import TraceWriter
 
 RERUN_MEMORY = 4 << 30
@@ -63,7 +65,11 @@ def allow(pattern: str, *, reason: str) -> AbstractContextManager[Allowance]:
 
 
 def watch(
-    *optimizers: Any, on_nonfinite: str | None = None, sync: str | None = None, quiet: bool | None = None
+    *optimizers: Any,
+    on_nonfinite: str | None = None,
+    sync: str | None = None,
+    quiet: bool | None = None,
+    metrics: MetricSink | Iterable[MetricSink] | None = None,
 ) -> Watch:
     """A training loop, watched for nearly nothing: ``with whynan.watch(optimizer): ...``.
 
@@ -80,13 +86,15 @@ def watch(
             ``"deferred"`` reads them at the next step. A fused optimizer passes over a bad step by itself; the weights
             of another have been moved by it.
         quiet: print no report.
+        metrics: one ``MetricSink`` or several, which are given the numbers of each step: the loss, the norm of the
+            gradients, by how much of itself a sample of the weights has moved, the loss scale.
 
     Raises:
-        UsageError: for an option that there is not.
+        UsageError: for an option that there is not, or a sink that is none.
     """
     options = Options.load(on_nonfinite=on_nonfinite, sync=sync, quiet=quiet)
     watched = [o for o in optimizers if hasattr(o, "param_groups")]
-    return Watch(options, watched)
+    return Watch(options, watched, metrics=sinks_of(metrics))
 
 
 def explain(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +63,9 @@ class Lit(lightning.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-def fit(bad: int | None, tmp_path: Path) -> tuple[Report, int, nn.Module]:
+def fit(bad: int | None, tmp_path: Path, **more: Any) -> tuple[Report, int, nn.Module]:
     torch.manual_seed(0)
-    watching = lightning_callback(quiet=True)
+    watching = lightning_callback(quiet=True, **more)
     trainer = lightning.Trainer(
         accelerator="cpu", max_epochs=1, logger=False, enable_checkpointing=False, enable_progress_bar=False,
         enable_model_summary=False, callbacks=[watching], default_root_dir=tmp_path,
@@ -75,9 +76,9 @@ def fit(bad: int | None, tmp_path: Path) -> tuple[Report, int, nn.Module]:
     return watching.report, trainer.global_step, model
 
 
-def train(bad: int | None, tmp_path: Path) -> tuple[Report, int, nn.Module]:
+def train(bad: int | None, tmp_path: Path, **more: Any) -> tuple[Report, int, nn.Module]:
     torch.manual_seed(0)
-    watching = transformers_callback(quiet=True)
+    watching = transformers_callback(quiet=True, **more)
     model = Network()
     arguments = transformers.TrainingArguments(
         output_dir=str(tmp_path), per_device_train_batch_size=4, num_train_epochs=1, use_cpu=True, report_to=[],
@@ -109,6 +110,27 @@ def test_a_healthy_training_is_clean_and_goes_to_its_end(name: str, tmp_path: Pa
     report, steps, _ = FRAMEWORKS[name](None, tmp_path)
     assert (report.verdict, steps) == ("clean", 8)
     assert report.coverage.notes == ("8 steps watched: the loss and the gradients of each were finite",)
+
+
+class Sink:
+    """Keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, dict[str, float]]] = []
+
+    def record(self, step: int, numbers: Mapping[str, float]) -> None:
+        """One step."""
+        self.rows.append((step, dict(numbers)))
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_a_sink_is_given_the_numbers_of_each_step(name: str, tmp_path: Path) -> None:
+    sink = Sink()
+    FRAMEWORKS[name](None, tmp_path, metrics=sink)
+    assert [step for step, _ in sink.rows] == list(range(1, 9))
+    for _, numbers in sink.rows:
+        assert numbers["whynan/gradient_norm"] > 0
+        assert 0 < numbers["whynan/update_ratio"] < 1
 
 
 def test_a_callback_fits_whichever_package_is_imported() -> None:

@@ -32,7 +32,7 @@ OF_A_WATCH = frozenset(
     f"whynan.capture.{name}"
     for name in (
         *("outside", "streams", "torch.watch", "torch.judging", "torch.standing", "torch.marks", "torch.moving"),
-        *("torch.history", "torch.replay", "torch.undo", "torch.contents", "torch.state"),
+        *("torch.history", "torch.samples", "torch.replay", "torch.undo", "torch.contents", "torch.state"),
         *("torch.reading", "torch.transfers", "torch.unread", "torch.behind", "torch.gates", "torch.graphs"),
     )
 )
@@ -40,7 +40,7 @@ OF_A_WATCH = frozenset(
 # some run in a thread before it can be followed or in a child, and one for the engine's threads: a CPU has none
 UNREACHED = frozenset(
     [
-        *("report_internal_error", "Capture.abandon", "Tracer.fail", "TraceMode._should_skip_dynamo"),
+        *("report_internal_error", "warn", "Capture.abandon", "Tracer.fail", "TraceMode._should_skip_dynamo"),
         *("theirs", "_code", "_is_ours", "_begun_at"),
         *("Identities.keys", "Capture.begin_at"),
         *("_enter", "_leave", "Steps.enter_thread", "Steps.leave_thread", "_forked", "Capture.forked", "Lane.follow"),

@@ -33,10 +33,12 @@ from whynan.capture.torch import (
     judging,
     marks,
     reading,
+    samples,
     transfers,
     unread,
     watch,
 )
+from whynan.capture.torch import standing as standing_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,7 +49,21 @@ if TYPE_CHECKING:
 STEPS = 50
 SHORT = 6
 SCALE = 2.0**124
-MODULES = (watch, marks, judging, history, hooks, reading, transfers, unread, behind, gates, graphs)
+MODULES = (
+    watch,
+    marks,
+    judging,
+    history,
+    samples,
+    standing_module,
+    hooks,
+    reading,
+    transfers,
+    unread,
+    behind,
+    gates,
+    graphs,
+)
 ERRORS = (Forced, MemoryError, RuntimeError)
 
 

@@ -46,10 +46,15 @@ def report_internal_error() -> None:
         f"whynan met an error of its own ({kind.__name__ if kind else 'unknown'}) and is off for the rest of this "
         f"trace; your run goes on unharmed. Traceback: {path}"
     )
+    warn(what)
+
+
+def warn(what: str) -> None:
+    """Warn of something that the program cannot be blamed for, and need not end for."""
     try:
-        warnings.warn(what, RuntimeWarning, stacklevel=4)
+        warnings.warn(what, RuntimeWarning, stacklevel=5)
     except RuntimeWarning:
         # where warnings are errors (-W error, pytest's filterwarnings) this one would take the run down
         with warnings.catch_warnings():
             warnings.simplefilter("always", RuntimeWarning)
-            warnings.warn(what, RuntimeWarning, stacklevel=4)
+            warnings.warn(what, RuntimeWarning, stacklevel=5)

@@ -11,16 +11,25 @@ from whynan.errors import UsageError
 from whynan.integrations.watching import Watched
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from whynan.records import Report
+    from whynan.session.metrics import MetricSink
 
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 """The same library under two names, whose types are unrelated."""
 
 
-def callback(*, on_nonfinite: str | None = None, quiet: bool | None = None) -> Any:
+def callback(
+    *,
+    on_nonfinite: str | None = None,
+    quiet: bool | None = None,
+    metrics: MetricSink | Iterable[MetricSink] | None = None,
+) -> Any:
     """A callback that watches a fit; its ``report`` is there after it, and after a bad step.
 
-    At the first bad step the step is left out and the trainer told to stop; see ``whynan.watch`` for `on_nonfinite`.
+    At the first bad step the step is left out and the trainer told to stop; `on_nonfinite` and `metrics` are those of
+    ``whynan.watch``.
     Raises ``UsageError`` where the program has imported neither package.
     """
     bases = tuple(sys.modules[name].Callback for name in _PACKAGES if name in sys.modules)
@@ -30,15 +39,15 @@ def callback(*, on_nonfinite: str | None = None, quiet: bool | None = None) -> A
             "import it before the callback is made",
         )
     kind = type("WhynanCallback", (_Hooks, *bases), {})
-    return kind(on_nonfinite=on_nonfinite, quiet=quiet)
+    return kind(on_nonfinite=on_nonfinite, quiet=quiet, metrics=metrics)
 
 
 class _Hooks:
     """What Lightning calls; the hooks of its own class do nothing."""
 
-    def __init__(self, *, on_nonfinite: str | None, quiet: bool | None) -> None:
+    def __init__(self, **given: Any) -> None:
         super().__init__()
-        self._watched = Watched(on_nonfinite=on_nonfinite, quiet=quiet)
+        self._watched = Watched(**given)
 
     @property
     def report(self) -> Report | None:

@@ -11,27 +11,36 @@ from whynan.errors import UsageError
 from whynan.integrations.watching import Watched
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from whynan.records import Report
+    from whynan.session.metrics import MetricSink
 
 
-def callback(*, on_nonfinite: str | None = None, quiet: bool | None = None) -> Any:
+def callback(
+    *,
+    on_nonfinite: str | None = None,
+    quiet: bool | None = None,
+    metrics: MetricSink | Iterable[MetricSink] | None = None,
+) -> Any:
     """A callback that watches a training; its ``report`` is there after it, and after a bad step.
 
-    At the first bad step the step is left out and the trainer told to stop; see ``whynan.watch`` for `on_nonfinite`.
+    At the first bad step the step is left out and the trainer told to stop; `on_nonfinite` and `metrics` are those of
+    ``whynan.watch``.
     Raises ``UsageError`` where the program has not imported transformers.
     """
     if "transformers" not in sys.modules:
         raise UsageError("the program has not imported transformers", "import it before the callback is made")
     kind = type("WhynanCallback", (_Hooks, sys.modules["transformers"].TrainerCallback), {})
-    return kind(on_nonfinite=on_nonfinite, quiet=quiet)
+    return kind(on_nonfinite=on_nonfinite, quiet=quiet, metrics=metrics)
 
 
 class _Hooks:
     """What the Trainer calls; the hooks of its own class do nothing."""
 
-    def __init__(self, *, on_nonfinite: str | None, quiet: bool | None) -> None:
+    def __init__(self, **given: Any) -> None:
         super().__init__()
-        self._watched = Watched(on_nonfinite=on_nonfinite, quiet=quiet)
+        self._watched = Watched(**given)
         self._stops = False
 
     @property

@@ -8,12 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from whynan.config import Options
+from whynan.session.metrics import sinks_of
 from whynan.session.training import Training
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from whynan.records import Report
+    from whynan.session.metrics import MetricSink
 
 
 class Watched:
@@ -22,7 +24,14 @@ class Watched:
     `on_nonfinite`: as of ``whynan.watch``; at ``"stop"`` the bad step is left out, and the framework told to stop.
     """
 
-    def __init__(self, *, on_nonfinite: str | None, quiet: bool | None) -> None:
+    def __init__(
+        self,
+        *,
+        on_nonfinite: str | None,
+        quiet: bool | None,
+        metrics: MetricSink | Iterable[MetricSink] | None = None,
+    ) -> None:
+        self._metrics = sinks_of(metrics)
         self._options = Options.load(on_nonfinite=on_nonfinite, quiet=quiet)
         self._training: Training | None = None
         self.report: Report | None = None
@@ -38,7 +47,7 @@ class Watched:
             if stops:
                 stop()
 
-        self._training = Training(options, command=command, ended=ended)
+        self._training = Training(options, command=command, ended=ended, metrics=self._metrics)
         self._training.begin()
 
     def end(self) -> None:

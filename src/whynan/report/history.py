@@ -32,6 +32,9 @@ def history_lines(steps: Sequence[Step]) -> list[str]:
         parts.append(f"loss {', '.join(format_value(s.loss) for s in shown)}")
     if any(step.norm is not None for step in shown):
         parts.append(f"gradient norm {', '.join(format_value(s.norm) for s in shown)}")
+    if _growth([s.update_ratio for s in steps[:-1]]) is not None:
+        # but for the bad step, which has not moved the weights
+        parts.append(f"update ratio {', '.join(format_value(s.update_ratio) for s in shown[:-1])}")
     if not parts:
         return []
     first, last = shown[0].step, shown[-1].step
@@ -40,14 +43,29 @@ def history_lines(steps: Sequence[Step]) -> list[str]:
 
 def _told(before: Sequence[Step]) -> list[str]:
     """Whether the steps before the bad one led to it."""
-    for name, of in (("gradient norm", [s.norm for s in before]), ("loss", [s.loss for s in before])):
-        values = [abs(float(v)) for v in of[-_LOOKED_AT:] if v is not None and math.isfinite(v) and v != 0]
-        if len(values) < 4:
-            continue
-        growth = values[-1] / median(values[: len(values) // 2])
-        if growth >= _MUCH:
-            rising = sum(a < b for a, b in pairwise(values))
-            led = "grew" if rising * 4 >= (len(values) - 1) * 3 else "jumped"
-            what = "it diverges" if led == "grew" else "the bad number has begun before"
-            return [f"the {name} {led} {format_value(growth)}-fold in the steps before: {what}"]
+    for name, of, grown, jumped in (
+        ("gradient norm", [s.norm for s in before], "it diverges", "the bad number has begun before"),
+        ("loss", [s.loss for s in before], "it diverges", "the bad number has begun before"),
+        (
+            "update ratio",
+            [s.update_ratio for s in before],
+            "steps move the weights ever further",
+            "one moved the weights much further",
+        ),
+    ):
+        growth = _growth(of)
+        if growth is not None:
+            times, rising = growth
+            led, what = ("grew", grown) if rising else ("jumped", jumped)
+            return [f"the {name} {led} {format_value(times)}-fold in the steps before: {what}"]
     return ["the steps before were like the others: it came at once, with this batch or these weights"]
+
+
+def _growth(of: Sequence[float | None]) -> tuple[float, bool] | None:
+    """How many times what it was a number is at last, and whether it rose step by step; None where not much."""
+    values = [abs(v) for v in of[-_LOOKED_AT:] if v is not None and math.isfinite(v) and v != 0]
+    if len(values) < 4:
+        return None
+    growth = values[-1] / median(values[: len(values) // 2])
+    rising = sum(a < b for a, b in pairwise(values)) * 4 >= (len(values) - 1) * 3
+    return (growth, rising) if growth >= _MUCH else None

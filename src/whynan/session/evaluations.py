@@ -32,9 +32,7 @@ class Look:
         return self._told(self._region.report)
 
 
-def again(
-    region: Region, run: Callable[[Callable[[], AbstractContextManager[object]]], str | None]
-) -> Report | str:
+def again(region: Region, run: Callable[[Callable[[], AbstractContextManager[object]]], str | None]) -> Report | str:
     """The report of an evaluation that is run again, or why there is none."""
 
     @contextmanager
@@ -50,5 +48,7 @@ def again(
     if why is not None:
         return why
     report = region.report
-    replay = Replay(kind="step", faithful=True, why="the same elements of the outputs are bad, run by calling the module")
+    replay = Replay(
+        kind="step", faithful=True, why="the same elements of the outputs are bad, by calling the module"
+    )
     return report.model_copy(update={"run": report.run.model_copy(update={"replay": replay})})

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from whynan.errors import NestedTraceError, NonFiniteError, UsageError
-from whynan.records import Coverage, ExitStatus, Replay, Report, Run, Step
+from whynan.records import Coverage, ExitStatus, Replay, Report, Run
 from whynan.report.values import count_text
 from whynan.session.lateness import advised, compared, made, refused_late
+from whynan.session.metrics import Metrics, as_step
 from whynan.session.region import STEPPED_ASIDE, Region, refuses_another
 from whynan.session.watching import Watched
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from whynan.capture.torch.judging import Fault
     from whynan.capture.torch.replay import Way
     from whynan.config import Options
+    from whynan.session.metrics import MetricSink
     from whynan.traces.writing import TraceWriter
 
 
@@ -32,7 +34,7 @@ class Training:
 
     What `ended` gives is raised at that step, before it has moved a weight. `traced`: so many steps are traced by
     somebody else, and are only counted here; `aside` is called before a replay is looked at.
-    `only`: the optimizers to watch; all where there are none.
+    `only`: the optimizers to watch; all where there are none. `metrics`: what is given the numbers of each step.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Training:
         aside: Callable[[], None] = lambda: None,
         traced: int = 0,
         only: Sequence[Any] = (),
+        metrics: Sequence[MetricSink] = (),
     ) -> None:
         from whynan.capture.torch.marks import Marks
         from whynan.capture.torch.watch import Guard
@@ -60,6 +63,7 @@ class Training:
             late=not traced,
             deferred=options.sync == "deferred",
             holds=options.on_nonfinite != "continue",
+            told=Metrics(metrics).tell if metrics else None,
         )
         self.report: Report | None = None
         self._ended = ended
@@ -92,14 +96,19 @@ class Training:
             self.end()
             self.guard.fail()
 
-    def end(self) -> BaseException | None:
-        """Watch no further; gives what a bad step that is found only now is to end with."""
+    def end(self, *, pauses: bool = False) -> BaseException | None:
+        """Watch no further, or not until it begins again, where it `pauses`.
+
+        Gives what a bad step that is found only now is to end with.
+        """
         ending = None
         if self in _active:
             _active.remove(self)
         try:
             ending = self.guard.behind.settle() if self.guard.on else None
             self.guard.remove()
+            if not pauses:
+                self.guard.samples.forget()
             self.marks.clear()
         except Exception:
             self.guard.fail()
@@ -205,10 +214,7 @@ class Training:
         return self._told("inconclusive", (_bad(fault), *made(fault), *_spoilt(fault), *refused, hint))
 
     def _with_history(self, report: Report, fault: Fault) -> Report:
-        history = tuple(
-            Step(step=e.step, loss=e.loss, norm=e.norm, scale=e.scale, skipped=e.skipped)
-            for e in self.guard.history.of(fault.optimizer)
-        )
+        history = tuple(as_step(entry) for entry in self.guard.history.of(fault.optimizer))
         return report.model_copy(update={"run": report.run.model_copy(update={"history": history})})
 
     @contextmanager
@@ -273,9 +279,10 @@ class Watch:
     As a decorator, a step function that is watched whenever it runs: a bad step raises ``NonFiniteError`` there.
     """
 
-    def __init__(self, options: Options, optimizers: Sequence[Any] = ()) -> None:
+    def __init__(self, options: Options, optimizers: Sequence[Any] = (), *, metrics: Sequence[MetricSink] = ()) -> None:
         self._options = options
         self._optimizers = optimizers
+        self._metrics = metrics
         self._training: Training | None = None
         self._report: Report | None = None
         self._stop: Stop | None = None
@@ -321,7 +328,7 @@ class Watch:
             try:
                 out = function(*args, **kwargs)
             finally:
-                ending = training.end()
+                ending = training.end(pauses=True)
                 training.called = []
             if ending is not None:
                 raise ending
@@ -337,7 +344,13 @@ class Watch:
         return self._training.told()
 
     def _begin(self, ended: Callable[[Report], BaseException | None] | None = None) -> Training:
-        made = Training(self._options, command="watch", ended=ended or self._stopped, only=self._optimizers)
+        made = Training(
+            self._options,
+            command="watch",
+            ended=ended or self._stopped,
+            only=self._optimizers,
+            metrics=self._metrics,
+        )
         self._training = made
         made.begin()
         return made

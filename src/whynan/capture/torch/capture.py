@@ -111,6 +111,11 @@ class Capture:
         steps = self.tracer.bad.sinks.steps
         steps.offset, steps.met = step - 1, True
 
+    def nothing_follows(self) -> None:
+        """No backward comes to what the modules have given so far: it has left the program as it is."""
+        quietly(self.tracer, self.tracer.deferred.settle)
+        quietly(self.tracer, self.tracer.bad.sinks.outputs_leave)
+
     def leave(self) -> None:
         """Look no further while the program goes on: what it still holds has not left it."""
         tracer = self.tracer

@@ -108,6 +108,11 @@ def parameters_of(optimizer: Any) -> list[Tensor]:
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 
+def trained_of(optimizer: Any) -> int:
+    """How many parameters of an optimizer are trained, whether or not they have a gradient now."""
+    return sum(p.requires_grad for p in parameters_of(optimizer))
+
+
 def gradients_of(optimizer: Any) -> list[tuple[Tensor, Tensor]]:
     """The parameters of an optimizer that have a gradient, with it."""
     return [(p, p.grad) for p in parameters_of(optimizer) if p.grad is not None]

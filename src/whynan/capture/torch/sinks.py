@@ -293,6 +293,11 @@ class Sinks:
                 else:
                     self.found += made
 
+    def outputs_leave(self) -> None:
+        """No backward follows any more: the outputs that one was waited for are sinks."""
+        self.found += [sink for sink, ordinal in self.outputs if self.last_backward <= ordinal]
+        self.outputs = []
+
     def target_returns(self, out: Any) -> None:
         """The target of `explain` has returned: all of it is a fatal sink."""
         for name, tensor in tensors_of(out, "output"):
@@ -350,7 +355,7 @@ class Sinks:
                     # put there by hand
                     self.consume(tensor, "gradient")
         self.look_at_modules()
-        self.found += [sink for sink, ordinal in self.outputs if self.last_backward <= ordinal]
+        self.outputs_leave()
         named: set[int] = set()
         for leaf in self.leaves.values():
             tensor = leaf.reference()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from whynan.capture.torch.judging import Losses
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from whynan.capture.torch.history import Entry
     from whynan.capture.torch.judging import Probes
     from whynan.capture.torch.loaders import Came
     from whynan.capture.torch.marks import Mark
@@ -41,12 +44,20 @@ class Here(threading.local):
         self.skips = 0
         """Steps that scalers have skipped on end."""
         self.probes: Probes | None = None
+        self.noted: Entry | None = None
+        """The step under way."""
+        self.sampled: Tensor | None = None
+        """A sample of the weights before it."""
 
-    def may_take(self, iterator: Any) -> bool:
+    def is_fresh(self, iterator: Any) -> bool:
         """Whether a replay has begun with an iterator of a loader; the program's own would lack what it takes."""
         if getattr(iterator, "_num_yielded", 0) == 0:
             self.fresh.append(iterator)
         return any(iterator is one for one in self.fresh)
+
+    def is_lost(self, scaler: Any) -> bool:
+        """Whether a scaler is not looking for its scale any more: the gradients are bad at every scale."""
+        return self.skips >= SKIPS and (scaler is None or scaler.get_scale() <= 1.0)
 
 
 class Marking(Protocol):

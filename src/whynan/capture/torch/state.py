@@ -48,6 +48,15 @@ def rng() -> Rng:
 
 def restore(state: Rng) -> None:
     """Put the generators and the switches back; what autocast has cast is forgotten, for it is of a graph."""
+    restore_generators(state)
+    for (read, write), value in zip(_SWITCHES, state.switches, strict=True):
+        if read() != value:
+            write(value)
+    torch.clear_autocast_cache()
+
+
+def restore_generators(state: Rng) -> None:
+    """Put the generators back, and nothing else."""
     torch.default_generator.set_state(state.torch)
     if state.cuda is not None:
         for generator, value in zip(torch.cuda.default_generators, state.cuda, strict=True):
@@ -55,10 +64,6 @@ def restore(state: Rng) -> None:
     random.setstate(state.python)
     if state.numpy is not None:
         _set_numpy(state.numpy)
-    for (read, write), value in zip(_SWITCHES, state.switches, strict=True):
-        if read() != value:
-            write(value)
-    torch.clear_autocast_cache()
 
 
 _Switch = tuple["Callable[[], Any]", "Callable[[Any], object]"]

@@ -21,15 +21,17 @@ from whynan.capture.torch.graphs import Graphs, is_capturing
 from whynan.capture.torch.history import History
 from whynan.capture.torch.hooks import StepHooks
 from whynan.capture.torch.identities import Identities
-from whynan.capture.torch.judging import Fault, Probes, device_of, gradients_of, judge, spoilt_of
+from whynan.capture.torch.judging import Fault, Probes, device_of, gradients_of, judge, spoilt_of, trained_of
 from whynan.capture.torch.loaders import Loaders, Noted, follow
 from whynan.capture.torch.reading import Parts, Reading, is_lost, read
+from whynan.capture.torch.samples import Samples
 from whynan.capture.torch.standing import Here, Marking, TakenByHand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from whynan.capture.torch.graphs import Captured
+    from whynan.capture.torch.history import Entry
 
 
 class Guard:
@@ -40,7 +42,8 @@ class Guard:
     `late`: the program ran before it was watched.
     `marking` is told where the program stands: after a step, as the first module is called after that, as a backward
     begins, and what a loader gives. `after`: so many steps are not judged, but counted. `only`: the
-    optimizers that are judged; all where there are none. `deferred`, `holds`: as of `Behind`.
+    optimizers that are judged; all where there are none. `deferred`, `holds`: as of `Behind`. `told` is given the numbers of
+    each step.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class Guard:
         late: bool = True,
         deferred: bool = False,
         holds: bool = True,
+        told: Callable[[Entry], None] | None = None,
     ) -> None:
         self._explain = explain
         self._deliver = deliver
@@ -62,7 +66,8 @@ class Guard:
         self._hooks = StepHooks(self.fail)
         self._undo: list[Callable[[], None]] = []
         self._steps: Identities[int] = Identities()
-        self.history = History()
+        self.history = History(told)
+        self.samples = Samples()
         self.judging = not after
         """Off while the program is traced."""
         self.watched = 0
@@ -103,6 +108,7 @@ class Guard:
         self._hooks.remove()
         while self._undo:
             self._undo.pop()()
+        self.history.tell()
 
     def fail(self) -> bool:
         """An error of ours: warn once and watch no further; True where it is the program's own."""
@@ -117,7 +123,10 @@ class Guard:
         return self.judging and not self.here.replaying and not is_capturing()
 
     def _judges(self, optimizer: Any) -> bool:
-        return self.judging and (not self._only or id(optimizer) in self._only)
+        return self.judging and self._watches(optimizer)
+
+    def _watches(self, optimizer: Any) -> bool:
+        return not self._only or id(optimizer) in self._only
 
     def attempts(self, optimizer: Any) -> int:
         """How many steps an optimizer has tried."""
@@ -129,7 +138,7 @@ class Guard:
 
     def spoilt(self) -> int:
         """How many parameters of the optimizers watched are NaN or Inf now."""
-        judged = (o for o in self._steps.keys() if not self._only or id(o) in self._only)  # noqa: SIM118
+        judged = (o for o in self._steps.keys() if self._watches(o))  # noqa: SIM118
         return len({id(p) for optimizer in judged for p in spoilt_of(optimizer)})
 
     def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
@@ -227,7 +236,7 @@ class Guard:
     def _fetched(self, original: Any) -> Any:
         @functools.wraps(original)
         def fetch(iterator: Any) -> Any:
-            if self.here.replaying and not self.here.may_take(iterator):
+            if self.here.replaying and not self.here.is_fresh(iterator):
                 raise TakenByHand
             try:
                 batch = original(iterator)
@@ -305,10 +314,12 @@ class Guard:
                 self._graphs.step(optimizer, self.here.scaler)
             elif self.on:
                 self._steps.set(optimizer, self.attempts(optimizer) + 1)
+                self.here.noted = self.here.sampled = None
                 if closure is not None:
                     new = self._with_closure(optimizer, closure, args, kwargs)
                 elif self.judging:
-                    ending = self._judge(optimizer)
+                    # in a backward there may be a step for each parameter
+                    ending = self._judge(optimizer, samples=not self.here.depth)
         except Exception:
             if self.fail():
                 raise
@@ -323,6 +334,7 @@ class Guard:
             if self.here.depth:
                 self.here.stepped = True
             elif self.on and not self.here.replaying and not is_capturing():
+                self._moved(optimizer)
                 probes, self.here.probes = self.here.probes, None
                 ending = None if probes is None else self._kept(probes)
                 if self.here.scaler is None:
@@ -344,7 +356,20 @@ class Guard:
         if self.judging:
             self._marking.step(scaler)
 
-    def _judge(self, optimizer: Any) -> BaseException | None:
+    def _moved(self, optimizer: Any) -> None:
+        """A step has been made: how far the weights have moved."""
+        entry, sampled = self.here.noted, self.here.sampled
+        self.here.noted = self.here.sampled = None
+        if sampled is not None and (entry is None or entry.optimizer == id(optimizer)):
+            with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+                moved = self.samples.moved(optimizer, sampled)
+            if entry is not None:
+                entry.moved = moved
+            else:
+                self.behind.moved(optimizer, moved)
+        self.history.tell(waits=False)
+
+    def _judge(self, optimizer: Any, *, samples: bool = False) -> BaseException | None:
         if not self._judges(optimizer):
             return None
         ending = self.behind.catch_up(optimizer)
@@ -355,6 +380,8 @@ class Guard:
             found_inf = getattr(optimizer, "found_inf", None)
             parts = Parts([g for _, g in gradients], (*self.here.losses.held,), self.here.scaler, found_inf)
             step, judged = self.attempts(optimizer), None
+            if samples:
+                self.here.sampled = self.samples.before(optimizer, len(gradients))
             if self.behind.lets(optimizer, step, parts, gradients, self._marking.lent):
                 self.watched += 1
                 return None
@@ -362,7 +389,7 @@ class Guard:
             if not reading.passed:
                 self.here.skips = 0
                 self.watched += 1
-                self.history.note(optimizer, step, reading.loss, reading.norm, reading.scale)
+                self.here.noted = self.history.note(optimizer, step, reading.loss, reading.norm, reading.scale)
                 if not reading.is_finite or reading.bad_loss(scaled=self.here.scaler is not None):
                     judged = judge(optimizer, self.here.losses)
         if reading.passed:
@@ -383,6 +410,8 @@ class Guard:
         return ending
 
     def fault(self, fault: Fault) -> BaseException | None:
+        """A step is bad: have it explained, and told of."""
+        self.history.tell()
         return self._deliver(self._explain(fault), fault)
 
     def _skipped(self, scaler: Any, optimizer: Any, reading: Reading | None = None) -> BaseException | None:
@@ -393,12 +422,14 @@ class Guard:
         step, ending, judged = self.attempts(optimizer), None, None
         with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             reading = reading or read(Parts([], self.here.losses.held, scaler))
-            self.history.note(optimizer, step, reading.loss, None, reading.scale, skipped=True)
+            if self._watches(optimizer):
+                self.history.note(optimizer, step, reading.loss, None, reading.scale, skipped=True)
             if self.judging and (is_lost(self.here.skips, reading.scale) or reading.bad_loss(scaled=True)):
                 judged = judge(optimizer, self.here.losses)
         if judged is not None and not judged.is_good:
             ending = self.fault(Fault(optimizer, step, judged, self.here.skips))
             self.here.skips = 0
+        self.history.tell()
         if ending is None and not self.here.reached:
             self._stepped(scaler)
         return ending
@@ -407,6 +438,9 @@ class Guard:
         """The closure of a step, looked at when it has run: before the weights move, but for those that probe."""
         probes = Probes(optimizer) if isinstance(optimizer, LBFGS) and self._looks else None
         self.here.probes = probes
+        if probes is None and self._looks and not self.here.depth and self._watches(optimizer):
+            with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+                self.here.sampled = self.samples.before(optimizer, trained_of(optimizer))
 
         @functools.wraps(closure)
         def run() -> Any:

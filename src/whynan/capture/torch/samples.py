@@ -1,0 +1,187 @@
+"""How far a step moves the weights, from a sample of them: no other weight is read, and no device is waited for."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from torch import Tensor
+
+PLACES: Final = 12
+"""So many places spread evenly over all weights laid end to end."""
+LONG: Final = 256
+"""So many weights beside each other are read at a place."""
+_WIDE: Final = (torch.float32, torch.float64)
+_LEAST: Final = 1e-12
+"""A norm in float32 below this has lost digits, for the squares have."""
+_KINDS: Final = (torch.nn.Parameter, torch.Tensor)
+
+
+class _Spot(NamedTuple):
+    """A run of weights: of which tensor, by its place in the optimizer, and which of its memory."""
+
+    group: int
+    place: int
+    start: int
+    length: int
+    layout: tuple[Any, ...]
+
+
+@dataclass
+class _Plan:
+    """What is read of the weights of one optimizer."""
+
+    trained: int
+    """How many of its parameters were trained as it was made."""
+    spots: list[_Spot]
+    places: list[tuple[int, int]]
+    pointers: list[int]
+    views: list[Tensor]
+
+
+class Samples:
+    """A sample of the weights of each optimizer, read before its step and after it."""
+
+    def __init__(self) -> None:
+        self._plans: dict[int, tuple[Any, _Plan]] = {}
+
+    def before(self, optimizer: Any, trained: int) -> Tensor | None:
+        """The sample as it is now; None where there is nothing to read. `trained`: how many parameters are."""
+        known = self._plans.get(id(optimizer))
+        plan = known[1] if known is not None and known[0]() is optimizer else None
+        views = None if plan is None or trained > plan.trained else _views(plan, optimizer)
+        if views is None:
+            views = self._planned(optimizer, trained).views
+        return _read(views)
+
+    def moved(self, optimizer: Any, before: Tensor) -> tuple[Tensor, Tensor] | None:
+        """The norm of what the sample has moved by since, and of what it was; None where it is not to be found."""
+        known = self._plans.get(id(optimizer))
+        views = None if known is None else _views(known[1], optimizer)
+        after = None if views is None else _read(views)
+        if after is None or after.shape != before.shape:
+            return None
+        moved, was = torch._foreach_norm([_wide(after).sub_(_wide(before)), _wide(before)])
+        return moved, was
+
+    def forget(self) -> None:
+        """Hold on to no weight."""
+        self._plans.clear()
+
+    def _planned(self, optimizer: Any, trained: int) -> _Plan:
+        plan = _plan(optimizer, trained)
+        plans, key = self._plans, id(optimizer)
+        # it sees the memory of the weights, which is to go when they do
+        plans[key] = weakref.ref(optimizer, lambda _: plans.pop(key, None)), plan
+        return plan
+
+
+def ratio_of(norms: tuple[Tensor, Tensor] | None) -> float | None:
+    """The two norms of a step as one number, which waits for the device; None where the squares are out of range."""
+    if norms is None:
+        return None
+    moved, was = float(norms[0]), float(norms[1])
+    return moved / was if _LEAST < was < math.inf and moved < math.inf else None
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    return tensor if tensor.dtype in _WIDE else tensor.float()
+
+
+def _read(views: list[Tensor]) -> Tensor | None:
+    return torch.cat(views) if views else None
+
+
+def _views(plan: _Plan, optimizer: Any) -> list[Tensor] | None:
+    """What is read, found again where a parameter has come to stand elsewhere; None where it is not the same."""
+    groups = optimizer.param_groups
+    try:
+        tensors = [groups[group]["params"][index] for group, index in plan.places]
+    except IndexError:
+        return None
+    pointers = [t.data_ptr() for t in tensors]
+    if pointers != plan.pointers:
+        if not all(_is_plain(t) and _layout(t) == s.layout for t, s in zip(tensors, plan.spots, strict=True)):
+            return None
+        plan.pointers, plan.views = pointers, _seen(tensors, plan.spots)
+    return plan.views
+
+
+def _plan(optimizer: Any, trained: int) -> _Plan:
+    """All weights of a small model, else some at evenly spaced places."""
+    found = _readable(optimizer)
+    total = sum(t.numel() for _, _, t in found)
+    if len(found) <= PLACES and total <= PLACES * LONG:
+        spots = [_Spot(group, index, 0, t.numel(), _layout(t)) for group, index, t in found]
+    else:
+        spots = list(_spread(found, total))
+    places = [(spot.group, spot.place) for spot in spots]
+    tensors = [optimizer.param_groups[group]["params"][index] for group, index in places]
+    return _Plan(trained, spots, places, [t.data_ptr() for t in tensors], _seen(tensors, spots))
+
+
+def _spread(found: Sequence[tuple[int, int, Tensor]], total: int) -> Iterator[_Spot]:
+    """As many runs of each tensor as there are places in it, so that each weight is as likely as another."""
+    end = place = 0
+    for group, index, tensor in found:
+        size = tensor.numel()
+        end += size
+        hits = 0
+        while place < PLACES and (2 * place + 1) * total < 2 * PLACES * end:
+            place, hits = place + 1, hits + 1
+        length = min(LONG, size // hits) if hits else 0
+        for hit in range(hits):
+            yield _Spot(group, index, (2 * hit + 1) * (size - length) // (2 * hits), length, _layout(tensor))
+
+
+def _readable(optimizer: Any) -> list[tuple[int, int, Tensor]]:
+    """The parameters that are trained and whose memory can be read, on the device that has the most of them."""
+    found = [
+        (g, i, p)
+        for g, group in enumerate(optimizer.param_groups)
+        for i, p in enumerate(group["params"])
+        if _is_plain(p) and p.requires_grad
+    ]
+    sizes: dict[Any, int] = {}
+    for _, _, p in found:
+        sizes[p.device] = sizes.get(p.device, 0) + p.numel()
+    most = max(sizes, key=lambda device: sizes[device], default=None)
+    return [(g, i, p) for g, i, p in found if p.device == most]
+
+
+def _is_plain(tensor: Any) -> bool:
+    """Whether a tensor is numbers in memory, each element once, and nothing else."""
+    return (
+        type(tensor) in _KINDS
+        and tensor.layout is torch.strided
+        and tensor.is_floating_point()
+        and not tensor.is_meta
+        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # pyright: ignore[reportAttributeAccessIssue]
+        and tensor.numel() > 0
+        and tensor.data_ptr() != 0
+        and _is_dense(tensor)
+    )
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
+    return tensor.data.permute(order).is_contiguous()
+
+
+def _layout(tensor: Tensor) -> tuple[Any, ...]:
+    return tensor.shape, tensor.stride(), tensor.dtype, tensor.device
+
+
+def _seen(tensors: list[Tensor], spots: list[_Spot]) -> list[Tensor]:
+    # of `data`: a view of the parameter itself would keep `torch.utils.swap_tensors` from it
+    return [
+        t.data.as_strided((spot.length,), (1,), t.storage_offset() + spot.start)
+        for t, spot in zip(tensors, spots, strict=True)
+    ]

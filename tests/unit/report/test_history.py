@@ -1,0 +1,58 @@
+"""What the report says of how a training came to its bad step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from whynan.records import Step
+from whynan.report.history import history_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from syrupy.assertion import SnapshotAssertion
+
+NAN = float("nan")
+
+
+def _steps(*, loss: Callable[[int], float], norm: Callable[[int], float], ratio: Callable[[int], float]) -> list[Step]:
+    before = [Step(step=n, loss=loss(n), norm=norm(n), update_ratio=ratio(n)) for n in range(1, 21)]
+    return [*before, Step(step=21, loss=NAN, norm=NAN)]
+
+
+def _steady(n: int) -> float:
+    return 1.0 + n % 3 / 10
+
+
+def _growing(n: int) -> float:
+    return 1.5**n
+
+
+def _jumping(n: int) -> float:
+    return 100.0 if n == 20 else _steady(n)
+
+
+CASES = {
+    "steady": _steps(loss=_steady, norm=_steady, ratio=_steady),
+    "the norm grows": _steps(loss=_steady, norm=_growing, ratio=_steady),
+    "the loss jumps": _steps(loss=_jumping, norm=_steady, ratio=_steady),
+    "the steps grow": _steps(loss=_steady, norm=_steady, ratio=_growing),
+    "one step is large": _steps(loss=_steady, norm=_steady, ratio=_jumping),
+    "all grow": _steps(loss=_growing, norm=_growing, ratio=_growing),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_lines(name: str, snapshot: SnapshotAssertion) -> None:
+    assert history_lines(CASES[name]) == snapshot
+
+
+def test_a_ratio_is_shown_only_where_it_has_grown() -> None:
+    shown = {name: "update ratio" in "\n".join(history_lines(steps)) for name, steps in CASES.items()}
+    assert {name for name, is_shown in shown.items() if is_shown} == {"the steps grow", "one step is large", "all grow"}
+
+
+def test_of_two_steps_nothing_is_said() -> None:
+    assert history_lines(CASES["all grow"][-2:]) == []
