@@ -32,7 +32,7 @@ OF_A_WATCH = frozenset(
     f"whynan.capture.{name}"
     for name in (
         *("outside", "streams", "torch.watch", "torch.judging", "torch.standing", "torch.marks", "torch.moving"),
-        *("torch.history", "torch.replay", "torch.undo", "torch.contents", "torch.state"),
+        *("torch.history", "torch.replay", "torch.undo", "torch.contents", "torch.state", "torch.inherited"),
     )
 )
 # some run only after a failure, two are asked by a watch only, one is torch's question about a mode while it compiles,

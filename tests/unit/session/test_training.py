@@ -355,7 +355,6 @@ def _flat(weight: Tensor, x: Tensor) -> Tensor:
     return (weight * x).sum() * 2
 
 
-@pytest.mark.xfail(strict=True, reason="it says that no operation of this run made it")
 def test_weights_that_an_optimizer_has_spoilt_are_found_at_the_next_step_and_said() -> None:
     rows = [torch.tensor([1.0, 0.0, 1.0]) for _ in range(3)]
     report, done, weight = _weighed(rows, _flat, torch.optim.Adam, eps=0.0)
@@ -364,7 +363,42 @@ def test_weights_that_an_optimizer_has_spoilt_are_found_at_the_next_step_and_sai
     finding = only(report)
     assert (finding.step, finding.birth) == (2, "entered")
     # a step of this very run made it
+    assert finding.rule == "WN004"
+    assert (
+        "weight (spoilt during or before step 1 of Adam, lr 0.1, betas (0.9, 0.999), eps 0) holds NaN"
+        in finding.message
+    )
     assert "No operation of this run made it" not in finding.explanation
+    assert any("--start-step 1" in note for note in report.coverage.notes)
+    assert any(note.endswith(": step 1, exp_avg 0, exp_avg_sq 0") for note in report.coverage.notes)
+
+
+def test_a_weight_that_was_bad_before_the_first_step_is_no_optimizers_fault() -> None:
+    weight = torch.tensor([1.0, float("nan")], requires_grad=True)
+    optimizer = torch.optim.Adam([weight], lr=0.1)
+    with watch(optimizer) as w:
+        fit_by(weight, optimizer, [torch.ones(2)] * 2, _flat)
+    assert only(w.report).step == 1
+    assert "(bad before step 1) holds NaN at [1]" in only(w.report).message
+    assert "Adam" not in only(w.report).message
+
+
+def test_nan_that_comes_with_the_batch_is_not_laid_upon_the_weights() -> None:
+    report, _, _ = _weighed([torch.ones(3), torch.tensor([1.0, float("nan"), 1.0])], _flat)
+    assert (only(report).step, only(report).rule) == (2, "WN001")
+
+
+def test_a_buffer_that_was_spoilt_before_is_said_to_be() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 1))
+    model(torch.full((2, 3), INF))
+    model.eval()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with watch(optimizer) as w:
+        fit(model, optimizer, batches(None), Log())
+    assert w.report.verdict == "nonfinite", w.report.coverage.notes
+    told = [f.message for f in w.report.findings if f.rule == "WN004"]
+    assert any("running_var (bad before step 1)" in message for message in told), told
 
 
 def fit_sparse(table: nn.Embedding, optimizer: torch.optim.Optimizer, rows: list[Tensor]) -> int:

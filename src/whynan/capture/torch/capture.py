@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
 
+    from whynan.capture.torch.inherited import Inherited
     from whynan.traces import Birth, Sink
     from whynan.traces.writing import TraceWriter
 
@@ -110,6 +111,10 @@ class Capture:
         """What comes now belongs to an optimizer's step of this number, from 1."""
         steps = self.tracer.bad.sinks.steps
         steps.offset, steps.met = step - 1, True
+
+    def begin_with(self, inherited: Inherited) -> None:
+        """What comes now begins with weights that may be bad already."""
+        self.tracer.bad.entries.inherited = inherited
 
     def leave(self) -> None:
         """Look no further while the program goes on: what it still holds has not left it."""
