@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -42,10 +41,8 @@ class Inherited:
 
 def described(optimizer: Any, parameter: Tensor) -> str:
     """An optimizer and the numbers that it updates a parameter with: ``Adam, lr 0.1, eps 0``."""
-    group = next(
-        (g for g in optimizer.param_groups if any(_storage(p) == _storage(parameter) for p in g["params"])), {}
-    )
-    settings = [(name, value) for name, value in group.items() if name != "params" and _is_told(value)]
+    groups = (g for g in optimizer.param_groups if any(_storage(p) == _storage(parameter) for p in g["params"]))
+    settings = [(name, value) for name, value in next(groups, {}).items() if name != "params" and _is_told(value)]
     # a factor of 0 is switched off; what keeps a denominator from 0 is not
     said = [f"{name} {_number(value)}" for name, value in settings if name == "eps" or value != 0]
     return ", ".join([type(optimizer).__name__, *said])
@@ -71,13 +68,13 @@ def _first(parameter: Tensor) -> tuple[int, ...]:
     return tuple(int(i) for i in (~torch.isfinite(parameter.detach())).nonzero()[0])
 
 
-def _is_told(value: Any) -> bool:
+def _is_told(value: object) -> bool:
     """Whether a setting is a number, or several; a switch is none."""
     if isinstance(value, torch.Tensor):
         return value.numel() == 1 and not value.is_complex()
     if isinstance(value, tuple):
-        return bool(value) and all(_is_told(each) for each in value)
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+        return bool(value) and all(map(_is_told, value))
+    return type(value) in (int, float)
 
 
 def _number(value: Any) -> str:

@@ -228,6 +228,8 @@ def replay(
             return Outcome(None, f"it cannot be made ({error})")
         # a `with` around the mark is entered again, and leaves behind what was before it
         restore(dataclasses.replace(way.rng, switches=begun.switches, inference=begun.inference))
+        if guard.here.depth:
+            torch._C._set_grad_enabled(guard.here.differentiates)
         if way.scaler is not None:
             way.scaler.put_back()
         put(way.moving)

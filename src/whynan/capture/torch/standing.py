@@ -25,6 +25,8 @@ class Here(threading.local):
         """The loaders' iterators that a replay has begun itself, and may take from."""
         self.depth = 0
         """How many backwards are under way, one inside the other."""
+        self.differentiates = True
+        """Whether gradients were enabled where the outermost of them began: inside of it they are not."""
         self.stepped = False
         """Whether an optimizer has stepped in one of them."""
         self.model_wanted = True
