@@ -74,6 +74,7 @@ _KNOWN: Final = (
     "damage of absorbed births was not followed any further: too many events",
     "operands of {count} earlier events were let go to keep within the memory budget: what came before may be missing, "
     "and a larger memory= keeps it",
+    "a sparse tensor of more than {count} elements was looked at as a whole",
     "ranges of {count} more tensors were left out",
     "{rule}{place} is allowed{reason}",
     "looked at up to step {count}, as --steps says",

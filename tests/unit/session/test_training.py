@@ -432,7 +432,6 @@ def test_sparse_gradients_are_judged() -> None:
     assert (report.run.exit_status.whynan, unmoved) == (1, True)
 
 
-@pytest.mark.xfail(strict=True, reason="a trace does not look into sparse tensors")
 def test_bad_sparse_gradients_are_explained() -> None:
     report, _ = _sparse(bad=True)
     assert (only(report).step, only(report).phase) == (3, "backward")
