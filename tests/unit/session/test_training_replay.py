@@ -284,15 +284,7 @@ SOURCES: dict[str, Callable[[list[Tensor]], Any]] = {
 }
 
 
-# what is taken by hand is taken from the program, and no other element of the loss tells one batch from another
-TAKES = pytest.mark.xfail(strict=True, reason="a replay takes the next batch from the program")
-FITS = [
-    fit_from,
-    fit_from_reassigned,
-    fit_changed_in_place,
-    fit_by_next,
-    *(pytest.param(fit, marks=TAKES) for fit in (fit_from_queue, fit_from_file)),
-]
+FITS = [fit_from, fit_from_reassigned, fit_changed_in_place, fit_by_next, fit_from_queue, fit_from_file]
 
 
 @pytest.mark.parametrize("fit", FITS)
