@@ -31,18 +31,36 @@ PARTS = 8
 OF_A_WATCH = frozenset(
     f"whynan.capture.{name}"
     for name in (
-        *("outside", "streams", "torch.watch", "torch.judging", "torch.standing", "torch.marks", "torch.moving"),
-        *("torch.history", "torch.samples", "torch.replay", "torch.undo", "torch.contents", "torch.state"),
+        *(
+            "outside",
+            "streams",
+            "taking",
+            "torch.watch",
+            "torch.judging",
+            "torch.standing",
+            "torch.marks",
+            "torch.moving",
+        ),
+        *(
+            "torch.history",
+            "torch.samples",
+            "torch.replay",
+            "torch.undo",
+            "torch.contents",
+            "torch.state",
+            "torch.inherited",
+        ),
         *("torch.reading", "torch.transfers", "torch.unread", "torch.behind", "torch.gates", "torch.graphs"),
     )
 )
-# some run only after a failure, two are asked by a watch only, one is torch's question about a mode while it compiles,
-# some run in a thread before it can be followed or in a child, and one for the engine's threads: a CPU has none
+# some run only after a failure, three are asked by a watch only, one is torch's question about a mode while it
+# compiles, some run in a thread before it can be followed or in a child, and one for the engine's threads, of which a
+# CPU has none
 UNREACHED = frozenset(
     [
         *("report_internal_error", "warn", "Capture.abandon", "Tracer.fail", "TraceMode._should_skip_dynamo"),
         *("theirs", "_code", "_is_ours", "_begun_at"),
-        *("Identities.keys", "Capture.begin_at"),
+        *("Identities.keys", "Capture.begin_at", "Capture.begin_with"),
         *("_enter", "_leave", "Steps.enter_thread", "Steps.leave_thread", "_forked", "Capture.forked", "Lane.follow"),
     ]
 )

@@ -118,3 +118,20 @@ def steps() -> Values:
     kept.append((1 / (half / 2.0**22).mul(2.0**-20).float()).tolist())
     kept.append((half * (half * half).rsqrt()).tolist())
     return kept
+
+
+def sparse() -> Values:
+    """Bad sparse gradients: added, coalesced, changed in place, made dense, and used."""
+    kept: Values = []
+    table = nn.Embedding(5, 2, sparse=True)
+    with torch.no_grad():
+        table.weight.copy_(torch.arange(10.0).view(5, 2))
+    optimizer = torch.optim.SparseAdam(table.parameters(), lr=0.1)
+    for words in ([0, 1, 1], [2, 0]):
+        table(torch.tensor(words)).sqrt().sum().backward()
+    grad = table.weight.grad
+    assert grad is not None
+    kept += [grad.to_dense(), (grad.coalesce() * 2).values(), grad.mul_(1e30).to_dense()]
+    optimizer.step()
+    kept.append((torch.eye(2).to_sparse() * float("nan")).to_dense())
+    return [*kept, table.weight.detach()]

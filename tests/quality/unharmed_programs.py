@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import whynan
-from tests.quality.unharmed_entries import files, kinds, loaders, steps
+from tests.quality.unharmed_entries import files, kinds, loaders, sparse, steps
 from whynan.api import Trace
 from whynan.capture.torch import sites
 from whynan.capture.torch.operators import KNOWN
@@ -456,6 +456,16 @@ def _waiting() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _as_a_whole() -> Iterator[None]:
+    """Each sparse tensor is too large to be looked at element by element."""
+    from whynan.capture.torch import sparse as home
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(home, "MOST_ELEMENTS", 1)
+        yield
+
+
 def raises() -> Values:
     """A program that ends with an exception of its own."""
     bad = torch.tensor([0.0]).log()
@@ -489,6 +499,8 @@ PROGRAMS = (
     Program("transforms alone", transforms, in_trace, alone=True),
     Program("chains", chains, in_trace),
     Program("mixtures", mixtures, in_trace),
+    Program("sparse", sparse, in_trace),
+    Program("sparse as a whole", sparse, in_trace, around=_as_a_whole),
     Program("backwards", backwards, in_trace),
     Program("little memory", births, in_little_memory),
     Program("nothing known", births, in_trace, around=_cold),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pkgutil
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -66,12 +67,14 @@ def test_half_a_page_is_refused(doc: str, snapshot: SnapshotAssertion) -> None:
     assert str(caught.value) == snapshot
 
 
-def _run(source: str) -> Report:
+def _run(source: str, folder: Path) -> Report:
     names = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "np": np, "inf": float("inf")}
     torch.manual_seed(0)
     # uninitialised memory is filled with NaN, for the one example that reads it
     torch.use_deterministic_algorithms(mode=True, warn_only=True)
     try:
+        if "whynan.watch" in source:
+            return _watched(source, folder / "example.py", {**names, "whynan": whynan, "__name__": "example"})
         with whynan.trace() as t:
             exec(compile(source, "example.py", "exec"), names)
     finally:
@@ -79,15 +82,22 @@ def _run(source: str) -> Report:
     return t.report
 
 
+def _watched(source: str, path: Path, names: dict[str, Any]) -> Report:
+    """The report of an example that watches itself: what is run again of it comes from its file."""
+    path.write_text(source)
+    exec(compile(source, str(path), "exec"), names)
+    return names["w"].report
+
+
 @pytest.mark.filterwarnings("ignore:std")
 @pytest.mark.parametrize("code", ALL)
-def test_the_bad_example_of_a_page_runs_into_it(code: str) -> None:
-    assert code in {f.rule for f in _run(parsed(code).bad).findings}
+def test_the_bad_example_of_a_page_runs_into_it(code: str, tmp_path: Path) -> None:
+    assert code in {f.rule for f in _run(parsed(code).bad, tmp_path).findings}
 
 
 @pytest.mark.parametrize("code", ALL)
-def test_the_good_example_of_a_page_is_clean(code: str) -> None:
-    assert _run(parsed(code).good).verdict == "clean"
+def test_the_good_example_of_a_page_is_clean(code: str, tmp_path: Path) -> None:
+    assert _run(parsed(code).good, tmp_path).verdict == "clean"
 
 
 @pytest.mark.parametrize("code", ALL)

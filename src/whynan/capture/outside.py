@@ -2,7 +2,7 @@
 
 Held back: what is written to files that are open. Made nothing of: sleeping, and the calls of experiment trackers.
 Refused: opening a file for writing, changing a folder, reaching for the network, starting a process or a thread,
-waiting for one.
+waiting for one, and taking what cannot be given back.
 All but the first is of the thread that replays alone; what other threads print meanwhile is lost with the rest.
 """
 
@@ -21,6 +21,7 @@ from threading import Thread, get_ident
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from whynan.capture.streams import as_warned, descriptors, environment, streams
+from whynan.capture.taking import nothing_taken
 from whynan.source.ownership import Owner, owner_of
 
 if TYPE_CHECKING:
@@ -190,6 +191,7 @@ def held_back() -> Generator[Held]:
         entered.enter_context(as_warned())
         entered.enter_context(environment())
         entered.enter_context(_attributes(held))
+        entered.enter_context(nothing_taken(lambda what: _refuse(held, what)))
         _current = held
         try:
             yield held

@@ -48,7 +48,5 @@ def again(region: Region, run: Callable[[Callable[[], AbstractContextManager[obj
     if why is not None:
         return why
     report = region.report
-    replay = Replay(
-        kind="step", faithful=True, why="the same elements of the outputs are bad, by calling the module"
-    )
+    replay = Replay(kind="step", faithful=True, why="the same elements of the outputs are bad, by calling the module")
     return report.model_copy(update={"run": report.run.model_copy(update={"replay": replay})})

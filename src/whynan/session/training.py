@@ -220,9 +220,11 @@ class Training:
     @contextmanager
     def _looked(self, region: Region, fault: Fault, way: Way) -> Generator[None]:
         """A region around a replay: the program goes on after it."""
+        from whynan.capture.torch.inherited import Inherited
 
         def tell(capture: Capture) -> None:
             capture.begin_at(fault.step)
+            capture.begin_with(Inherited(fault))
             for batch, came in way.batches:
                 capture.tracer.origins.note(batch, came.source(), "batch")
 
@@ -249,9 +251,15 @@ def _spoilt(fault: Fault) -> tuple[str, ...]:
     """What is to be said of weights that are bad already."""
     if not fault.judged.spoilt:
         return ()
+    from whynan.capture.torch.inherited import state_at
+
     count = count_text(len(fault.judged.spoilt), "parameter")
-    hint = f"whynan run --start-step {max(fault.step - 1, 1)} looks at every operation from that step on"
-    return (f"{count} bad before step {fault.step}: by the step before it, or earlier; {hint}",)
+    if fault.step == 1:
+        return (f"{count} bad before step 1, the first that was watched",)
+    hint = f"whynan run --start-step {fault.step - 1} looks at every operation from that step on"
+    state = state_at(fault.optimizer, fault.judged.spoilt[0])
+    kept = (f"what the optimizer keeps of the first element that is bad: {state}",) if state else ()
+    return (f"{count} bad before step {fault.step}: by the step before it, or earlier; {hint}", *kept)
 
 
 def _same(fault: Fault, where: str) -> str:

@@ -55,6 +55,7 @@ _PARTS: Final = {
     "steps": _Part(r"[\d,]+ steps?", None),
     "parameters": _Part(r"[\d,]+ parameters?", None),
     "skips": _Part(r"(?:, which a loss scaler has skipped [\d,]+ times on end)?", None),
+    "state": _Part(r".*", "left out"),
     "way": _Part(r"(?:eagerly )?(?:from|by calling) .*", "from the program's source"),
     "refusal": _Part(r".*", "a reason, left out"),
 }
@@ -73,6 +74,7 @@ _KNOWN: Final = (
     "damage of absorbed births was not followed any further: too many events",
     "operands of {count} earlier events were let go to keep within the memory budget: what came before may be missing, "
     "and a larger memory= keeps it",
+    "a sparse tensor of more than {count} elements was looked at as a whole",
     "ranges of {count} more tensors were left out",
     "{rule}{place} is allowed{reason}",
     "looked at up to step {count}, as --steps says",
@@ -91,6 +93,8 @@ _KNOWN: Final = (
     "NaN or Inf in {bad} at step {count}{skips}",
     "{parameters} bad before step {count}: by the step before it, or earlier; whynan run --start-step {count} looks at "
     "every operation from that step on",
+    "{parameters} bad before step 1, the first that was watched",
+    "what the optimizer keeps of the first element that is bad: {state}",
     "{more} bad after that, not looked into",
     "replayed {way}, the step is finite: the compiler is the suspect",
     "no replay {way}: {refusal}",

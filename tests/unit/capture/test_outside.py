@@ -7,7 +7,6 @@ import csv
 import io
 import logging
 import os
-import queue
 import random
 import socket
 import subprocess
@@ -269,7 +268,7 @@ def test_all_is_put_back_where_the_body_raises(tmp_path: Path) -> None:
     writes(tmp_path)
 
 
-@pytest.mark.parametrize("wait", [queue.Queue[int]().get, threading.Event().wait])
+@pytest.mark.parametrize("wait", [threading.Barrier(2).wait, threading.Event().wait])
 def test_nobody_waits_for_what_another_thread_would_bring(wait: Any) -> None:
     with held_back(), pytest.raises(Outside, match="waits for another thread"):
         wait()

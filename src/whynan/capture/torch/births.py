@@ -18,6 +18,7 @@ from whynan.capture.torch.operands import element_of, element_operands, first_in
 from whynan.capture.torch.passing import passed
 from whynan.capture.torch.planes import bad_mask, is_bad, nan_mask, readable, store, strided
 from whynan.capture.torch.sinks import Sinks
+from whynan.capture.torch.sparse import StandIns, carry_all, is_sparse, is_too_large
 from whynan.records import ChainLink, ForwardOperand
 from whynan.traces import Birth
 
@@ -87,11 +88,30 @@ class BadEvents:
             if operator.leaves:
                 self.sinks.python_value(args, out)
                 return
+            explained: list[Tensor] = []
+            stand_ins = StandIns(self) if is_sparse((args, written, list(kwargs.values()))) else None
+            if stand_ins is not None:
+                if is_too_large((args, written, list(kwargs.values()))):
+                    carry_all(self, args, [written[i] for i in bad])
+                    return
+                kept = before or {}
+                before = {
+                    id(stand_ins.of(t)): stand_ins.of(kept[id(t)])
+                    for t in experiments.tensors_in(args)
+                    if id(t) in kept
+                }
+                args, written = stand_ins.of(args), stand_ins.of(written)
+                kwargs = {name: stand_ins.of(value) for name, value in kwargs.items()}
+                bad = [i for i in bad if not stand_ins.labelled(written[i])]
+                known = [] if operator.mutable else [i for i in bad if stand_ins.passes_on(written[i], args)]
+                explained, bad = [written[i] for i in bad], [i for i in bad if i not in known]
             if bad:
                 self._explain(row, operator, args, kwargs, written, bad, before, node, lane, changed_since)
             if marked and len(bad) < max(1, len(written)):
                 old = as_before(operator, args, kwargs, before, changed_since)
                 self.damage.absorbed(row, operator, old, written, bad)
+            if stand_ins is not None:
+                stand_ins.put_back(explained)
             if "non_finite_check" in operator.name:
                 # after the gradients were written: what is bad in them will be skipped
                 self.sinks.scaler.unscaled(args)
@@ -309,14 +329,18 @@ class BadEvents:
     # -- planes --------------------------------------------------------------------------------------------------
 
     def _write(self, output: Tensor, carried: Tensor, row: Row, only: int = 0) -> None:
-        state = self.tracer.mark(output)
-        state.backward = row.phase in (1, 2)
+        self.label(output, carried, backward=row.phase in (1, 2), only=only)
+
+    def label(self, tensor: Tensor, carried: Tensor, *, backward: bool, only: int = 0) -> None:
+        """Have the elements of a tensor carry these labels; `only`: the one set that they hold."""
+        state = self.tracer.mark(tensor)
+        state.backward = backward
         state.reads = 0
         state.skipped = False
         if not only:
             found = self.tracer.labels.present(carried)
             only = found[0] if len(found) == 1 else 0
-        store(state, output, carried, only)
+        store(state, tensor, carried, only)
 
     def _steps(self, verdict: Verdict, event: Event, operator: Operator) -> None:
         """Note this event on the path of every birth that it carries on."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
 
+    from whynan.capture.torch.inherited import Inherited
     from whynan.traces import Birth, Sink
     from whynan.traces.writing import TraceWriter
 
@@ -115,6 +116,10 @@ class Capture:
         """No backward comes to what the modules have given so far: it has left the program as it is."""
         quietly(self.tracer, self.tracer.deferred.settle)
         quietly(self.tracer, self.tracer.bad.sinks.outputs_leave)
+
+    def begin_with(self, inherited: Inherited) -> None:
+        """What comes now begins with weights that may be bad already."""
+        self.tracer.bad.entries.inherited = inherited
 
     def leave(self) -> None:
         """Look no further while the program goes on: what it still holds has not left it."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch import experiments
     from whynan.capture.torch.attribution import Question
+    from whynan.capture.torch.inherited import Inherited
     from whynan.capture.torch.operators import Operator
     from whynan.capture.torch.rows import Row
     from whynan.capture.torch.sinks import Sinks
@@ -34,6 +35,8 @@ class Entries:
         self.known: dict[Any, int] = {}
         self.groups: dict[Any, list[int]] = {}
         self.derived: dict[tuple[int, int], int] = {}
+        self.inherited: Inherited | None = None
+        """What a replay begins with."""
 
     def enter(self, tensor: Tensor, holder: Tensor, unknown: Tensor, plane: Tensor, site: int, event: Event) -> Tensor:
         """Label bad elements that no traced event wrote: NaN has entered, Inf is a literal, garbage uninitialised.
@@ -42,6 +45,9 @@ class Entries:
         """
         tracer = self.tracer
         name, kind, whole = tracer.names.named(holder)
+        since = ""
+        if self.inherited is not None:
+            name, kind, since = self.inherited.named(holder, name, kind, tracer.names)
         state = tracer.state_of(holder)
         uninitialised = state is not None and state.uninitialised
         nan = nan_mask(tensor) & unknown
@@ -66,6 +72,8 @@ class Entries:
                     if uninitialised
                     else f"{kind or ('a constant' if written else 'data')} {described}"
                 )
+                if since and (is_nan or not literal or kind == "parameter"):
+                    note = f"{note} ({since})"
                 element = element_of(tensor, mask, 0, None, (), name)
                 if whole is not None and whole is not holder:
                     element = _element_in(whole, holder, mask, element)

@@ -83,7 +83,10 @@ def run(operator: Operator, arguments: Arguments, replace: Callable[[Tensor], Te
         result = operator.func(*new_args, **new_kwargs)
     except Exception as error:
         raise Refused from error
-    return outputs_of(operator, new_args, new_kwargs, result)
+    # as the sparse results of the event itself are seen
+    return [
+        t.to_dense() if t.layout is torch.sparse_coo else t for t in outputs_of(operator, new_args, new_kwargs, result)
+    ]
 
 
 def outputs_of(operator: Operator, args: Any, kwargs: dict[str, Any], result: Any) -> list[Tensor]:

@@ -59,6 +59,23 @@ class Standing:
     turns: list[list[Turn]]
     """Of each loop around it, the innermost first, what its further turns began with."""
 
+    def goes_round(self) -> int | None:
+        """The loop that has turned though its targets are the objects that they were: the innermost ``for``.
+
+        None where one of the loops was seen to turn, where the frame has left it, or where the program gives a target
+        another value, so that what the loop was given is not known.
+        """
+        span = span_at(self.frame)
+        inner = next((k for k, loop in enumerate(self.tail.loops) if loop.kind == "for"), None)
+        if span is None or inner is None or any(self.turns):
+            return None
+        loop = self.tail.loops[inner]
+        is_inside = (loop.body[0].lineno, loop.body[0].col_offset) <= (span.line, span.column)
+        ends = loop.body[-1].end_lineno or 0, loop.body[-1].end_col_offset or 0
+        if not is_inside or ends < (span.end_line, span.end_column):
+            return None
+        return None if loop.stored_before(ends[0] + 1, 0) & {*loop.targets} else inner
+
 
 @dataclass
 class Mark:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import sys
 import types
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
@@ -17,6 +18,7 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from whynan.capture.taking import go_to, is_read, told
 from whynan.source.ownership import Owner, owner_of
 
 _LOOKS: Final = frozenset((1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000))
@@ -83,6 +85,8 @@ def _places(roots: Iterable[dict[str, Any]]) -> Iterator[tuple[tuple[int, Any], 
         if isinstance(value, Tensor):
             if not value.requires_grad and value.is_leaf and not value.is_inference():
                 yield (id(value), None), value, value._version, _of_tensor(value)
+        elif is_read(value):
+            yield (id(value), None), value, _ALWAYS, _of_file(value)
         elif (slot := _of_generator(value)) is not None:
             yield (id(value), None), value, _ALWAYS, slot
         elif depth < _DEEPEST:
@@ -136,6 +140,22 @@ def _of_tensor(tensor: Tensor) -> Slot:
             tensor.copy_(value)
 
     return Slot(lambda: tensor.detach().clone(), write)
+
+
+def _of_file(file: Any) -> Slot:
+    """The place where one is in a file; the file may go."""
+    reference = weakref.ref(file)
+
+    def read() -> int | None:
+        held = reference()
+        return told(held) if held is not None and is_read(held) else None
+
+    def write(at: int | None) -> None:
+        held = reference()
+        if held is not None:
+            go_to(held, at)
+
+    return Slot(read, write)
 
 
 def _of_generator(value: Any) -> Slot | None:

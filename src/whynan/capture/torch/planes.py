@@ -155,6 +155,11 @@ def readable(tensor: Tensor) -> bool:
     )
 
 
+def elements(tensor: Tensor) -> Tensor:
+    """The tensor that holds another's elements: the values of a sparse one, else itself."""
+    return tensor._values() if tensor.layout is torch.sparse_coo else tensor
+
+
 def is_bad(tensor: Tensor) -> bool:
     """Whether a tensor holds a NaN or an Inf: one vectorised sum, and an exact look only on doubt.
 

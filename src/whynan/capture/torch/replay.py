@@ -5,7 +5,6 @@ The code is the user's own, from its source; the values that it begins with are 
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import functools
 import itertools
@@ -28,6 +27,7 @@ from whynan.capture.torch.standing import InGraph, TakenByHand
 from whynan.capture.torch.state import Rng, ScalerState, restore, rng
 from whynan.capture.torch.undo import TooMuch, Undo
 from whynan.errors import NestedTraceError
+from whynan.source.endings import GOES_ON, ending
 from whynan.source.tails import compiled
 
 if TYPE_CHECKING:
@@ -104,8 +104,11 @@ class Way(Protocol):
         """What its code can change."""
         ...
 
-    def prepared(self) -> Callable[[], object]:
-        """Its code, with the values that it begins with; raises where it cannot be made."""
+    def prepared(self, is_over: Callable[[], bool]) -> Callable[[], object]:
+        """Its code, with the values that it begins with; raises where it cannot be made.
+
+        `is_over`: whether it has come to its end, which the program may have caught.
+        """
         ...
 
 
@@ -142,8 +145,8 @@ class Tailed:
     def roots(self) -> list[Any]:
         return [self.standing.values, self.standing.frame.f_locals, self.standing.frame.f_globals]
 
-    def prepared(self) -> Callable[[], object]:
-        return _prepared(self)
+    def prepared(self, is_over: Callable[[], bool]) -> Callable[[], object]:
+        return _prepared(self, is_over)
 
 
 @dataclass(frozen=True)
@@ -166,7 +169,8 @@ class Called:
     def roots(self) -> list[Any]:
         return [self.function, self.args, self.kwargs]
 
-    def prepared(self) -> Callable[[], object]:
+    def prepared(self, is_over: Callable[[], bool]) -> Callable[[], object]:
+        del is_over
         return functools.partial(self.function, *self.args, **self.kwargs)
 
 
@@ -216,9 +220,10 @@ def replay(
     losses, guard.here.losses = guard.here.losses, Losses()
     guard.here.replaying = True
     reached: list[Judged] = []
+    refused: list[Outside] = []
 
     def arrive(optimizer: Any) -> None:
-        if not reached:
+        if not reached and not refused:
             with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
                 reached.append(judge(optimizer, guard.here.losses))
         raise Reached
@@ -235,18 +240,20 @@ def replay(
     scaler = None if way.scaler is None else ScalerState(way.scaler.scaler)
     try:
         try:
-            run = way.prepared()
+            run = way.prepared(lambda: bool(reached or refused))
         except Exception as error:
             return Outcome(None, f"it cannot be made ({error})")
         # a `with` around the mark is entered again, and leaves behind what was before it
         restore(dataclasses.replace(way.rng, switches=begun.switches, inference=begun.inference))
+        if guard.here.depth:
+            torch._C._set_grad_enabled(guard.here.differentiates)
         if way.scaler is not None:
             way.scaler.put_back()
         put(way.moving)
         for parameter in parameters:
             parameter.grad = None if parameter.grad is None else torch.zeros_like(parameter)
         with ExitStack() as entered:
-            entered.enter_context(held_back())
+            refused = entered.enter_context(held_back()).refused
             undo = entered.enter_context(Undo())
             if eager:
                 entered.enter_context(torch.compiler.set_stance("force_eager"))
@@ -266,15 +273,12 @@ def replay(
             torch.amp.GradScaler.step = skips  # type: ignore[method-assign]
             try:
                 run()
-            except Reached:
-                why = ""
+            except (Reached, Outside):
+                pass
             except TakenByHand:
                 why = "it takes from an iterator by hand, which cannot be rewound"
             except InGraph:
                 why = "it runs in a CUDA graph, whose writes cannot be put back"
-            except Outside as refused:
-                file, number = refused.where
-                why = f"it {refused.what} at {os.path.basename(file)}:{number}"
             except TooMuch:
                 why = "it writes more memory than can be kept meanwhile"
             except TooLong:
@@ -283,6 +287,9 @@ def replay(
                 why = "it begins with the watch itself: what led to the step has returned"
             except Exception as error:
                 why = f"it raises {type(error).__name__}: {error}"
+            if refused and not reached:
+                file, number = refused[0].where
+                why = f"it {refused[0].what} at {os.path.basename(file)}:{number}"
     finally:
         if scaler is not None:
             scaler.put_back()
@@ -293,18 +300,19 @@ def replay(
         guard.here.losses = losses
         guard.here.replaying = False
         guard.here.fresh = []
-    return Outcome(reached[0] if reached else None, why)
+    return Outcome(reached[0]) if reached else Outcome(None, why)
 
 
-def _prepared(way: Tailed) -> Callable[[], None]:
+def _prepared(way: Tailed, is_over: Callable[[], bool]) -> Callable[[], None]:
     """The code of a way, with the values that it begins with; raises ``ValueError`` where it cannot be made."""
-    if any(_swallows(statement) for statement in way.standing.tail.statements):
-        raise ValueError("a loop without end catches every exception, that which ends a replay too")
     standing = way.standing
-    frame, tail = standing.frame, standing.tail
+    frame = standing.frame
+    tail = dataclasses.replace(standing.tail, statements=ending(standing.tail.statements))
     code = frame.f_code
     values = {**frame.f_locals, **standing.values}
-    items = {loop.items: _items(way, k) for k, loop in enumerate(tail.loops) if loop.items is not None}
+    loops = ((k, loop) for k, loop in enumerate(tail.loops) if loop.items is not None)
+    items: dict[str, Any] = {str(loop.items): _until(is_over, _items(way, k)) for k, loop in loops}
+    items[GOES_ON] = lambda: not is_over()
     if code.co_name == "<module>":
         made = compiled(tail)
 
@@ -330,19 +338,11 @@ def _prepared(way: Tailed) -> Callable[[], None]:
     return lambda: function(*(given[name] for name in made.co_varnames[: made.co_argcount]))
 
 
-def _swallows(statement: ast.stmt) -> bool:
-    """Whether code would go on for ever, whatever is raised in it."""
-    endless = (node for node in ast.walk(statement) if isinstance(node, ast.While))
-    handlers = (h for loop in endless for h in ast.walk(loop) if isinstance(h, ast.ExceptHandler))
-    return any(_catches_all(handler.type) and not _raises(handler) for handler in handlers)
-
-
-def _catches_all(kind: ast.expr | None) -> bool:
-    return kind is None or any(isinstance(n, ast.Name) and n.id == "BaseException" for n in ast.walk(kind))
-
-
-def _raises(handler: ast.ExceptHandler) -> bool:
-    return any(isinstance(node, (ast.Raise, ast.Break, ast.Return)) for node in ast.walk(handler))
+def _until(is_over: Callable[[], bool], items: Iterator[Any]) -> Iterator[Any]:
+    for item in items:
+        if is_over():
+            return
+        yield item
 
 
 def _items(way: Tailed, k: int) -> Iterator[Any]:
@@ -361,6 +361,8 @@ def _items(way: Tailed, k: int) -> Iterator[Any]:
             rows.append(batch)
         else:
             rows.append(loop.item(turn.values))
+    if not rows and k == way.standing.goes_round():
+        rows.append(loop.item(way.standing.values))
     return itertools.chain(rows, _again(rows))
 
 

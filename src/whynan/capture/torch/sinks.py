@@ -15,6 +15,7 @@ from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.planes import State, bad_mask, is_bad, readable, strided
 from whynan.capture.torch.rows import address
 from whynan.capture.torch.scaling import Scaler
+from whynan.capture.torch.sparse import as_dense
 from whynan.capture.torch.steps import Steps
 from whynan.traces import Sink
 from whynan.traces.facts import STILL_HELD
@@ -55,6 +56,7 @@ class Sinks:
     def sink(self, tensor: Tensor, kind: SinkKind, name: str | None, fatal: bool) -> list[Sink]:
         """The sinks that a tensor makes: one of its bad elements, one of damage in its finite ones."""
         tracer = self.tracer
+        tensor = as_dense(tensor, tracer.bad)
         state = tracer.state_of(tensor)
         made: list[Sink] = []
         if not readable(tensor) or (state is None and not is_bad(tensor)):

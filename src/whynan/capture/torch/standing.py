@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from whynan.capture.torch.judging import Losses
 
@@ -34,6 +34,8 @@ class Here(threading.local):
         """The loaders' iterators that a replay has begun itself, and may take from."""
         self.depth = 0
         """How many backwards are under way, one inside the other."""
+        self.differentiates = True
+        """Whether gradients were enabled where the outermost of them began: inside of it they are not."""
         self.stepped = False
         """Whether an optimizer has stepped in one of them."""
         self.model_wanted = True

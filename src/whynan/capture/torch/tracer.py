@@ -26,6 +26,7 @@ from whynan.capture.torch.planes import (
     PLAIN,
     State,
     bad_mask,
+    elements,
     is_bad,
     readable,
     unproved,
@@ -290,6 +291,7 @@ class Tracer:
             total = tensor.sum().item()
             return total - total != 0 and is_bad(tensor)
         except (RuntimeError, NotImplementedError, TypeError):
+            tensor = elements(tensor)
             return readable(tensor) and bool(bad_mask(tensor).any())
 
     def _note(self, written: Sequence[Tensor], operator: Operator, ordinal: int) -> None:
@@ -307,7 +309,8 @@ class Tracer:
         try:
             tensor.untyped_storage()._whynan_writer = ordinal  # pyright: ignore[reportAttributeAccessIssue]
         except (RuntimeError, NotImplementedError):
-            return False
+            values = elements(tensor)
+            return values is not tensor and self._wrote(values, operator, ordinal, clean)
         if operator.uninitialised:
             self._leave_uninitialised(tensor)
             return False
@@ -354,7 +357,8 @@ class Tracer:
         try:
             state: Any = getattr(tensor.untyped_storage(), ATTRIBUTE, None)
         except (RuntimeError, NotImplementedError):
-            return None
+            values = elements(tensor)
+            return None if values is tensor else self.state_of(values)
         return state if type(state) is State and state.trace == self.first else None
 
     def mark(self, tensor: Tensor) -> State:

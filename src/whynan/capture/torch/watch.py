@@ -173,6 +173,8 @@ class Guard:
             except Exception:
                 if self.fail():
                     raise
+            if not self.here.depth:
+                self.here.differentiates = torch.is_grad_enabled()
             self.here.depth += 1
             try:
                 return original(t_outputs, *args, **kwargs)
@@ -182,10 +184,19 @@ class Guard:
             finally:
                 self.here.depth -= 1
                 if self.here.stepped and not self.here.depth:
-                    self.here.stepped = False
-                    self.here.losses.held.clear()
+                    self._stepped_inside()
 
         return engine_run_backward
+
+    def _stepped_inside(self) -> None:
+        """A backward in which optimizers have stepped is over."""
+        self.here.stepped = False
+        try:
+            if self.on and not self.here.replaying:
+                self._stepped()
+        except Exception:
+            if self.fail():
+                raise
 
     def _module(self, original: Any) -> Any:
         @functools.wraps(original)
