@@ -502,7 +502,9 @@ def _caches() -> tuple[int, ...]:
     return tuple(len(cache) for cache in (marks._spans, marks._codes, marks._tails, hooks._left))
 
 
-def _held(steps: int, *, leak: list[Any] | None = None) -> tuple[int, int, tuple[int, ...]]:
+def _held(
+    steps: int, *, leak: list[Any] | None = None, around: Callable[[Any], AbstractContextManager[Any]] = _watched
+) -> tuple[int, int, tuple[int, ...]]:
     """Tensors, objects and cached entries after so many steps, the watch still on."""
     torch.manual_seed(0)
     model = nn.Linear(2, 1)
@@ -518,7 +520,7 @@ def _held(steps: int, *, leak: list[Any] | None = None) -> tuple[int, int, tuple
             if leak is not None:
                 leak.append(loss.detach())
 
-    with _watched(optimizer):
+    with around(optimizer):
         train()
         return _tensors(), len(gc.get_objects()), _caches()
 
@@ -553,8 +555,9 @@ def _grown(held: Callable[[int], tuple[int, int, tuple[int, ...]]]) -> tuple[int
     return many[0] - few[0], many[1] - few[1], [b - a for a, b in zip(few[2], many[2], strict=True)]
 
 
-def test_a_long_training_holds_no_more_than_a_short_one() -> None:
-    tensors, objects, caches = _grown(_held)
+@pytest.mark.parametrize("around", [_watched, _deferred])
+def test_a_long_training_holds_no_more_than_a_short_one(around: Callable[[Any], AbstractContextManager[Any]]) -> None:
+    tensors, objects, caches = _grown(lambda steps: _held(steps, around=around))
     assert tensors <= 2
     assert objects < 200
     assert max(caches) <= 2

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 import whynan
 from tests.unit.session.test_training import BAD, Log, batches, bits, fit, network, only
 from whynan.capture.torch import gates, unread
+from whynan.capture.torch.judging import device_of
 from whynan.errors import NonFiniteError, UsageError
 
 if TYPE_CHECKING:
@@ -368,6 +369,16 @@ def test_many_optimizers_that_step_once_are_read_in_time(monkeypatch: pytest.Mon
         assert len(begun) == 60
         assert sum(r() is not None for r in begun) <= 17
     assert w.report.verdict == "clean"
+
+
+def test_a_report_names_the_device_of_what_was_watched() -> None:
+    here, there = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True, device="meta")
+    with whynan.watch(quiet=True) as w:
+        here.sum().backward()
+        torch.optim.SGD([here]).step()
+    assert w.report.run.device == "cpu"
+    assert device_of([torch.optim.SGD([here]), torch.optim.SGD([there])]) == "meta"
+    assert device_of([]) == "cpu"
 
 
 def test_only_the_two_are_legal(snapshot: SnapshotAssertion) -> None:

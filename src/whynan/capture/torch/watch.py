@@ -159,12 +159,11 @@ class Guard:
         @functools.wraps(original)
         def engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
             try:
-                if self.on and is_capturing():
-                    self._graphs.backward(t_outputs)
-                elif self.on and not torch.compiler.is_compiling():
-                    # below the modes of the program, and of a replay
-                    if kwargs.get("accumulate_grad"):
-                        # gradients that are only asked for (`autograd.grad`) may go anywhere
+                if self.on and not torch.compiler.is_compiling():
+                    if is_capturing():
+                        self._graphs.backward(t_outputs)
+                    elif kwargs.get("accumulate_grad"):
+                        # gradients that are only asked for may go anywhere; below the modes of the program and a replay
                         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
                             self.here.losses.note(t_outputs)
                     if self._looks and not self.here.depth:
