@@ -1,4 +1,4 @@
-"""How far a step moves the weights, from a sample of them: no other weight is read, and no device is waited for."""
+"""How far a step moves the weights, from a sample of them that is chosen once; no device is waited for after that."""
 
 from __future__ import annotations
 
