@@ -88,6 +88,14 @@ def test_of_a_large_model_a_bounded_sample_is_read_that_is_like_the_rest() -> No
     assert ratio([weights(*shape) for shape in shapes], shifted) == pytest.approx(expected, rel=0.2)
 
 
+def test_a_few_weights_that_are_large_count_for_what_they_are() -> None:
+    def made() -> Parameters:
+        return [nn.Parameter(weights(50, 64).detach() * 20), *(weights(500, 64) for _ in range(12))]
+
+    expected = moved_of(made(), shifted)
+    assert ratio(made(), shifted) == pytest.approx(expected, rel=0.2)
+
+
 def test_a_part_of_the_weights_that_moves_alone_counts_by_its_share() -> None:
     still, moving = weights(300, 300), weights(300, 300)
     found = ratio([still, moving], lambda p: p.mul_(1.5) if p is moving else None)
@@ -168,6 +176,7 @@ def _strange() -> dict[str, Any]:
     return {
         "meta": nn.Parameter(torch.ones(3, device="meta")),
         "sparse": nn.Parameter(torch.sparse_coo_tensor(indices, torch.ones(2), (2, 2))),
+        "of eight bits": nn.Parameter(torch.ones(3).to(torch.float8_e4m3fn)),
         "complex": nn.Parameter(torch.ones(3, dtype=torch.complex64)),
         "expanded": torch.ones(1).expand(4).requires_grad_(),
         "empty": nn.Parameter(torch.empty(0)),

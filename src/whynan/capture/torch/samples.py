@@ -1,4 +1,4 @@
-"""How far a step moves the weights, from a sample of them: no other weight is read, and no device is waited for."""
+"""How far a step moves the weights, from a sample of them that is chosen once; no device is waited for after that."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-PLACES: Final = 12
-"""So many places spread evenly over all weights laid end to end."""
-LONG: Final = 256
+PLACES: Final = 8
+"""So many places are spread over all weights laid end to end."""
+LONG: Final = 384
 """So many weights beside each other are read at a place."""
 _WIDE: Final = (torch.float32, torch.float64)
+_READ: Final = (torch.float16, torch.bfloat16, *_WIDE)
 _LEAST: Final = 1e-12
 """A norm in float32 below this has lost digits, for the squares have."""
 _KINDS: Final = (torch.nn.Parameter, torch.Tensor)
@@ -32,6 +33,8 @@ class _Spot(NamedTuple):
     start: int
     length: int
     layout: tuple[Any, ...]
+    counts: float
+    """How many weights each one of it stands for."""
 
 
 @dataclass
@@ -44,6 +47,8 @@ class _Plan:
     places: list[tuple[int, int]]
     pointers: list[int]
     views: list[Tensor]
+    roots: Tensor | None
+    """Of how many weights each that is read stands for; None where it is one."""
 
 
 class Samples:
@@ -66,10 +71,15 @@ class Samples:
         known = self._plans.get(id(optimizer))
         views = None if known is None else _views(known[1], optimizer)
         after = None if views is None else _read(views)
-        if after is None or after.shape != before.shape:
+        if known is None or after is None or after.shape != before.shape:
             return None
-        moved, was = torch._foreach_norm([_wide(after).sub_(_wide(before)), _wide(before)])
-        return moved, was
+        was, roots = _wide(before), known[1].roots
+        step = _wide(after).sub_(was)
+        if roots is not None:
+            step.mul_(roots)
+            was.mul_(roots)
+        moved, whole = torch._foreach_norm([step, was])
+        return moved, whole
 
     def forget(self) -> None:
         """Hold on to no weight."""
@@ -119,26 +129,45 @@ def _plan(optimizer: Any, trained: int) -> _Plan:
     found = _readable(optimizer)
     total = sum(t.numel() for _, _, t in found)
     if len(found) <= PLACES and total <= PLACES * LONG:
-        spots = [_Spot(group, index, 0, t.numel(), _layout(t)) for group, index, t in found]
+        spots = [_Spot(group, index, 0, t.numel(), _layout(t), 1.0) for group, index, t in found]
+        roots = None
     else:
-        spots = list(_spread(found, total))
+        spots = list(_spread(found, _shares([t for _, _, t in found])))
+        each = [math.sqrt(spot.counts) for spot in spots for _ in range(spot.length)]
+        roots = torch.tensor(each, dtype=torch.float32, device=found[0][2].device)
     places = [(spot.group, spot.place) for spot in spots]
     tensors = [optimizer.param_groups[group]["params"][index] for group, index in places]
-    return _Plan(trained, spots, places, [t.data_ptr() for t in tensors], _seen(tensors, spots))
+    return _Plan(trained, spots, places, [t.data_ptr() for t in tensors], _seen(tensors, spots), roots)
 
 
-def _spread(found: Sequence[tuple[int, int, Tensor]], total: int) -> Iterator[_Spot]:
-    """As many runs of each tensor as there are places in it, so that each weight is as likely as another."""
-    end = place = 0
-    for group, index, tensor in found:
-        size = tensor.numel()
-        end += size
+def _shares(tensors: list[Tensor]) -> list[float]:
+    """How much of the places each tensor is to have: by its size, and by what it adds to the norm of all."""
+    sizes = [t.numel() / sum(t.numel() for t in tensors) for t in tensors]
+    norms = torch._foreach_norm([t.data for t in tensors])
+    squares = [norm * norm for norm in torch.stack([n.float() for n in norms]).tolist()]
+    whole = sum(squares)
+    if not 0 < whole < math.inf:
+        return sizes
+    return [(size + square / whole) / 2 for size, square in zip(sizes, squares, strict=True)]
+
+
+def _spread(found: Sequence[tuple[int, int, Tensor]], shares: list[float]) -> Iterator[_Spot]:
+    """As many runs of each tensor as there are places in its share of them."""
+    end, place = 0.0, 0
+    for (group, index, tensor), share in zip(found, shares, strict=True):
+        end += PLACES * share
         hits = 0
-        while place < PLACES and (2 * place + 1) * total < 2 * PLACES * end:
+        while place < PLACES and place + 0.5 < end:
             place, hits = place + 1, hits + 1
-        length = min(LONG, size // hits) if hits else 0
+        if not hits:
+            continue
+        size = tensor.numel()
+        length = min(LONG, size // hits)
+        # what has less than one place to itself stands for others like it too
+        counts = size / length / (hits if PLACES * share >= 1 else PLACES * share)
         for hit in range(hits):
-            yield _Spot(group, index, (2 * hit + 1) * (size - length) // (2 * hits), length, _layout(tensor))
+            start = (2 * hit + 1) * (size - length) // (2 * hits)
+            yield _Spot(group, index, start, length, _layout(tensor), counts)
 
 
 def _readable(optimizer: Any) -> list[tuple[int, int, Tensor]]:
@@ -161,7 +190,7 @@ def _is_plain(tensor: Any) -> bool:
     return (
         type(tensor) in _KINDS
         and tensor.layout is torch.strided
-        and tensor.is_floating_point()
+        and tensor.dtype in _READ
         and not tensor.is_meta
         and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # pyright: ignore[reportAttributeAccessIssue]
         and tensor.numel() > 0
