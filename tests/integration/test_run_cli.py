@@ -111,7 +111,6 @@ REFUSED: dict[str, list[str]] = {
     "no such choice": ["--on-nonfinite", "never", "good.py"],
     "no such mode": ["--mode", "nothing", "good.py"],
     "a watch of some steps": ["--mode", "watch", "--steps", "3", "good.py"],
-    "a trace of a watch": ["--mode", "watch", "--trace", "new", "good.py"],
     "a step left out of a trace": ["--on-nonfinite", "skip", "--mode", "trace", "good.py"],
     "no number": ["--start-step", "soon", "good.py"],
     "a step before the first": ["--start-step", "0", "good.py"],

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +24,7 @@ def ending(statements: Iterable[ast.stmt]) -> tuple[ast.stmt, ...]:
 class _Ending(ast.NodeTransformer):
     """Asks in the loops of one scope."""
 
-    def visit(self, node: ast.AST) -> ast.AST:
+    def visit(self, node: ast.AST) -> Any:
         if isinstance(node, _SCOPES):
             return node
         self.generic_visit(node)

@@ -34,7 +34,7 @@ REFUSED: dict[str, dict[str, object]] = {
     "a folder that holds something": {"trace": "folder"},
     "a file for a folder": {"trace": "file"},
     "a debugger where nothing stops": {"pdb": True, "on_nonfinite": "continue"},
-    "reading later where nothing is read": {"sync": "deferred"},
+    "reading later where nothing is read": {"sync": "deferred", "mode": "trace"},
 }
 
 

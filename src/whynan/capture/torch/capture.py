@@ -17,13 +17,12 @@ from whynan.capture.torch.doors import quietly
 from whynan.capture.torch.hooks import StepHooks
 from whynan.capture.torch.leaves import distinct
 from whynan.capture.torch.mode import TraceMode, enter_below, leave
-from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.narrowing import Attempts, Only
+from whynan.capture.torch.observed import held_tensors
 from whynan.capture.torch.patches import Patches
 from whynan.capture.torch.recording import Recording
 from whynan.capture.torch.tracer import Tracer
 from whynan.records import Coverage
-from whynan.source.ownership import Owner, owner_of
 from whynan.traces import Trace
 
 if TYPE_CHECKING:
@@ -158,7 +157,7 @@ class Capture:
                     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
                         tracer.deferred.settle()
                         if error is not None:
-                            tracer.bad.sinks.raised(_held_by(error))
+                            tracer.bad.sinks.raised(held_tensors(error))
                         if tracer.only is not None:
                             tracer.only.finish(tracer)
                         self.trace = self._finish()
@@ -313,16 +312,3 @@ def _forked() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
-
-
-def _held_by(error: BaseException) -> list[tuple[str, Any]]:
-    """The tensors that the frames of a traceback hold, ours and torch's left out."""
-    found: list[tuple[str, Any]] = []
-    step = error.__traceback__
-    while step is not None:
-        own = owner_of(step.tb_frame.f_code.co_filename) in (Owner.WHYNAN, Owner.TORCH, Owner.STDLIB)
-        for name, value in () if own else list(step.tb_frame.f_locals.items()):
-            # what pytest and comprehensions keep in between has names like @py_assert1 and .0
-            found += tensors_of(value, name) if name.isidentifier() else []
-        step = step.tb_next
-    return found

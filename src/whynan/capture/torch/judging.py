@@ -9,6 +9,7 @@ import torch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from types import FrameType
 
     from torch import Tensor
 
@@ -50,8 +51,19 @@ def _is_same(one: Tensor | None, other: Tensor | None) -> bool:
 
 
 @dataclass(frozen=True)
+class Raised:
+    """An exception that has left the program while it held bad numbers, and the frames that it has left."""
+
+    kind: type[BaseException]
+    frames: tuple[FrameType, ...]
+
+
+@dataclass(frozen=True)
 class Fault:
-    """A step that was about to spoil the weights, or that a scaler will not make any more."""
+    """A step that was about to spoil the weights, or that a scaler will not make any more.
+
+    Without an optimizer it is a bad number that the program read, or held as it raised: its bits stand for the loss.
+    """
 
     optimizer: Any
     step: int
@@ -59,10 +71,12 @@ class Fault:
     skipped: int = 0
     late: Late | None = None
     """How it was made, where it is found after it."""
+    raised: Raised | None = None
+    """What the program raised, where that is how it is known."""
 
     def parameters(self) -> list[Tensor]:
         """What the step would have moved."""
-        return parameters_of(self.optimizer)
+        return [] if self.optimizer is None else parameters_of(self.optimizer)
 
 
 @dataclass

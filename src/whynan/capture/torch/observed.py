@@ -15,6 +15,7 @@ from torch import _tensor_str
 
 from whynan.capture.torch.doors import named
 from whynan.capture.torch.frames import unseen
+from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.planes import readable
 from whynan.source.ownership import Owner, owner_of
 
@@ -118,3 +119,38 @@ def _place() -> Place | None:
     while frame is not None and owner_of(frame.f_code.co_filename) is not Owner.USER:
         frame = frame.f_back
     return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+def held_tensors(error: BaseException) -> list[tuple[str, Tensor]]:
+    """The tensors that the frames of a traceback hold, ours and torch's left out."""
+    found: list[tuple[str, Tensor]] = []
+    for frame in reversed(_frames_of(error)):
+        own = owner_of(frame.f_code.co_filename) in (Owner.WHYNAN, Owner.TORCH, Owner.STDLIB)
+        for name, value in () if own else list(frame.f_locals.items()):
+            # what pytest and comprehensions keep in between has names like @py_assert1 and .0
+            found += tensors_of(value, name) if name.isidentifier() else []
+    return found
+
+
+def held_by(error: BaseException) -> tuple[bytes, tuple[FrameType, ...]] | None:
+    """Which elements were bad of what a program held as it raised, as bits, and the frames; None where none was."""
+    frames = _frames_of(error)
+    held: dict[str, bytes] = {}
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+        for frame in frames:
+            if owner_of(frame.f_code.co_filename) is Owner.USER:
+                for name, value in list(frame.f_locals.items()):
+                    bits = _bad_array(value, None) if isinstance(value, torch.Tensor) else None
+                    if bits is not None:
+                        held[name] = bits
+    return (repr(sorted(held.items())).encode(), frames) if held else None
+
+
+def _frames_of(error: BaseException) -> tuple[FrameType, ...]:
+    """The frames that an exception has left, the innermost first."""
+    found: list[FrameType] = []
+    step = error.__traceback__
+    while step is not None:
+        found.append(step.tb_frame)
+        step = step.tb_next
+    return tuple(reversed(found))

@@ -23,6 +23,7 @@ from whynan.capture.torch.hooks import StepHooks
 from whynan.capture.torch.judging import Fault, Judged, Losses, judge
 from whynan.capture.torch.marks import stack
 from whynan.capture.torch.moving import put
+from whynan.capture.torch.observed import held_by
 from whynan.capture.torch.standing import InGraph, TakenByHand
 from whynan.capture.torch.state import Rng, ScalerState, restore, rng
 from whynan.capture.torch.undo import TooMuch, Undo
@@ -33,6 +34,7 @@ from whynan.source.tails import compiled
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
+    from types import FrameType
 
     from whynan.capture.torch.loaders import Came
     from whynan.capture.torch.marks import Mark, Standing
@@ -182,9 +184,12 @@ class Outcome:
     why: str = ""
 
 
-def ways(marks: list[Mark]) -> Iterator[Tailed]:
-    """The ways to what led to here, the best first: what runs the most of it, and least else."""
-    alive = stack(libraries=True)
+def ways(marks: list[Mark], left: tuple[FrameType, ...] = ()) -> Iterator[Tailed]:
+    """The ways to what led to here, the best first: what runs the most of it, and least else.
+
+    `left`: the frames that an exception has left, where the program is over.
+    """
+    alive = [*left, *stack(libraries=True)]
     for mark in marks:
         mark.turn()
         standing = next((s for s in mark.frames if any(s.frame is frame for frame in alive)), None)
@@ -210,15 +215,16 @@ def replay(
 
     `region`: what looks at the operations meanwhile. `eager`: run what was compiled as it is written.
     """
-    parameters = fault.parameters()
+    parameters = guard.parameters() if fault.optimizer is None else fault.parameters()
     begun = rng()
-    frames = stack(libraries=True)
+    frames = [*(fault.raised.frames if fault.raised else ()), *stack(libraries=True)]
     contents = Contents([*way.roots(), *(names for f in frames for names in (f.f_locals, f.f_globals))])
     begun_before = {id(iterator) for iterator in contents.iterators}
     gradients = Gradients.taken(parameters)
     hooks = StepHooks(guard.fail)
     losses, guard.here.losses = guard.here.losses, Losses()
     guard.here.replaying = True
+    inside, guard.here.inside = guard.here.inside, False
     reached: list[Judged] = []
     refused: list[Outside] = []
 
@@ -228,7 +234,14 @@ def replay(
                 reached.append(judge(optimizer, guard.here.losses))
         raise Reached
 
+    def read(judged: Judged) -> None:
+        if not reached and not refused:
+            reached.append(judged)
+        raise Reached
+
     def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        if fault.optimizer is None:
+            raise Reached
         arrive(optimizer)
 
     def skips(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -271,6 +284,7 @@ def replay(
                 entered.callback(_unset, names, names.get("next", _MISSING))
                 names["next"] = functools.partial(_next, names.get("next", next), begun_before)
             torch.amp.GradScaler.step = skips  # type: ignore[method-assign]
+            guard.here.arrive = read if fault.optimizer is None and fault.raised is None else None
             try:
                 run()
             except (Reached, Outside):
@@ -287,6 +301,9 @@ def replay(
                 why = "it begins with the watch itself: what led to the step has returned"
             except Exception as error:
                 why = f"it raises {type(error).__name__}: {error}"
+                held = held_by(error) if fault.raised and fault.raised.kind is type(error) else None
+                if held is not None:
+                    reached.append(Judged((held[0],), (), bad_loss=True))
             if refused and not reached:
                 file, number = refused[0].where
                 why = f"it {refused[0].what} at {os.path.basename(file)}:{number}"
@@ -299,6 +316,7 @@ def replay(
         restore(begun)
         guard.here.losses = losses
         guard.here.replaying = False
+        guard.here.inside, guard.here.arrive = inside, None
         guard.here.fresh = []
     return Outcome(reached[0]) if reached else Outcome(None, why)
 

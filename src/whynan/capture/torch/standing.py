@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from whynan.capture.torch.judging import Losses
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from whynan.capture.torch.history import Entry
-    from whynan.capture.torch.judging import Probes
+    from whynan.capture.torch.judging import Judged, Probes
     from whynan.capture.torch.loaders import Came
     from whynan.capture.torch.marks import Mark
 
@@ -36,6 +38,12 @@ class Here(threading.local):
         """How many backwards are under way, one inside the other."""
         self.differentiates = True
         """Whether gradients were enabled where the outermost of them began: inside of it they are not."""
+        self.inside = False
+        """Whether a module is being called."""
+        self.arrive: Callable[[Judged], None] | None = None
+        """In the replay of what led to a number that was read: what is told of one."""
+        self.seen: Any = None
+        """The tensor that it was read from."""
         self.stepped = False
         """Whether an optimizer has stepped in one of them."""
         self.model_wanted = True
@@ -56,10 +64,6 @@ class Here(threading.local):
         if getattr(iterator, "_num_yielded", 0) == 0:
             self.fresh.append(iterator)
         return any(iterator is one for one in self.fresh)
-
-    def is_lost(self, scaler: Any) -> bool:
-        """Whether a scaler is not looking for its scale any more: the gradients are bad at every scale."""
-        return self.skips >= SKIPS and (scaler is None or scaler.get_scale() <= 1.0)
 
 
 class Marking(Protocol):

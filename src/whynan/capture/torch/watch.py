@@ -10,26 +10,37 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.optim import LBFGS
-from torch.utils.data import dataloader
 
 from whynan.capture.failure import report_internal_error
 from whynan.capture.interruptions import theirs
 from whynan.capture.torch.behind import Behind
-from whynan.capture.torch.doors import stands
+from whynan.capture.torch.entrances import Entrances
 from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.graphs import Graphs, is_capturing
 from whynan.capture.torch.history import History
 from whynan.capture.torch.hooks import StepHooks
 from whynan.capture.torch.identities import Identities
-from whynan.capture.torch.judging import Fault, Probes, device_of, gradients_of, judge, spoilt_of, trained_of
-from whynan.capture.torch.loaders import Loaders, Noted, follow
+from whynan.capture.torch.judging import (
+    Fault,
+    Judged,
+    Probes,
+    Raised,
+    device_of,
+    gradients_of,
+    judge,
+    parameters_of,
+    spoilt_of,
+    trained_of,
+)
+from whynan.capture.torch.observed import Observations, held_by
 from whynan.capture.torch.reading import Parts, Reading, is_lost, read
 from whynan.capture.torch.samples import Samples
-from whynan.capture.torch.standing import Here, Marking, TakenByHand
+from whynan.capture.torch.standing import Here, Marking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from whynan.capture.torch.evaluations import Evaluations
     from whynan.capture.torch.graphs import Captured
     from whynan.capture.torch.history import Entry
 
@@ -39,11 +50,10 @@ class Guard:
 
     What `deliver` gives is raised at that step, before it has moved a weight.
 
-    `late`: the program ran before it was watched.
-    `marking` is told where the program stands: after a step, as the first module is called after that, as a backward
-    begins, and what a loader gives. `after`: so many steps are not judged, but counted. `only`: the
-    optimizers that are judged; all where there are none. `deferred`, `holds`: as of `Behind`. `told` is given the numbers of
-    each step.
+    `late`: the program ran before it was watched. `marking` is told where the program stands: after a step, as the
+    first module is called after that, as a backward begins, and what a loader gives. `after`: so many steps are not
+    judged, but counted. `only`: the optimizers that are judged; all where there are none. `deferred`, `holds`: as of
+    `Behind`. `told` is given the numbers of each step.
     """
 
     def __init__(
@@ -64,7 +74,6 @@ class Guard:
         self._marking = marking
         self.here = Here()
         self._hooks = StepHooks(self.fail)
-        self._undo: list[Callable[[], None]] = []
         self._steps: Identities[int] = Identities()
         self.history = History(told)
         self.samples = Samples()
@@ -74,9 +83,13 @@ class Guard:
         """How many steps have been judged."""
         self._unjudged = after
         self._only = [id(o) for o in only]
-        self._loaders = Loaders(late=late)
         self.behind = Behind(self, deferred=deferred, holds=holds)
         self._graphs = Graphs(self)
+        self.evaluations: Evaluations | None = None
+        """Who calls modules without gradients."""
+        self.observations: Observations | None = None
+        self._observed: Callable[[Fault], None] | None = None
+        self._entrances = Entrances(self, marking, self._graphs, late=late)
         self.on = False
 
     def install(self) -> None:
@@ -84,30 +97,14 @@ class Guard:
         self.on = True
         self._hooks.install()
         self._hooks.before, self._hooks.after = self._before, self._after
-        self._replace(torch.autograd, "_engine_run_backward", self._engine)
-        torch_graph: Any = torch.autograd.graph
-        self._replace(torch_graph, "_engine_run_backward", lambda _: torch.autograd._engine_run_backward)
-        self._replace(torch.nn.Module, "__call__", self._module)
-        self._replace(torch.amp.grad_scaler.GradScaler, "step", self._scaled)
-        self._replace(dataloader._BaseDataLoaderIter, "__next__", self._fetched)
-        follow(
-            self._loaders,
-            lambda name, note: self._replace(dataloader._BaseDataLoaderIter, name, self._noting(note)),
-            lambda name, note: self._replace(
-                dataloader._MultiProcessingDataLoaderIter, name, self._noting(note, first=True)
-            ),
-        )
-        for owner in (torch.optim.Optimizer, torch.nn.Module):
-            self._replace(owner, "zero_grad", self._discarded)
-        self._graphs.install(self._replace)
+        self._entrances.install()
 
     def remove(self) -> None:
         """Leave the doors."""
         self.on = False
         self.behind.gates.open_all()
         self._hooks.remove()
-        while self._undo:
-            self._undo.pop()()
+        self._entrances.remove()
         self.history.tell()
 
     def fail(self) -> bool:
@@ -119,7 +116,8 @@ class Guard:
         return False
 
     @property
-    def _looks(self) -> bool:
+    def looks(self) -> bool:
+        """Whether what the program does now is watched."""
         return self.judging and not self.here.replaying and not is_capturing()
 
     def _judges(self, optimizer: Any) -> bool:
@@ -136,177 +134,47 @@ class Guard:
         """What the optimizers that have stepped compute on."""
         return device_of(self._steps.keys())
 
+    def steps(self) -> int:
+        """How many steps the optimizer has tried that has tried the most."""
+        return max((self.attempts(o) for o in self._steps.keys()), default=0)  # noqa: SIM118
+
+    def parameters(self) -> list[Any]:
+        """All that the optimizers move that have stepped."""
+        return [p for optimizer in self._steps.keys() for p in parameters_of(optimizer)]  # noqa: SIM118
+
+    def observe(self, explain: Callable[[Fault], None]) -> None:
+        """Have the bad numbers that the program reads looked into: `explain` is given what was read, as a fault."""
+        self._observed = explain
+        self.observations = Observations(self._saw, self._wants_numbers, self.fail)
+
+    def _wants_numbers(self) -> bool:
+        here = self.here
+        if here.replaying:
+            return here.arrive is not None
+        # once there is a gradient, the step that is made of it is judged
+        return self.on and self.looks and not here.depth and not here.losses.held
+
+    def _saw(self, tensor: Any, bits: bytes) -> None:
+        """The program has read a bad number."""
+        judged = Judged((bits,), (), bad_loss=True)
+        if self.here.arrive is not None:
+            self.here.seen = tensor
+            self.here.arrive(judged)
+        elif self._observed is not None:
+            self._observed(Fault(None, self.steps() + 1, judged))
+
+    def raised(self, error: BaseException) -> Fault | None:
+        """What the program held as it raised, as a fault; None where nothing of it was bad."""
+        held = held_by(error)
+        if not (self.on and self.looks) or held is None:
+            return None
+        bits, frames = held
+        return Fault(None, self.steps() + 1, Judged((bits,), (), bad_loss=True), raised=Raised(type(error), frames))
+
     def spoilt(self) -> int:
         """How many parameters of the optimizers watched are NaN or Inf now."""
         judged = (o for o in self._steps.keys() if self._watches(o))  # noqa: SIM118
         return len({id(p) for optimizer in judged for p in spoilt_of(optimizer)})
-
-    def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-        original = getattr(owner, name)
-        made = make(original)
-        stands(made)
-        setattr(owner, name, made)
-
-        def undo() -> None:
-            if getattr(owner, name) is made:
-                setattr(owner, name, original)
-
-        self._undo.append(undo)
-
-    # -- the doors ----------------------------------------------------------------------------------------------------
-
-    def _engine(self, original: Any) -> Any:
-        @functools.wraps(original)
-        def engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
-            try:
-                if self.on and not torch.compiler.is_compiling():
-                    if is_capturing():
-                        self._graphs.backward(t_outputs)
-                    elif kwargs.get("accumulate_grad"):
-                        # gradients that are only asked for may go anywhere; below the modes of the program and a replay
-                        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-                            self.here.losses.note(t_outputs)
-                    if self._looks and not self.here.depth:
-                        self.here.model_wanted = True
-                        self._marking.backward()
-            except Exception:
-                if self.fail():
-                    raise
-            if not self.here.depth:
-                self.here.differentiates = torch.is_grad_enabled()
-            self.here.depth += 1
-            try:
-                return original(t_outputs, *args, **kwargs)
-            except BaseException as error:
-                unseen(error)
-                raise
-            finally:
-                self.here.depth -= 1
-                if self.here.stepped and not self.here.depth:
-                    self._stepped_inside()
-
-        return engine_run_backward
-
-    def _stepped_inside(self) -> None:
-        """A backward in which optimizers have stepped is over."""
-        self.here.stepped = False
-        try:
-            if self.on and not self.here.replaying:
-                self._stepped()
-        except Exception:
-            if self.fail():
-                raise
-
-    def _module(self, original: Any) -> Any:
-        @functools.wraps(original)
-        def call(module: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.here.model_wanted and not torch.compiler.is_compiling():
-                try:
-                    if self.on and self._looks and not self.here.depth:
-                        self.here.model_wanted = False
-                        self._marking.model()
-                except Exception:
-                    if self.fail():
-                        raise
-            try:
-                return original(module, *args, **kwargs)
-            except BaseException as error:
-                unseen(error)
-                raise
-
-        return call
-
-    def _scaled(self, original: Any) -> Any:
-        @functools.wraps(original)
-        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            self.here.scaler, self.here.reached = (scaler if scaler.is_enabled() else None), False
-            try:
-                out = original(scaler, optimizer, *args, **kwargs)
-            except BaseException as error:
-                unseen(error)
-                raise
-            finally:
-                self.here.scaler = None
-            ending = None
-            try:
-                if self.on and scaler.is_enabled() and not self.here.replaying and not is_capturing():
-                    if not self.here.reached:
-                        ending = self._skipped(scaler, optimizer)
-                    elif not self.here.depth:
-                        self._stepped(scaler)
-            except Exception:
-                if self.fail():
-                    raise
-            if ending is not None:
-                raise ending
-            return out
-
-        return step
-
-    def _fetched(self, original: Any) -> Any:
-        @functools.wraps(original)
-        def fetch(iterator: Any) -> Any:
-            if self.here.replaying and not self.here.is_fresh(iterator):
-                raise TakenByHand
-            try:
-                batch = original(iterator)
-            except BaseException as error:
-                unseen(error)
-                raise
-            try:
-                if self.on and not self.here.replaying:
-                    came = self._loaders.came(iterator)
-                    if self.judging:
-                        self._marking.batch(batch, came)
-            except Exception:
-                if self.fail():
-                    raise
-            return batch
-
-        return fetch
-
-    def _noting(self, note: Noted, *, first: bool = False) -> Callable[[Any], Any]:
-        """A door that tells of a call: before it with `first`, else after it."""
-
-        def tell(args: Any, kwargs: Any, out: Any) -> None:
-            try:
-                if self.on and not self.here.replaying:
-                    note(args, kwargs, out)
-            except Exception:
-                if self.fail():
-                    raise
-
-        def make(original: Any) -> Any:
-            @functools.wraps(original)
-            def door(*args: Any, **kwargs: Any) -> Any:
-                if first:
-                    tell(args, kwargs, None)
-                try:
-                    out = original(*args, **kwargs)
-                except BaseException as error:
-                    unseen(error)
-                    raise
-                if not first:
-                    tell(args, kwargs, out)
-                return out
-
-            return door
-
-        return make
-
-    def _discarded(self, original: Any) -> Any:
-        @functools.wraps(original)
-        def zero_grad(*args: Any, **kwargs: Any) -> Any:
-            try:
-                if self.on and not torch.compiler.is_compiling() and not is_capturing():
-                    # the gradients of what was differentiated so far are not used
-                    self.here.losses.held.clear()
-            except Exception:
-                if self.fail():
-                    raise
-            return original(*args, **kwargs)
-
-        return zero_grad
 
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
         ending = new = None
@@ -348,7 +216,7 @@ class Guard:
                 probes, self.here.probes = self.here.probes, None
                 ending = None if probes is None else self._kept(probes)
                 if self.here.scaler is None:
-                    self._stepped()
+                    self.stepped()
         except Exception:
             if self.fail():
                 raise
@@ -357,7 +225,8 @@ class Guard:
 
     # -- what they see ------------------------------------------------------------------------------------------------
 
-    def _stepped(self, scaler: Any = None) -> None:
+    def stepped(self, scaler: Any = None) -> None:
+        """A step has been made, or skipped: what led to it is over."""
         self.here.losses.held.clear()
         self.here.model_wanted = True
         if self._unjudged:
@@ -403,7 +272,7 @@ class Guard:
                 if not reading.is_finite or reading.bad_loss(scaled=self.here.scaler is not None):
                     judged = judge(optimizer, self.here.losses)
         if reading.passed:
-            return self._skipped(self.here.scaler, optimizer, reading)
+            return self.skipped(self.here.scaler, optimizer, reading)
         # the norm of gradients that are finite may be none
         return None if judged is None or judged.is_good else self.fault(Fault(optimizer, step, judged))
 
@@ -416,7 +285,7 @@ class Guard:
             if self._judges(optimizer):
                 self.watched += 1
                 ending = ending or self.behind.made(optimizer, self.attempts(optimizer), captured)
-        self._stepped()
+        self.stepped()
         return ending
 
     def fault(self, fault: Fault) -> BaseException | None:
@@ -424,7 +293,7 @@ class Guard:
         self.history.tell()
         return self._deliver(self._explain(fault), fault)
 
-    def _skipped(self, scaler: Any, optimizer: Any, reading: Reading | None = None) -> BaseException | None:
+    def skipped(self, scaler: Any, optimizer: Any, reading: Reading | None = None) -> BaseException | None:
         """A scaler has skipped a step, as it may; but not for ever, and not for a loss that is NaN."""
         if not self.here.reached:
             self._steps.set(optimizer, self.attempts(optimizer) + 1)
@@ -441,14 +310,14 @@ class Guard:
             self.here.skips = 0
         self.history.tell()
         if ending is None and not self.here.reached:
-            self._stepped(scaler)
+            self.stepped(scaler)
         return ending
 
     def _with_closure(self, optimizer: Any, closure: Any, args: Any, kwargs: Any) -> Any:
         """The closure of a step, looked at when it has run: before the weights move, but for those that probe."""
-        probes = Probes(optimizer) if isinstance(optimizer, LBFGS) and self._looks else None
+        probes = Probes(optimizer) if isinstance(optimizer, LBFGS) and self.looks else None
         self.here.probes = probes
-        if probes is None and self._looks and not self.here.depth and self._watches(optimizer):
+        if probes is None and self.looks and not self.here.depth and self._watches(optimizer):
             with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
                 self.here.sampled = self.samples.before(optimizer, trained_of(optimizer))
 
@@ -461,7 +330,7 @@ class Guard:
                 raise
             ending = None
             try:
-                if self.on and self._looks:
+                if self.on and self.looks:
                     if probes is None:
                         ending = self._judge(optimizer)
                     else:

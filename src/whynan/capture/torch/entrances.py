@@ -1,0 +1,249 @@
+"""The doors of a program at which a guard stands: backwards, module calls, steps of scalers, batches, gradients let go.
+
+Each calls the original once and passes its result or exception on; what is ours around it is guarded.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.data import dataloader
+
+from whynan.capture.torch.doors import stands
+from whynan.capture.torch.frames import unseen
+from whynan.capture.torch.graphs import Graphs, is_capturing
+from whynan.capture.torch.loaders import Loaders, Noted, follow
+from whynan.capture.torch.standing import Marking, TakenByHand
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from whynan.capture.torch.evaluations import Evaluations
+    from whynan.capture.torch.watch import Guard
+
+
+class Entrances:
+    """The doors of one guard, which `marking` is told of; `late`: the program ran before it was watched."""
+
+    def __init__(self, guard: Guard, marking: Marking, graphs: Graphs, *, late: bool) -> None:
+        self._guard = guard
+        self._marking = marking
+        self._graphs = graphs
+        self._loaders = Loaders(late=late)
+        self._undo: list[Callable[[], None]] = []
+
+    def install(self) -> None:
+        """Stand at the doors."""
+        self._replace(torch.autograd, "_engine_run_backward", self._engine)
+        torch_graph: Any = torch.autograd.graph
+        self._replace(torch_graph, "_engine_run_backward", lambda _: torch.autograd._engine_run_backward)
+        self._replace(torch.nn.Module, "__call__", self._module)
+        self._replace(torch.amp.grad_scaler.GradScaler, "step", self._scaled)
+        self._replace(dataloader._BaseDataLoaderIter, "__next__", self._fetched)
+        one, many = dataloader._BaseDataLoaderIter, dataloader._MultiProcessingDataLoaderIter
+        follow(
+            self._loaders,
+            lambda name, note: self._replace(one, name, self._noting(note)),
+            lambda name, note: self._replace(many, name, self._noting(note, first=True)),
+        )
+        for owner in (torch.optim.Optimizer, torch.nn.Module):
+            self._replace(owner, "zero_grad", self._discarded)
+        self._graphs.install(self._replace)
+        if self._guard.observations is not None:
+            self._guard.observations.install(self._replace)
+
+    def remove(self) -> None:
+        """Leave the doors."""
+        while self._undo:
+            self._undo.pop()()
+
+    def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+        own = not isinstance(owner, type) or name in owner.__dict__
+        original = getattr(owner, name)
+        made = make(original)
+        stands(made)
+        setattr(owner, name, made)
+
+        def undo() -> None:
+            if owner.__dict__.get(name) is not made:
+                # the program has put something of its own around it, which stays
+                return
+            if own:
+                setattr(owner, name, original)
+            else:
+                delattr(owner, name)
+
+        self._undo.append(undo)
+
+    def _engine(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                if self._guard.on and not torch.compiler.is_compiling():
+                    if is_capturing():
+                        self._graphs.backward(t_outputs)
+                    elif kwargs.get("accumulate_grad"):
+                        # gradients that are only asked for may go anywhere; below the modes of the program and a replay
+                        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+                            self._guard.here.losses.note(t_outputs)
+                    if self._guard.looks and not self._guard.here.depth:
+                        self._guard.here.model_wanted = True
+                        self._marking.backward()
+            except Exception:
+                if self._guard.fail():
+                    raise
+            if not self._guard.here.depth:
+                self._guard.here.differentiates = torch.is_grad_enabled()
+            self._guard.here.depth += 1
+            try:
+                return original(t_outputs, *args, **kwargs)
+            except BaseException as error:
+                unseen(error)
+                raise
+            finally:
+                self._guard.here.depth -= 1
+                if self._guard.here.stepped and not self._guard.here.depth:
+                    self._stepped_inside()
+
+        return engine_run_backward
+
+    def _stepped_inside(self) -> None:
+        """A backward in which optimizers have stepped is over."""
+        self._guard.here.stepped = False
+        try:
+            if self._guard.on and not self._guard.here.replaying:
+                self._guard.stepped()
+        except Exception:
+            if self._guard.fail():
+                raise
+
+    def _module(self, original: Any) -> Any:
+        guard = self._guard
+
+        @functools.wraps(original)
+        def call(module: Any, *args: Any, **kwargs: Any) -> Any:
+            here, evaluations = guard.here, None
+            outermost = not here.inside and not here.depth and not torch.compiler.is_compiling()
+            if outermost:
+                here.inside = True
+                try:
+                    evaluations = self._comes()
+                except Exception:
+                    if guard.fail():
+                        raise
+            try:
+                if evaluations is not None:
+                    return evaluations.call(original, module, args, kwargs)
+                return original(module, *args, **kwargs)
+            except BaseException as error:
+                unseen(error)
+                raise
+            finally:
+                if outermost:
+                    here.inside = False
+
+        return call
+
+    def _comes(self) -> Evaluations | None:
+        """A module is called from outside of every other one; gives who calls it, where that is not just done."""
+        here = self._guard.here
+        if not self._guard.on or not self._guard.looks:
+            return None
+        if here.model_wanted:
+            here.model_wanted = False
+            self._marking.model()
+        return None if torch.is_grad_enabled() else self._guard.evaluations
+
+    def _scaled(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            self._guard.here.scaler, self._guard.here.reached = (scaler if scaler.is_enabled() else None), False
+            try:
+                out = original(scaler, optimizer, *args, **kwargs)
+            except BaseException as error:
+                unseen(error)
+                raise
+            finally:
+                self._guard.here.scaler = None
+            ending = None
+            try:
+                if self._guard.on and scaler.is_enabled() and not self._guard.here.replaying and not is_capturing():
+                    if not self._guard.here.reached:
+                        ending = self._guard.skipped(scaler, optimizer)
+                    elif not self._guard.here.depth:
+                        self._guard.stepped(scaler)
+            except Exception:
+                if self._guard.fail():
+                    raise
+            if ending is not None:
+                raise ending
+            return out
+
+        return step
+
+    def _fetched(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def fetch(iterator: Any) -> Any:
+            if self._guard.here.replaying and not self._guard.here.is_fresh(iterator):
+                raise TakenByHand
+            try:
+                batch = original(iterator)
+            except BaseException as error:
+                unseen(error)
+                raise
+            try:
+                if self._guard.on and not self._guard.here.replaying:
+                    came = self._loaders.came(iterator)
+                    if self._guard.judging:
+                        self._marking.batch(batch, came)
+            except Exception:
+                if self._guard.fail():
+                    raise
+            return batch
+
+        return fetch
+
+    def _noting(self, note: Noted, *, first: bool = False) -> Callable[[Any], Any]:
+        """A door that tells of a call: before it with `first`, else after it."""
+
+        def tell(args: Any, kwargs: Any, out: Any) -> None:
+            try:
+                if self._guard.on and not self._guard.here.replaying:
+                    note(args, kwargs, out)
+            except Exception:
+                if self._guard.fail():
+                    raise
+
+        def make(original: Any) -> Any:
+            @functools.wraps(original)
+            def door(*args: Any, **kwargs: Any) -> Any:
+                if first:
+                    tell(args, kwargs, None)
+                try:
+                    out = original(*args, **kwargs)
+                except BaseException as error:
+                    unseen(error)
+                    raise
+                if not first:
+                    tell(args, kwargs, out)
+                return out
+
+            return door
+
+        return make
+
+    def _discarded(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def zero_grad(*args: Any, **kwargs: Any) -> Any:
+            try:
+                if self._guard.on and not torch.compiler.is_compiling() and not is_capturing():
+                    # the gradients of what was differentiated so far are not used
+                    self._guard.here.losses.held.clear()
+            except Exception:
+                if self._guard.fail():
+                    raise
+            return original(*args, **kwargs)
+
+        return zero_grad
