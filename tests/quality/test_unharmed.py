@@ -41,7 +41,15 @@ OF_A_WATCH = frozenset(
             "torch.marks",
             "torch.moving",
         ),
-        *("torch.history", "torch.replay", "torch.undo", "torch.contents", "torch.state", "torch.inherited"),
+        *(
+            "torch.history",
+            "torch.replay",
+            "torch.undo",
+            "torch.contents",
+            "torch.state",
+            "torch.inherited",
+            "torch.together",
+        ),
     )
 )
 # some run only after a failure, three are asked by a watch only, one is torch's question about a mode while it

@@ -20,6 +20,16 @@ if TYPE_CHECKING:
     from whynan.config import Options
 
 
+SUSPECT = (
+    "the compiler is the suspect; TORCHDYNAMO_DISABLE=1 runs the program as it is written, and "
+    'torch.compile(backend="aot_eager") without the kernels of inductor'
+)
+
+BESIDE = (
+    "no replay: another optimizer has stepped on the gradients of the same backward, and its weights have moved; two "
+    "that were seen to step so before are explained"
+)
+
 _active: list[Training] = []
 
 
@@ -158,6 +168,7 @@ class Training:
 
         self._aside()
         refused: list[str] = []
+        suspected: list[str] = []
         for way in [*self.called, *ways(self.marks.kept())]:
             # what was compiled is looked at operation by operation where it runs eagerly
             for eager in (True, False) if compiles() else (False,):
@@ -168,7 +179,7 @@ class Training:
                 if outcome.judged is None:
                     refused.append(f"no replay {where}: {outcome.why}")
                 elif eager and outcome.judged.is_good:
-                    refused.append(f"replayed {where}, the step is finite: the compiler is the suspect")
+                    suspected.append(f"replayed {where}, the step is finite: {SUSPECT}")
                 elif not outcome.judged.same_as(fault.judged):
                     refused.append(f"no replay {where}: other losses or gradients than in the step itself")
                 elif not region.report.findings and any(" is allowed" in n for n in region.report.coverage.notes):
@@ -176,12 +187,14 @@ class Training:
                 elif not region.report.findings:
                     refused.append(f"no replay {where}: nothing bad was born in it")
                 else:
-                    said = (*_spoilt(fault), *(note for note in refused if note.endswith("suspect")))
+                    said = (*suspected[:1], *_spoilt(fault))
                     return _replayed(region.report, Replay(kind=way.kind, faithful=True, why=_same(fault, where)), said)
         hint = f"whynan run --start-step {fault.step} looks at every operation from that step on, in another run"
-        if not refused:
+        if fault.beside:
+            refused = [BESIDE]
+        if not refused and not suspected:
             refused.append("no replay: what led to the step stands in no code that can be run again from its source")
-        return self._told("inconclusive", (_bad(fault), *_spoilt(fault), *refused, hint))
+        return self._told("inconclusive", (_bad(fault), *suspected[:1], *_spoilt(fault), *refused, hint))
 
     def _with_history(self, report: Report, fault: Fault) -> Report:
         history = tuple(

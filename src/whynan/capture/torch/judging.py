@@ -48,6 +48,10 @@ class Fault:
     step: int
     judged: Judged
     skipped: int = 0
+    ahead: bool = False
+    """Whether it is looked at before another one that is made of the same backward."""
+    beside: bool = False
+    """Whether another optimizer has stepped on the gradients of the same backward, and moved its weights."""
 
     def parameters(self) -> list[Tensor]:
         """What the step would have moved."""

@@ -210,18 +210,21 @@ def replay(
     reached: list[Judged] = []
     refused: list[Outside] = []
 
-    def arrive(optimizer: Any) -> None:
+    def arrive() -> None:
         if not reached and not refused:
             with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-                reached.append(judge(optimizer, guard.here.losses))
+                reached.append(judge(fault.optimizer, guard.here.losses))
         raise Reached
 
     def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        arrive(optimizer)
+        if optimizer is not fault.optimizer and fault.ahead and not reached:
+            # it would step after this one, on the same gradients
+            fault.optimizer.step()
+        arrive()
 
     def skips(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         scaled(scaler, optimizer, *args, **kwargs)
-        arrive(optimizer)
+        arrive()
 
     why = "it ended before it came to the step"
     moved = [(slot, slot.read()) for slot, _ in way.moving]

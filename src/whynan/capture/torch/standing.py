@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
 from whynan.capture.torch.judging import Losses
+from whynan.capture.torch.together import Together
 
 if TYPE_CHECKING:
     from whynan.capture.torch.judging import Probes
@@ -37,6 +38,7 @@ class Here(threading.local):
         self.skips = 0
         """Steps that scalers have skipped on end."""
         self.probes: Probes | None = None
+        self.together = Together()
 
 
 class Marking(Protocol):

@@ -33,11 +33,9 @@ SKIPS: Final = 8
 class Guard:
     """Watches the optimizers of a program; `explain` is given a bad step, and `deliver` what it made of it.
 
-    What `deliver` gives is raised at that step, before it has moved a weight.
-
-    `marking` is told where the program stands: after a step, as the first module is called after that, as a backward
-    begins, and what a loader gives. `after`: so many steps are not judged, but counted. `only`: the
-    optimizers that are judged; all where there are none.
+    What `deliver` gives is raised at that step, before it has moved a weight. `marking` is told where the program
+    stands. `after`: so many steps are not judged, but counted. `only`: the optimizers that are judged; all where
+    there are none.
     """
 
     def __init__(
@@ -132,13 +130,12 @@ class Guard:
                         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
                             self.here.losses.note(t_outputs)
                     if self._looks and not self.here.depth:
-                        self.here.model_wanted = True
+                        self.here.model_wanted, self.here.differentiates = True, torch.is_grad_enabled()
+                        self.here.together.backward()
                         self._marking.backward()
             except Exception:
                 if self.fail():
                     raise
-            if not self.here.depth:
-                self.here.differentiates = torch.is_grad_enabled()
             self.here.depth += 1
             try:
                 return original(t_outputs, *args, **kwargs)
@@ -309,22 +306,31 @@ class Guard:
         if self._only and id(optimizer) not in self._only:
             return None
         self.watched += 1
+        beside = self.here.together.step(optimizer)
         gradients = [g for _, g in gradients_of(optimizer)]
         with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             norm = norm_of(gradients)
             bad_loss = self.here.losses.bad(scaled=self.here.scaler is not None)
             step = self.attempts(optimizer)
             self.history.note(optimizer, step, self.here.losses.held, norm, self.here.scaler)
-            if norm - norm == 0 and not bad_loss:
-                return None
-            judged = judge(optimizer, self.here.losses)
-        if judged.is_good:
-            # finite gradients whose norm is none
+            judged = None if norm - norm == 0 and not bad_loss else judge(optimizer, self.here.losses)
+        if judged is None or judged.is_good:
+            # finite gradients, whose norm may be none
+            self._look_ahead(optimizer)
             return None
-        return self._fault(Fault(optimizer, step, judged))
+        return self._fault(Fault(optimizer, step, judged, beside=beside))
+
+    def _look_ahead(self, optimizer: Any) -> None:
+        """Explain what is bad for those that come after this one, before its step has moved a weight."""
+        with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            found = self.here.together.ahead(optimizer, self.here.losses, self._only)
+        if found is not None:
+            fault = Fault(found[0], self.attempts(found[0]) + 1, found[1], ahead=True)
+            self.here.together.keep(fault, self._explain(fault))
 
     def _fault(self, fault: Fault) -> BaseException | None:
-        return self._deliver(self._explain(fault), fault)
+        known = self.here.together.explained(fault)
+        return self._deliver(self._explain(fault) if known is None else known[1], fault)
 
     def _skipped(self, scaler: Any, optimizer: Any) -> BaseException | None:
         """A scaler has skipped a step, as it may; but not for ever, and not for a loss that is NaN."""
