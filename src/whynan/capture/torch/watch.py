@@ -306,7 +306,7 @@ class Guard:
         if self._only and id(optimizer) not in self._only:
             return None
         self.watched += 1
-        beside = self.here.together.step(optimizer)
+        beside = not self.here.depth and self.here.together.step(optimizer)
         gradients = [g for _, g in gradients_of(optimizer)]
         with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             norm = norm_of(gradients)
