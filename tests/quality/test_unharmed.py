@@ -49,6 +49,7 @@ OF_A_WATCH = frozenset(
             "torch.contents",
             "torch.state",
             "torch.inherited",
+            "torch.together",
         ),
         *("torch.reading", "torch.transfers", "torch.unread", "torch.behind", "torch.gates", "torch.graphs"),
     )

@@ -26,6 +26,16 @@ if TYPE_CHECKING:
     from whynan.traces.writing import TraceWriter
 
 
+SUSPECT = (
+    "the compiler is the suspect; TORCHDYNAMO_DISABLE=1 runs the program as it is written, and "
+    'torch.compile(backend="aot_eager") without the kernels of inductor'
+)
+
+BESIDE = (
+    "no replay: another optimizer has stepped on the gradients of the same backward, and its weights have moved; two "
+    "that were seen to step so before are explained"
+)
+
 _active: list[Training] = []
 
 
@@ -186,6 +196,7 @@ class Training:
         self._aside()
         refused, late = refused_late(fault), fault.late
         marks = self.marks.kept() if late is None else list(late.marks)
+        suspected: list[str] = []
         for way in () if refused else [*self.called, *ways(marks)]:
             # what was compiled is looked at operation by operation where it runs eagerly
             for eager in (True, False) if compiles() else (False,):
@@ -197,7 +208,7 @@ class Training:
                 if outcome.judged is None:
                     refused.append(f"no replay {where}: {outcome.why}")
                 elif eager and outcome.judged.is_good:
-                    refused.append(f"replayed {where}, the step is finite: the compiler is the suspect")
+                    suspected.append(f"replayed {where}, the step is finite: {SUSPECT}")
                 elif not outcome.judged.same_as(fault.judged):
                     refused.append(f"no replay {where}: other losses or gradients than in the step itself")
                 elif not region.report.findings and any(" is allowed" in n for n in region.report.coverage.notes):
@@ -205,13 +216,15 @@ class Training:
                 elif not region.report.findings:
                     refused.append(f"no replay {where}: nothing bad was born in it")
                 else:
-                    said = (*made(fault), *_spoilt(fault), *(n for n in refused if n.endswith("suspect")))
+                    said = (*made(fault), *suspected[:1], *_spoilt(fault))
                     return _replayed(region.report, Replay(kind=way.kind, faithful=True, why=_same(fault, where)), said)
         hint = f"whynan run --start-step {fault.step} looks at every operation from that step on, in another run"
-        if not refused:
+        if fault.beside:
+            refused = [BESIDE]
+        if not refused and not suspected:
             refused.append("no replay: what led to the step stands in no code that can be run again from its source")
         refused += advised(fault)
-        return self._told("inconclusive", (_bad(fault), *made(fault), *_spoilt(fault), *refused, hint))
+        return self._told("inconclusive", (_bad(fault), *made(fault), *suspected[:1], *_spoilt(fault), *refused, hint))
 
     def _with_history(self, report: Report, fault: Fault) -> Report:
         history = tuple(as_step(entry) for entry in self.guard.history.of(fault.optimizer))

@@ -18,7 +18,8 @@ _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambd
 
 def ending(statements: Iterable[ast.stmt]) -> tuple[ast.stmt, ...]:
     """The same statements, whose ``while`` loops ask `GOES_ON` before each turn; positions stay."""
-    return tuple(_Ending().visit(copy.deepcopy(statement)) for statement in statements)
+    copies = [copy.deepcopy(statement) for statement in statements]
+    return tuple(made for each in copies if isinstance(made := _Ending().visit(each), ast.stmt))
 
 
 class _Ending(ast.NodeTransformer):

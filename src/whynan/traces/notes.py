@@ -96,8 +96,11 @@ _KNOWN: Final = (
     "{parameters} bad before step 1, the first that was watched",
     "what the optimizer keeps of the first element that is bad: {state}",
     "{more} bad after that, not looked into",
-    "replayed {way}, the step is finite: the compiler is the suspect",
+    "replayed {way}, the step is finite: the compiler is the suspect; TORCHDYNAMO_DISABLE=1 runs the program as it is "
+    'written, and torch.compile(backend="aot_eager") without the kernels of inductor',
     "no replay {way}: {refusal}",
+    "no replay: another optimizer has stepped on the gradients of the same backward, and its weights have moved; two "
+    "that were seen to step so before are explained",
     "no replay: what led to the step stands in no code that can be run again from its source",
     "whynan run --start-step {count} looks at every operation from that step on, in another run",
     # why a second run was believed, or was not

@@ -90,6 +90,17 @@ def test_another_thread_is_not_refused_while_a_replay_runs() -> None:
     assert answered.get() == 1
 
 
+def test_what_another_thread_puts_into_a_queue_meanwhile_stays() -> None:
+    from whynan.capture.torch.contents import Contents
+
+    waiting, seen = _filled(queue.Queue()), [1]
+    contents = Contents([{"waiting": waiting, "seen": seen}])
+    waiting.put(3)
+    seen.append(2)
+    contents.put_back()
+    assert (waiting.qsize(), seen) == (3, [1])
+
+
 def test_a_pipe_is_not_read() -> None:
     reading, writing = os.pipe()
     os.write(writing, b"abc")

@@ -293,6 +293,49 @@ def test_models_among_the_optimizers_are_passed_over() -> None:
     assert only(w.report).step == BAD
 
 
+def fit_together(
+    first: nn.Module, second: nn.Module, optimizers: list[torch.optim.Optimizer], rows: list[Tensor], *, clears: bool
+) -> int:
+    """Two models whose losses are differentiated at once; the second's gradients may be cleared before its step."""
+    done = 0
+    for x in rows:
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        scale = x.norm(dim=1, keepdim=True)
+        # the loss is finite, and the gradient of the root is not
+        (first(x).square().mean() + (second(x) * 0 + scale).sqrt().mean()).backward()
+        optimizers[0].step()
+        if clears:
+            for parameter in second.parameters():
+                parameter.grad = None
+        optimizers[1].step()
+        done += 1
+    return done
+
+
+def test_the_second_of_two_optimizers_of_one_backward_is_explained_as_before_the_first_moved() -> None:
+    first, second, optimizers = _two()
+    with watch(*optimizers) as w:
+        fit_together(first, second, optimizers, batches(), clears=False)
+    assert (only(w.report).step, only(w.report).phase) == (BAD, "backward")
+    assert all(bool(p.isfinite().all()) for m in (first, second) for p in m.parameters())
+
+
+def test_gradients_that_are_cleared_before_the_second_of_two_steps_give_no_alarm() -> None:
+    first, second, optimizers = _two()
+    with watch(*optimizers) as w:
+        assert fit_together(first, second, optimizers, [*batches()] * 3, clears=True) == 18
+    assert w.report.verdict == "clean"
+
+
+def test_two_optimizers_that_step_together_for_the_first_time_are_refused_with_the_reason() -> None:
+    first, second, optimizers = _two()
+    with watch(*optimizers) as w:
+        fit_together(first, second, optimizers, batches(1), clears=False)
+    assert w.report.verdict == "inconclusive"
+    assert any("another optimizer has stepped on the gradients" in note for note in w.report.coverage.notes)
+
+
 # -- what is bad, and what only looks so -----------------------------------------------------------------------------
 
 

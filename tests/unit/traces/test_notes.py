@@ -9,6 +9,7 @@ from whynan.capture.torch.mode import VALUES_NOTE
 from whynan.capture.torch.regions import NOTE
 from whynan.capture.torch.tracer import FORMULA_NOTE
 from whynan.session.region import STEPPED_ASIDE
+from whynan.session.training import SUSPECT
 from whynan.session.unloaded import NO_TORCH
 from whynan.traces.notes import LEFT_OUT, exception_type, generic, without_names
 from whynan.traces.reading import NO_FACTS, UNFINISHED
@@ -69,8 +70,8 @@ def test_what_holds_no_name_stays_as_it_is(note: str) -> None:
          "1 loss and 4 bad gradients identical, run again from the program's source"),
         ("no replay eagerly from line 3 of ada: it raises AdaError: bad",
          "no replay from the program's source: a reason, left out"),
-        ("replayed eagerly from line 3 of ada, the step is finite: the compiler is the suspect",
-         "replayed from the program's source, the step is finite: the compiler is the suspect"),
+        (f"replayed eagerly from line 3 of ada, the step is finite: {SUSPECT}",
+         f"replayed from the program's source, the step is finite: {SUSPECT}"),
         ("the trace in /home/ada/t stopped after 1,234 events: No space left on device",
          "the trace in its folder stopped after 1,234 events"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import queue
 import random
 import re
 import sys
@@ -67,7 +68,7 @@ ARRAY_BYTES: Final = 1 << 20
 _PLAIN: Final = frozenset((int, float, str, bytes, bool, complex, type(None), type(Ellipsis), range, slice))
 _OPAQUE: Final = (
     types.ModuleType, types.BuiltinFunctionType, types.CodeType, types.FrameType, io.TextIOWrapper, io.BufferedReader,
-    io.BufferedWriter, io.BufferedRandom, io.FileIO,
+    io.BufferedWriter, io.BufferedRandom, io.FileIO, queue.Queue,
 )  # fmt: skip
 _RUNNING: Final = types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType
 _ANYWHERE: Final = torch.nn.Module, torch.optim.Optimizer, torch.Tensor

@@ -73,6 +73,10 @@ class Fault:
     """How it was made, where it is found after it."""
     raised: Raised | None = None
     """What the program raised, where that is how it is known."""
+    ahead: bool = False
+    """Whether it is looked at before another one that is made of the same backward."""
+    beside: bool = False
+    """Whether another optimizer has stepped on the gradients of the same backward, and moved its weights."""
 
     def parameters(self) -> list[Tensor]:
         """What the step would have moved."""

@@ -228,10 +228,10 @@ def replay(
     reached: list[Judged] = []
     refused: list[Outside] = []
 
-    def arrive(optimizer: Any) -> None:
+    def arrive() -> None:
         if not reached and not refused:
             with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-                reached.append(judge(optimizer, guard.here.losses))
+                reached.append(judge(fault.optimizer, guard.here.losses))
         raise Reached
 
     def read(judged: Judged) -> None:
@@ -241,12 +241,16 @@ def replay(
 
     def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if fault.optimizer is None:
+            # what was read, or held, is not met any more
             raise Reached
-        arrive(optimizer)
+        if optimizer is not fault.optimizer and fault.ahead and not reached:
+            # it would step after this one, on the same gradients
+            fault.optimizer.step()
+        arrive()
 
     def skips(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         scaled(scaler, optimizer, *args, **kwargs)
-        arrive(optimizer)
+        arrive()
 
     why = "it ended before it came to the step"
     moved = [(slot, slot.read()) for slot, _ in way.moving]

@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
 from whynan.capture.torch.judging import Losses
+from whynan.capture.torch.together import Together
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +55,7 @@ class Here(threading.local):
         self.skips = 0
         """Steps that scalers have skipped on end."""
         self.probes: Probes | None = None
+        self.together = Together()
         self.noted: Entry | None = None
         """The step under way."""
         self.sampled: Tensor | None = None

@@ -259,6 +259,7 @@ class Guard:
             found_inf = getattr(optimizer, "found_inf", None)
             parts = Parts([g for _, g in gradients], (*self.here.losses.held,), self.here.scaler, found_inf)
             step, judged = self.attempts(optimizer), None
+            beside = not self.here.depth and self.here.together.step(optimizer)
             if samples:
                 self.here.sampled = self.samples.before(optimizer, len(gradients))
             if self.behind.lets(optimizer, step, parts, gradients, self._marking.lent):
@@ -273,8 +274,19 @@ class Guard:
                     judged = judge(optimizer, self.here.losses)
         if reading.passed:
             return self.skipped(self.here.scaler, optimizer, reading)
-        # the norm of gradients that are finite may be none
-        return None if judged is None or judged.is_good else self.fault(Fault(optimizer, step, judged))
+        if judged is None or judged.is_good:
+            # finite gradients, whose norm may be none
+            self._look_ahead(optimizer)
+            return None
+        return self.fault(Fault(optimizer, step, judged, beside=beside))
+
+    def _look_ahead(self, optimizer: Any) -> None:
+        """Explain what is bad for those that come after this one, before its step has moved a weight."""
+        with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            found = self.here.together.ahead(optimizer, self.here.losses, self._only)
+        if found is not None:
+            fault = Fault(found[0], self.attempts(found[0]) + 1, found[1], ahead=True)
+            self.here.together.keep(fault, self._explain(fault))
 
     def graphed(self, steps: list[Captured]) -> BaseException | None:
         """A CUDA graph has made steps."""
@@ -291,7 +303,8 @@ class Guard:
     def fault(self, fault: Fault) -> BaseException | None:
         """A step is bad: have it explained, and told of."""
         self.history.tell()
-        return self._deliver(self._explain(fault), fault)
+        known = self.here.together.explained(fault)
+        return self._deliver(self._explain(fault) if known is None else known[1], fault)
 
     def skipped(self, scaler: Any, optimizer: Any, reading: Reading | None = None) -> BaseException | None:
         """A scaler has skipped a step, as it may; but not for ever, and not for a loss that is NaN."""
