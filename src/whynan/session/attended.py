@@ -14,7 +14,7 @@ from whynan.capture.failure import tell_once
 from whynan.config import Options
 from whynan.session import recorded
 from whynan.session.ending import debugger, hide, stopped, user_frame
-from whynan.session.region import Region
+from whynan.session.region import Region, exception_text
 from whynan.session.waiting import told
 from whynan.session.watching import Watched
 from whynan.traces.writing import TraceWriter
@@ -81,7 +81,9 @@ class Attended:
             aside = partial(self._region.end, early=True)
             self._training = Training(options, command=self._command, ended=self._spoilt, aside=aside, traced=1)
             self._training.redacts, self._training.yields = False, True
-            self._training.recording = partial(recorded.of_a_replay, self._recording)
+            self._training.replays.recording = partial(recorded.of_a_replay, self._recording)
+            self._training.replays.baseline = self._region.baseline
+            self._training.look_beside()
             self._training.begin()
 
     def end(self, error: BaseException | None = None, *, early: bool = False) -> None:
@@ -96,12 +98,18 @@ class Attended:
         self._reported = True
         region = self._region
         assert region is not None
+        watched = 0
         if self._training is not None:
+            if self._training.beside is not None and isinstance(error, Exception):
+                self._training.beside.raised(error)
             self._training.end()
+            watched = self._training.guard.watched
         kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
         with told("explaining what was found", quiet=self.options.quiet):
-            region.end(kind, error, traceback, early=early)
-        self._tell(region.report if self._training is None else self._training.after(region.report))
+            # what has excused nothing may have done so in the steps that were watched
+            region.end(kind, error, traceback, early=early or bool(watched))
+        found = region.report if self._training is None else self._training.after(region.report)
+        self._tell(found if error is None else _raised(found, error))
 
     def _tell(self, found: Report) -> None:
         report = self._final(found)
@@ -182,3 +190,12 @@ class Attended:
     def _exit_status(self, report: Report) -> int:
         strict = self.options.strict and report.verdict == "damaged"
         return 1 if strict else report.run.exit_status.whynan
+
+
+def _raised(report: Report, error: BaseException) -> Report:
+    """The report of a program that an exception has ended, which whatever looked at its start may not have seen."""
+    if report.run.exception is not None:
+        return report
+    status = report.run.exit_status.model_copy(update={"script": 1})
+    run = report.run.model_copy(update={"exception": exception_text(error), "exit_status": status})
+    return report.model_copy(update={"run": run})

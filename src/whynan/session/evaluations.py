@@ -1,23 +1,108 @@
-"""What a watched program computes without gradients, between its steps and after them: looked at where it is new."""
-
-# pyright: strict
+"""What a watched program computes beside its steps: its evaluations, and what led to bad numbers that it reads."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from whynan.records import Replay
+from whynan.records import Coverage, ExitStatus, Replay, Report, Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from contextlib import AbstractContextManager
 
-    from whynan.records import Report
+    from whynan.capture.torch.judging import Fault
+    from whynan.capture.torch.watch import Guard
     from whynan.session.region import Region
+    from whynan.session.replays import Replays
 
 
-class Look:
+class Parent(Protocol):
+    """The training beside which this is."""
+
+    guard: Guard
+    replays: Replays
+
+    def set_aside(self) -> None:
+        """End whatever looks at the program, for something else is about to."""
+
+    def end_with(self, report: Report) -> BaseException | None:
+        """What a report ends the program with."""
+        ...
+
+
+class Beside:
+    """What is looked at of one training beside its steps."""
+
+    def __init__(self, training: Parent) -> None:
+        from whynan.capture.torch.evaluations import Evaluations
+
+        self._training = training
+        self._found: list[Report] = []
+        self._last: tuple[Report, int, bool] | None = None
+        """What led to the last bad number, after how many steps, and whether the number itself has left the program."""
+        guard = training.guard
+        guard.evaluations = Evaluations(self._begin, self._again, guard.fail)
+        guard.observe(self._read)
+
+    def raised(self, error: BaseException) -> None:
+        """The program is over, by an exception: look into what it held, unless that is known."""
+        guard = self._training.guard
+        try:
+            fault = guard.raised(error)
+            if fault is not None and (self._last is None or self._last[1] != guard.steps()):
+                self._look_into(fault, leaves=False)
+        except Exception:
+            guard.fail()
+
+    def pieces(self) -> list[Report]:
+        """All that was found."""
+        if self._last is None:
+            return self._found
+        report, steps, leaves = self._last
+        if steps == self._training.guard.steps():
+            # no step has followed: that is where it ended
+            return [*self._found, report]
+        return [*self._found, _as_warning(report)] if leaves and report.findings else self._found
+
+    # -- evaluations -----------------------------------------------------------------------------------------------
+
+    def _begin(self) -> _Look:
+        self._training.set_aside()
+        return _Look(self._training.replays.region(), self._tell)
+
+    def _again(self, run: Callable[[Callable[[], AbstractContextManager[object]]], str | None]) -> BaseException | None:
+        """An evaluation has given something bad that others of its kind have not: run it again."""
+        self._training.set_aside()
+        region = self._training.replays.region()
+        why = run(lambda: _looked(region))
+        if why is not None:
+            note = f"a module gave NaN or Inf in an evaluation, which could not be run again: {why}"
+            report = _unexplained(region.command, (note, "whynan run --mode trace looks at every operation"))
+            return self._tell(report)
+        replay = Replay(kind="step", faithful=True, why="the same elements are bad of what the module gives again")
+        report = region.report
+        return self._tell(report.model_copy(update={"run": report.run.model_copy(update={"replay": replay})}))
+
+    def _tell(self, report: Report) -> BaseException | None:
+        if report.verdict != "clean":
+            self._found.append(report)
+        return self._training.end_with(report) if any(f.severity == "error" for f in report.findings) else None
+
+    # -- numbers ---------------------------------------------------------------------------------------------------
+
+    def _read(self, fault: Fault) -> None:
+        self._look_into(fault, leaves=True)
+
+    def _look_into(self, fault: Fault, *, leaves: bool) -> None:
+        self._training.set_aside()
+        found = self._training.replays.of(fault)
+        if found is not None:
+            report = found if isinstance(found, Report) else _unexplained(self._training.replays.command, found)
+            self._last = report, self._training.guard.steps(), leaves
+
+
+class _Look:
     """A look at one evaluation as it runs; `told` is given its report, and gives what to raise after it."""
 
     def __init__(self, region: Region, told: Callable[[Report], BaseException | None]) -> None:
@@ -27,26 +112,32 @@ class Look:
 
     def end(self) -> BaseException | None:
         """The evaluation is over, and what it gave is all that leaves it."""
-        self._region.watching.tell(lambda capture: capture.nothing_follows())
-        self._region.end(early=True)
+        _end(self._region)
         return self._told(self._region.report)
 
 
-def again(region: Region, run: Callable[[Callable[[], AbstractContextManager[object]]], str | None]) -> Report | str:
-    """The report of an evaluation that is run again, or why there is none."""
+@contextmanager
+def _looked(region: Region) -> Generator[None]:
+    with region:
+        try:
+            yield
+        finally:
+            _end(region)
 
-    @contextmanager
-    def looked() -> Generator[None]:
-        with region:
-            try:
-                yield
-            finally:
-                region.watching.tell(lambda capture: capture.nothing_follows())
-                region.end(early=True)
 
-    why = run(looked)
-    if why is not None:
-        return why
-    report = region.report
-    replay = Replay(kind="step", faithful=True, why="the same elements of the outputs are bad, by calling the module")
-    return report.model_copy(update={"run": report.run.model_copy(update={"replay": replay})})
+def _end(region: Region) -> None:
+    region.watching.tell(lambda capture: capture.nothing_follows())
+    region.end(early=True)
+
+
+def _unexplained(command: str, notes: tuple[str, ...]) -> Report:
+    run = Run(command=command, exit_status=ExitStatus(script=None, whynan=1))
+    return Report(verdict="inconclusive", run=run, coverage=Coverage(notes=notes))
+
+
+def _as_warning(report: Report) -> Report:
+    """What led to a bad number that was only read: the steps after it were good."""
+    findings = tuple(f.model_copy(update={"severity": "warning"}) for f in report.findings)
+    status = report.run.exit_status.model_copy(update={"whynan": 0})
+    run = report.run.model_copy(update={"exit_status": status})
+    return report.model_copy(update={"verdict": "damaged", "findings": findings, "run": run})

@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 import functools
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from whynan.errors import NestedTraceError, NonFiniteError, UsageError
-from whynan.records import Coverage, ExitStatus, Replay, Report, Run
+from whynan.records import Coverage, ExitStatus, Report, Run
 from whynan.report.values import count_text
-from whynan.session.lateness import advised, compared, made, refused_late
+from whynan.session.evaluations import Beside
+from whynan.session.merging import merged
 from whynan.session.metrics import Metrics, as_step
-from whynan.session.region import STEPPED_ASIDE, Region, refuses_another
-from whynan.session.watching import Watched
+from whynan.session.region import STEPPED_ASIDE, refuses_another
+from whynan.session.replays import Replays
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
-    from whynan.capture.torch import Capture
     from whynan.capture.torch.judging import Fault
-    from whynan.capture.torch.replay import Way
     from whynan.config import Options
     from whynan.session.metrics import MetricSink
-    from whynan.traces.writing import TraceWriter
 
-
-SUSPECT = (
-    "the compiler is the suspect; TORCHDYNAMO_DISABLE=1 runs the program as it is written, and "
-    'torch.compile(backend="aot_eager") without the kernels of inductor'
-)
-
-BESIDE = (
-    "no replay: another optimizer has stepped on the gradients of the same backward, and its weights have moved; two "
-    "that were seen to step so before are explained"
-)
 
 _active: list[Training] = []
 
@@ -78,16 +65,30 @@ class Training:
         self.report: Report | None = None
         self._ended = ended
         self._traced = traced
-        self.called: list[Way] = []
-        """The program's own step function, where it is known."""
+        self.replays = Replays(options, command, self.guard, self.marks)
+        self.beside: Beside | None = None
+        """What the program does beside its steps, where that is looked at."""
         self.yields = self.stepped_aside = False
         self.redacts = True
         """Whether the report leaves out what is private; a whole program's is made so where it is delivered."""
-        self.recording: Callable[[], TraceWriter | None] = lambda: None
-        """Gives what writes the trace of a replay to disk."""
         self.repeated = 0
         """Bad steps after the first."""
         self._aside = aside
+
+    def look_beside(self) -> None:
+        """Look at what the program does beside its steps, too; to be called before it begins."""
+        self.beside = Beside(self)
+
+    def set_aside(self) -> None:
+        """End what looks at the first steps."""
+        self._aside()
+
+    def end_with(self, report: Report) -> BaseException | None:
+        """What something that was found beside the steps is to end the program with."""
+        ending = self._ended(report)
+        if ending is None and self.options.on_nonfinite == "raise":
+            return NonFiniteError(report.findings[0])
+        return ending
 
     def begin(self) -> None:
         """Watch from here on; raises ``NestedTraceError`` inside of a trace or of another watch.
@@ -128,11 +129,24 @@ class Training:
 
     def after(self, traced: Report) -> Report:
         """The report of a run whose first steps were traced: that of its bad step, if there was one."""
+        pieces = [] if self.beside is None else self.beside.pieces()
         if self.report is not None:
-            return self.told()
+            return merged(self.told(), self._without_limit(traced), *pieces)
         if (not self.guard.watched and not self.stepped_aside) or traced.verdict == "nonfinite":
-            return traced
-        return self._watched(traced)
+            return merged(traced, *pieces)
+        explained = next((p for p in pieces if p.run.replay.faithful), None)
+        watched = self._watched(self._without_limit(traced))
+        if explained is not None:
+            watched = watched.model_copy(
+                update={"run": watched.run.model_copy(update={"replay": explained.run.replay})}
+            )
+        return merged(watched, *pieces)
+
+    def _without_limit(self, report: Report) -> Report:
+        """A report of the first steps without saying that it is one of them alone."""
+        limit = f"looked at up to step {self._traced},"
+        notes = tuple(note for note in report.coverage.notes if not note.startswith(limit))
+        return report.model_copy(update={"coverage": report.coverage.model_copy(update={"notes": notes})})
 
     def told(self) -> Report:
         """The report as it stands: of the first bad step, and how many came after it; or that there was none."""
@@ -147,7 +161,7 @@ class Training:
 
     def _watched(self, report: Report) -> Report:
         """A report with what is known of the steps that were watched, none of which was bad."""
-        seen = [note for note in report.coverage.notes if not note.startswith(f"looked at up to step {self._traced},")]
+        seen = [*report.coverage.notes]
         if self.stepped_aside:
             seen.append(STEPPED_ASIDE)
         watched = count_text(self.guard.watched, "step")
@@ -186,108 +200,20 @@ class Training:
         """The report of a bad step; None but for the first, and where all that was born is allowed."""
         if self.report is not None:
             return None
-        found = self._found(fault)
-        return None if found is None else self._with_history(found, fault)
-
-    def _found(self, fault: Fault) -> Report | None:
-        """The report of a faithful replay, or that there is none."""
-        from whynan.capture.torch.replay import compiles, replay, ways
-
         self._aside()
-        refused, late = refused_late(fault), fault.late
-        marks = self.marks.kept() if late is None else list(late.marks)
-        suspected: list[str] = []
-        for way in () if refused else [*self.called, *ways(marks)]:
-            # what was compiled is looked at operation by operation where it runs eagerly
-            for eager in (True, False) if compiles() else (False,):
-                watched = Watched(recording=self.recording())
-                region = Region(self.options, command=self.command, watched=watched, quiet=True)
-                looked = functools.partial(self._looked, region, fault, way)
-                outcome = replay(way, self.guard, fault, looked, eager=eager)
-                where = f"{'eagerly ' if eager else ''}{way.where}"
-                if outcome.judged is None:
-                    refused.append(f"no replay {where}: {outcome.why}")
-                elif eager and outcome.judged.is_good:
-                    suspected.append(f"replayed {where}, the step is finite: {SUSPECT}")
-                elif not outcome.judged.same_as(fault.judged):
-                    refused.append(f"no replay {where}: other losses or gradients than in the step itself")
-                elif not region.report.findings and any(" is allowed" in n for n in region.report.coverage.notes):
-                    return None
-                elif not region.report.findings:
-                    refused.append(f"no replay {where}: nothing bad was born in it")
-                else:
-                    said = (*made(fault), *suspected[:1], *_spoilt(fault))
-                    return _replayed(region.report, Replay(kind=way.kind, faithful=True, why=_same(fault, where)), said)
-        hint = f"whynan run --start-step {fault.step} looks at every operation from that step on, in another run"
-        if fault.beside:
-            refused = [BESIDE]
-        if not refused and not suspected:
-            refused.append("no replay: what led to the step stands in no code that can be run again from its source")
-        refused += advised(fault)
-        return self._told("inconclusive", (_bad(fault), *made(fault), *suspected[:1], *_spoilt(fault), *refused, hint))
+        found = self.replays.of(fault)
+        if isinstance(found, tuple):
+            found = self._told("inconclusive", found)
+        return None if found is None else self._with_history(found, fault)
 
     def _with_history(self, report: Report, fault: Fault) -> Report:
         history = tuple(as_step(entry) for entry in self.guard.history.of(fault.optimizer))
         return report.model_copy(update={"run": report.run.model_copy(update={"history": history})})
 
-    @contextmanager
-    def _looked(self, region: Region, fault: Fault, way: Way) -> Generator[None]:
-        """A region around a replay: the program goes on after it."""
-        from whynan.capture.torch.inherited import Inherited
-
-        def tell(capture: Capture) -> None:
-            capture.begin_at(fault.step)
-            capture.begin_with(Inherited(fault))
-            for batch, came in way.batches:
-                capture.tracer.origins.note(batch, came.source(), "batch")
-
-        with region:
-            region.watching.tell(tell)
-            try:
-                yield
-            finally:
-                region.end(early=True)
-
     def _told(self, verdict: Any, notes: tuple[str, ...]) -> Report:
         whynan = 0 if verdict == "clean" else 1
         run = Run(command=self.command, exit_status=ExitStatus(script=None, whynan=whynan), device=self.guard.device())
         return Report(verdict=verdict, run=run, coverage=Coverage(events=0, eager=0, compiled_regions=0, notes=notes))
-
-
-def _replayed(report: Report, replay: Replay, notes: tuple[str, ...]) -> Report:
-    coverage = report.coverage.model_copy(update={"notes": (*report.coverage.notes, *notes)})
-    run = report.run.model_copy(update={"replay": replay})
-    return report.model_copy(update={"run": run, "coverage": coverage})
-
-
-def _spoilt(fault: Fault) -> tuple[str, ...]:
-    """What is to be said of weights that are bad already."""
-    if not fault.judged.spoilt:
-        return ()
-    from whynan.capture.torch.inherited import state_at
-
-    count = count_text(len(fault.judged.spoilt), "parameter")
-    if fault.step == 1:
-        return (f"{count} bad before step 1, the first that was watched",)
-    hint = f"whynan run --start-step {fault.step - 1} looks at every operation from that step on"
-    state = state_at(fault.optimizer, fault.judged.spoilt[0])
-    kept = (f"what the optimizer keeps of the first element that is bad: {state}",) if state else ()
-    return (f"{count} bad before step {fault.step}: by the step before it, or earlier; {hint}", *kept)
-
-
-def _same(fault: Fault, where: str) -> str:
-    losses, bad = len(fault.judged.losses), len(fault.judged.bad)
-    what = [count_text(losses, "loss", "losses")] if losses else []
-    what += [count_text(bad, "bad gradient")] if bad else []
-    return f"{' and '.join(what)} identical{compared(fault)}, run again {where}"
-
-
-def _bad(fault: Fault) -> str:
-    what = ["the loss"] if fault.judged.bad_loss else []
-    what += [count_text(len(fault.judged.bad), "gradient")] if fault.judged.bad else []
-    what = what or ["the weights"]
-    skipped = f", which a loss scaler has skipped {fault.skipped} times on end" if fault.skipped > 1 else ""
-    return f"NaN or Inf in {' and '.join(what)} at step {fault.step}{skipped}"
 
 
 class Stop(BaseException):
@@ -340,17 +266,17 @@ class Watch:
 
         @functools.wraps(function)
         def step(*args: Any, **kwargs: Any) -> Any:
-            if training.called:
+            if training.replays.called:
                 # it calls itself
                 return function(*args, **kwargs)
-            training.called = [Called(function, args, kwargs, rng())]
+            training.replays.called = [Called(function, args, kwargs, rng())]
             training.begin()
             ending = None
             try:
                 out = function(*args, **kwargs)
             finally:
                 ending = training.end(pauses=True)
-                training.called = []
+                training.replays.called = []
             if ending is not None:
                 raise ending
             return out

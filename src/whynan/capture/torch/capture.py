@@ -111,10 +111,12 @@ class Capture:
         steps = self.tracer.bad.sinks.steps
         steps.offset, steps.met = step - 1, True
 
-    def nothing_follows(self) -> None:
-        """No backward comes to what the modules have given so far: it has left the program as it is."""
+    def nothing_follows(self, read: Any = None) -> None:
+        """No backward comes to what the modules have given so far, and to a tensor that was read: it has left."""
         quietly(self.tracer, self.tracer.deferred.settle)
         quietly(self.tracer, self.tracer.bad.sinks.outputs_leave)
+        if isinstance(read, torch.Tensor):
+            quietly(self.tracer, self.tracer.bad.sinks.leaves_for_python, read)
 
     def begin_with(self, inherited: Inherited) -> None:
         """What comes now begins with weights that may be bad already."""

@@ -90,6 +90,7 @@ class Entrances:
                             self._guard.here.losses.note(t_outputs)
                     if self._guard.looks and not self._guard.here.depth:
                         self._guard.here.model_wanted = True
+                        self._guard.here.together.backward()
                         self._marking.backward()
             except Exception:
                 if self._guard.fail():

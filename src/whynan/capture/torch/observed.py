@@ -114,8 +114,11 @@ def _bad_array(tensor: Tensor, _out: Any) -> bytes | None:
 
 
 def _place() -> Place | None:
-    """The line at which the user's innermost frame stands."""
+    """The line at which the user's innermost frame stands; None where it is whynan that reads."""
+    # below are `_look` and the door
     frame: FrameType | None = sys._getframe(3)
+    if owner_of(frame.f_code.co_filename) is Owner.WHYNAN:
+        return None
     while frame is not None and owner_of(frame.f_code.co_filename) is not Owner.USER:
         frame = frame.f_back
     return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)

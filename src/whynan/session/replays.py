@@ -1,0 +1,150 @@
+"""The report of what led to a bad step, by running that again; or why there is none."""
+
+from __future__ import annotations
+
+import functools
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from whynan.records import Replay
+from whynan.report.values import count_text
+from whynan.session.lateness import advised, compared, made, refused_late
+from whynan.session.region import Region
+from whynan.session.watching import Watched
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from whynan.capture.torch import Capture
+    from whynan.capture.torch.judging import Fault
+    from whynan.capture.torch.marks import Marks
+    from whynan.capture.torch.replay import Way
+    from whynan.capture.torch.watch import Guard
+    from whynan.config import Options
+    from whynan.records import Report
+    from whynan.session.baseline import Baseline
+    from whynan.traces.writing import TraceWriter
+
+SUSPECT = (
+    "the compiler is the suspect; TORCHDYNAMO_DISABLE=1 runs the program as it is written, and "
+    'torch.compile(backend="aot_eager") without the kernels of inductor'
+)
+
+BESIDE = (
+    "no replay: another optimizer has stepped on the gradients of the same backward, and its weights have moved; two "
+    "that were seen to step so before are explained"
+)
+
+
+class Replays:
+    """The replays of one training."""
+
+    def __init__(self, options: Options, command: str, guard: Guard, marks: Marks) -> None:
+        self.called: list[Way] = []
+        """The program's own step function, where it is known."""
+        self.recording: Callable[[], TraceWriter | None] = lambda: None
+        """Gives what writes the trace of a replay to disk."""
+        self.baseline: Baseline | None = None
+        self._options = options
+        self.command = command
+        self._guard = guard
+        self._marks = marks
+
+    def region(self) -> Region:
+        """What looks at a piece of the program."""
+        made_here = Region(self._options, command=self.command, watched=Watched(recording=self.recording()), quiet=True)
+        made_here.baseline = self.baseline
+        return made_here
+
+    def of(self, fault: Fault) -> Report | tuple[str, ...] | None:
+        """The report of a faithful replay; or why there is none. None where all that was born is allowed."""
+        from whynan.capture.torch.replay import compiles, replay, ways
+
+        refused, late = refused_late(fault), fault.late
+        marks = self._marks.kept() if late is None else list(late.marks)
+        left = fault.raised.frames if fault.raised is not None else ()
+        suspected: list[str] = []
+        for way in () if refused else [*self.called, *ways(marks, left)]:
+            # what was compiled is looked at operation by operation where it runs eagerly
+            for eager in (True, False) if compiles() else (False,):
+                region = self.region()
+                looked = functools.partial(self._looked, region, fault, way)
+                outcome = replay(way, self._guard, fault, looked, eager=eager)
+                where = f"{'eagerly ' if eager else ''}{way.where}"
+                if outcome.judged is None:
+                    refused.append(f"no replay {where}: {outcome.why}")
+                elif eager and outcome.judged.is_good:
+                    suspected.append(f"replayed {where}, the step is finite: {SUSPECT}")
+                elif not outcome.judged.same_as(fault.judged):
+                    refused.append(f"no replay {where}: other losses or gradients than in the step itself")
+                elif not region.report.findings and any(" is allowed" in n for n in region.report.coverage.notes):
+                    return None
+                elif not region.report.findings:
+                    refused.append(f"no replay {where}: nothing bad was born in it")
+                else:
+                    said = (*made(fault), *suspected[:1], *_spoilt(fault))
+                    return _replayed(region.report, Replay(kind=way.kind, faithful=True, why=_same(fault, where)), said)
+        hint = f"whynan run --start-step {fault.step} looks at every operation from that step on, in another run"
+        if fault.beside:
+            refused = [BESIDE]
+        if not refused and not suspected:
+            refused.append("no replay: what led to the step stands in no code that can be run again from its source")
+        return (_bad(fault), *made(fault), *suspected[:1], *_spoilt(fault), *refused, *advised(fault), hint)
+
+    @contextmanager
+    def _looked(self, region: Region, fault: Fault, way: Way) -> Generator[None]:
+        """A region around a replay: the program goes on after it."""
+        from whynan.capture.torch.inherited import Inherited
+
+        def tell(capture: Capture) -> None:
+            capture.begin_at(fault.step)
+            if fault.optimizer is not None:
+                capture.begin_with(Inherited(fault))
+            for batch, came in way.batches:
+                capture.tracer.origins.note(batch, came.source(), "batch")
+
+        with region:
+            region.watching.tell(tell)
+            try:
+                yield
+            finally:
+                if fault.optimizer is None:
+                    region.watching.tell(lambda capture: capture.nothing_follows(self._guard.here.seen))
+                    self._guard.here.seen = None
+                region.end(early=True)
+
+
+def _replayed(report: Report, replay: Replay, notes: tuple[str, ...]) -> Report:
+    coverage = report.coverage.model_copy(update={"notes": (*report.coverage.notes, *notes)})
+    run = report.run.model_copy(update={"replay": replay})
+    return report.model_copy(update={"run": run, "coverage": coverage})
+
+
+def _spoilt(fault: Fault) -> tuple[str, ...]:
+    """What is to be said of weights that are bad already."""
+    if not fault.judged.spoilt:
+        return ()
+    from whynan.capture.torch.inherited import state_at
+
+    count = count_text(len(fault.judged.spoilt), "parameter")
+    if fault.step == 1:
+        return (f"{count} bad before step 1, the first that was watched",)
+    hint = f"whynan run --start-step {fault.step - 1} looks at every operation from that step on"
+    state = state_at(fault.optimizer, fault.judged.spoilt[0])
+    kept = (f"what the optimizer keeps of the first element that is bad: {state}",) if state else ()
+    return (f"{count} bad before step {fault.step}: by the step before it, or earlier; {hint}", *kept)
+
+
+def _same(fault: Fault, where: str) -> str:
+    losses, bad = len(fault.judged.losses), len(fault.judged.bad)
+    what = [count_text(losses, "loss", "losses")] if losses else []
+    what += [count_text(bad, "bad gradient")] if bad else []
+    return f"{' and '.join(what)} identical{compared(fault)}, run again {where}"
+
+
+def _bad(fault: Fault) -> str:
+    what = ["the loss"] if fault.judged.bad_loss else []
+    what += [count_text(len(fault.judged.bad), "gradient")] if fault.judged.bad else []
+    what = what or ["the weights"]
+    skipped = f", which a loss scaler has skipped {fault.skipped} times on end" if fault.skipped > 1 else ""
+    return f"NaN or Inf in {' and '.join(what)} at step {fault.step}{skipped}"
