@@ -69,13 +69,14 @@ class Beside:
 
     def _begin(self) -> _Look:
         self._training.set_aside()
-        return _Look(self._training.replays.region(), self._tell)
+        return _Look(self._training.replays.region(), self._training.guard.steps() + 1, self._tell)
 
     def _again(self, run: Callable[[Callable[[], AbstractContextManager[object]]], str | None]) -> BaseException | None:
         """An evaluation has given something bad that others of its kind have not: run it again."""
         self._training.set_aside()
         region = self._training.replays.region()
-        why = run(lambda: _looked(region))
+        step = self._training.guard.steps() + 1
+        why = run(lambda: _looked(region, step))
         if why is not None:
             note = f"a module gave NaN or Inf in an evaluation, which could not be run again: {why}"
             report = _unexplained(region.command, (note, "whynan run --mode trace looks at every operation"))
@@ -103,12 +104,13 @@ class Beside:
 
 
 class _Look:
-    """A look at one evaluation as it runs; `told` is given its report, and gives what to raise after it."""
+    """A look at one evaluation as it runs, at a step; `told` is given its report, and gives what to raise after it."""
 
-    def __init__(self, region: Region, told: Callable[[Report], BaseException | None]) -> None:
+    def __init__(self, region: Region, step: int, told: Callable[[Report], BaseException | None]) -> None:
         self._region = region
         self._told = told
         region.__enter__()
+        region.watching.tell(lambda capture: capture.begin_at(step))
 
     def end(self) -> BaseException | None:
         """The evaluation is over, and what it gave is all that leaves it."""
@@ -117,8 +119,9 @@ class _Look:
 
 
 @contextmanager
-def _looked(region: Region) -> Generator[None]:
+def _looked(region: Region, step: int) -> Generator[None]:
     with region:
+        region.watching.tell(lambda capture: capture.begin_at(step))
         try:
             yield
         finally:
