@@ -93,9 +93,7 @@ def of_a_replay(writer: TraceWriter | None) -> TraceWriter | None:
     return writer.inner(layout.REPLAY.format(writer.replays))
 
 
-def again(
-    writer: TraceWriter, report: Report, session: SessionPart | None = None, *, whole: bool = False
-) -> None:
+def again(writer: TraceWriter, report: Report, session: SessionPart | None = None, *, whole: bool = False) -> None:
     """More is known of how the run has ended: its exit status; or, with `whole`, more than this trace tells."""
     writer.end(_private(writer, report.run), session)
     if whole or writer.names is not None:

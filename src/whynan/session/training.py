@@ -63,6 +63,8 @@ class Training:
         self.repeated = 0
         """Bad steps after the first."""
         self._aside = aside
+        self.unexplained: Callable[[Fault], None] = lambda fault: None
+        """Called with the first bad step where there is no faithful replay of it."""
 
     def begin(self) -> None:
         """Watch from here on; raises ``NestedTraceError`` inside of a trace or of another watch.
@@ -144,6 +146,8 @@ class Training:
 
             report = redacted(report)
         self.report = report
+        if report.verdict == "inconclusive":
+            self.unexplained(fault)
         ending = self._ended(report)
         if ending is None and self.options.on_nonfinite == "raise" and report.findings:
             return NonFiniteError(report.findings[0])

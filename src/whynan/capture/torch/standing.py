@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from whynan.capture.torch.judging import Losses
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from whynan.capture.torch.judging import Probes
 
 
@@ -51,3 +53,24 @@ class Marking(Protocol):
 
     def batch(self, batch: Any) -> None:
         """A loader has given a batch."""
+
+
+class Unmarked:
+    """Keeps nothing of where the program stands; `stepped` is called after each step."""
+
+    def __init__(self, stepped: Callable[[], None]) -> None:
+        self._stepped = stepped
+
+    def step(self, scaler: Any) -> None:
+        """A step has been made."""
+        del scaler
+        self._stepped()
+
+    def model(self) -> None:
+        """Nothing is kept."""
+
+    def backward(self) -> None:
+        """Nothing is kept."""
+
+    def batch(self, batch: Any) -> None:
+        """Nothing is kept."""

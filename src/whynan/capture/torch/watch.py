@@ -102,6 +102,10 @@ class Guard:
         """How many steps an optimizer has tried."""
         return self._steps.get(optimizer) or 0
 
+    def optimizers(self) -> list[Any]:
+        """Those that have tried a step, by their first one."""
+        return self._steps.keys()
+
     def spoilt(self) -> int:
         """How many parameters of the optimizers watched are NaN or Inf now."""
         judged = (o for o in self._steps.keys() if not self._only or id(o) in self._only)  # noqa: SIM118
