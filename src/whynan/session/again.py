@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 TIMES: Final = 5.0
 """A step that is traced takes longer than the first run's, and the machine may be busier by now."""
 AT_LEAST: Final = 60.0
+INTERRUPTED: Final = "it was interrupted"
 NOT_USED: Final = "a second run was not used: {}"
 MEANT: Final = "the program had been stopped before a second run could tell that what was born is allowed"
 _ENDING: Final = tuple(
@@ -37,10 +37,6 @@ _ENDING: Final = tuple(
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
     if hasattr(signal, name)
 )
-
-
-class _InterruptedError(Exception):
-    """Somebody does not want to wait."""
 
 
 def tell(
@@ -80,7 +76,7 @@ def _better(
         return _noted(first, NOT_AGAIN.format("the program was ended by a signal"), options)
     wanted = _read(os.path.join(folder, WANTED))
     place = os.path.join(folder, "again")
-    os.makedirs(os.path.join(place, "tmp"), mode=0o700)
+    os.mkdir(place, 0o700)
     step = wanted["signature"]["step"]
     with told(f"running the program again up to step {step}", quiet=options.quiet):
         why = _run(command, _environment(environment, place, wanted), TIMES * wanted["seconds"] + AT_LEAST)
@@ -95,7 +91,7 @@ def _better(
 
 def _run(command: Sequence[str], environment: Mapping[str, str], seconds: float) -> str | None:
     """Run a command without anything that the first run had open; gives why it was ended, if it was."""
-    with _interruptible():
+    with _interruptible() as hurry:
         process = subprocess.Popen(
             command,
             executable=sys.executable,
@@ -105,35 +101,46 @@ def _run(command: Sequence[str], environment: Mapping[str, str], seconds: float)
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+        hurry.process = process.pid
         try:
-            process.wait(seconds)
+            process.wait(0 if hurry.asked else seconds)
         except subprocess.TimeoutExpired:
-            return f"it took more than {seconds:,.0f} seconds"
-        except _InterruptedError:
-            return "it was interrupted"
+            return INTERRUPTED if hurry.asked else f"it took more than {seconds:,.0f} seconds"
         finally:
-            # its workers too
-            with suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)
+            hurry.kill()
             process.wait()
-    return None
+    return INTERRUPTED if hurry.asked else None
+
+
+class _Hurry:
+    """Whether somebody does not want to wait for a process and its workers any more."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.process: int | None = None
+
+    def kill(self) -> None:
+        """End them."""
+        if self.process is not None:
+            with suppress(OSError):
+                os.killpg(self.process, signal.SIGKILL)
 
 
 @contextmanager
-def _interruptible() -> Generator[None]:
-    """Have what would end this process raise; once, so that the report still comes."""
+def _interruptible() -> Generator[_Hurry]:
+    """Have what would end this process end the one that it waits for, so that the report still comes."""
+    hurry = _Hurry()
 
-    def interrupted(number: int, frame: object) -> None:
-        for one in before:
-            signal.signal(one, signal.SIG_IGN)
-        raise _InterruptedError
+    def interrupted(*_: object) -> None:
+        hurry.asked = True
+        hurry.kill()
 
     # what is ignored stays so
     before = {s: signal.getsignal(s) for s in _ENDING if signal.getsignal(s) is not signal.SIG_IGN}
     for one in before:
         signal.signal(one, interrupted)
     try:
-        yield
+        yield hurry
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
@@ -147,7 +154,7 @@ def _environment(first: Mapping[str, str], place: str, wanted: dict[str, Any]) -
         "_WHYNAN_STATUS": os.path.join(place, "status.json"),
         "_WHYNAN_AGAIN": "1",
         # what it makes there goes with the folder
-        "TMPDIR": os.path.join(place, "tmp"),
+        "TMPDIR": place,
     }
 
 

@@ -127,6 +127,7 @@ def place_of(frame: FrameType | None) -> tuple[str, int]:
 
 
 def _a_folder(args: tuple[Any, ...], by: _By) -> bool:
+    del by
     path, at = _decoded(args[0]), args[2]
     if at != -1:
         return False
@@ -136,16 +137,23 @@ def _a_folder(args: tuple[Any, ...], by: _By) -> bool:
 
 
 def _an_open(args: tuple[Any, ...], by: _By) -> bool:
+    del by
     # a descriptor is of what has been opened before: what was inherited, a second run does not have
     return isinstance(args[0], int) or args[0] in _STREAMS
 
 
 def _among_workers(args: tuple[Any, ...], by: _By) -> bool:
+    del args
     return by.workers
 
 
 def _a_local_socket(args: tuple[Any, ...], by: _By) -> bool:
     return by.workers and isinstance(args[1], str | bytes)
+
+
+def _an_answer(args: tuple[Any, ...], by: _By) -> bool:
+    # by a socket that is connected
+    return by.workers or args[1] is None
 
 
 _JUDGES: Final[dict[str, Callable[[tuple[Any, ...], _By], bool]]] = {
@@ -155,4 +163,6 @@ _JUDGES: Final[dict[str, Callable[[tuple[Any, ...], _By], bool]]] = {
     "os.kill": _among_workers,
     "socket.bind": _a_local_socket,
     "socket.connect": _a_local_socket,
+    "socket.sendto": _an_answer,
+    "socket.sendmsg": _an_answer,
 }

@@ -108,7 +108,9 @@ class Leaving:
 def wanted(options: Options) -> bool:
     """Whether a second run is what was asked for: somebody reads its report, and nobody has the first one's place."""
     heard = not options.quiet or options.json is not None
-    return heard and options.on_nonfinite != "raise" and not options.pdb and options.trace is None
+    return (
+        options.second_run and heard and options.on_nonfinite != "raise" and not options.pdb and options.trace is None
+    )
 
 
 def with_note(report: Report, note: str) -> Report:

@@ -50,7 +50,7 @@ class Second:
         self._command: str = document["command"]
         self._wanted = Signature.restored(document["signature"])
         self._folder, self._apart, self._out = folder, apart, out
-        self._guard = Guard(explain=self._met, deliver=lambda made, fault: None, marking=Unmarked(self._stepped))
+        self._guard = Guard(explain=self._met, deliver=_nothing, marking=Unmarked(self._stepped))
         watched = Watched(threads=True, first_step=1 if self._wanted.step == 1 else _NEVER)
         self._region = Region(self.options, command=self._command, watched=watched, quiet=True)
 
@@ -115,6 +115,11 @@ class Second:
         self._out(0)
 
 
+def _nothing(made: object, fault: Fault) -> None:
+    """What a bad step was that is not the one: nobody asks."""
+    del made, fault
+
+
 def _same(wanted: Signature) -> str:
     what = [count_text(len(wanted.losses), "loss", "losses")] if wanted.losses else []
     what += [count_text(len(wanted.bad), "bad gradient")] if wanted.bad else []
@@ -122,4 +127,6 @@ def _same(wanted: Signature) -> str:
 
 
 def _difference(found: Signature, wanted: Signature) -> str:
-    return "other losses" if found.losses != wanted.losses else "other gradients are bad"
+    said = {"weights": "other weights", "random": "other random numbers", "losses": "other losses"}
+    other = (text for name, text in said.items() if getattr(found, name) != getattr(wanted, name))
+    return next(other, "other bad gradients")

@@ -20,27 +20,37 @@ class Signature:
     """What has to be the same for a step to be the same.
 
     `optimizer`: its place among those that have tried a step, by their first one. `losses`: their bits. `bad`: the
-    place of each parameter whose gradient is bad, and a digest of which of its elements are.
+    place of each parameter whose gradient is bad, and a digest of which of its elements are. `weights`, `random`:
+    digests of the parameters before the step and of torch's random state. Where all is NaN, the rest says little.
     """
 
     optimizer: int
     step: int
     losses: tuple[str, ...]
     bad: tuple[tuple[int, str], ...]
+    weights: str
+    random: str
 
     @classmethod
     def of(cls, fault: Fault, guard: Guard) -> Self:
         """That of a bad step of a program that is watched."""
-        places = {id(p): place for place, p in enumerate(fault.parameters())}
+        import torch
+
+        weights = fault.parameters()
+        places = {id(p): place for place, p in enumerate(weights)}
         bad = sorted((places[id(p)], _digest(mask)) for p, mask in fault.judged.bad)
         losses = tuple(bits.hex() for bits in fault.judged.losses)
-        return cls(place_of(fault.optimizer, guard), fault.step, losses, tuple(bad))
+        with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():  # pyright: ignore
+            moved, random = _digest(*weights), _digest(torch.get_rng_state())
+        return cls(place_of(fault.optimizer, guard), fault.step, losses, tuple(bad), moved, random)
 
     @classmethod
     def restored(cls, stored: Mapping[str, Any]) -> Self:
         """The one that ``stored()`` gave in another process."""
         bad = tuple((int(place), str(digest)) for place, digest in stored["bad"])
-        return cls(int(stored["optimizer"]), int(stored["step"]), tuple(stored["losses"]), bad)
+        losses = tuple(str(bits) for bits in stored["losses"])
+        weights, random = str(stored["weights"]), str(stored["random"])
+        return cls(int(stored["optimizer"]), int(stored["step"]), losses, bad, weights, random)
 
     def stored(self) -> dict[str, Any]:
         """It as a document for another process."""
@@ -52,6 +62,12 @@ def place_of(optimizer: Any, guard: Guard) -> int:
     return next((place for place, known in enumerate(guard.optimizers()) if known is optimizer), -1)
 
 
-def _digest(mask: Any) -> str:
-    shape = repr(tuple(mask.shape)).encode("ascii")
-    return hashlib.sha256(shape + mask.cpu().contiguous().numpy().tobytes()).hexdigest()
+def _digest(*tensors: Any) -> str:
+    """Of shapes, types and bits."""
+    from torch import uint8
+
+    digest = hashlib.blake2b(digest_size=32)
+    for tensor in tensors:
+        digest.update(f"{tuple(tensor.shape)} {tensor.dtype}".encode("ascii"))
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(uint8).numpy())
+    return digest.hexdigest()

@@ -63,7 +63,7 @@ class Training:
         self.repeated = 0
         """Bad steps after the first."""
         self._aside = aside
-        self.unexplained: Callable[[Fault], None] = lambda fault: None
+        self.unexplained: Callable[[Fault], None] = lambda _: None
         """Called with the first bad step where there is no faithful replay of it."""
 
     def begin(self) -> None:
