@@ -30,6 +30,7 @@ class Options:
     Attributes:
         memory: bytes of operand values to hold for explanations; ``None`` leaves it to capture.
         rerun: run the target a second time for operand values that were gone.
+        second_run: run a whole program a second time for a bad step that cannot be run again within it.
         ranges: record counters and finite range of every tensor.
         strict: warnings count as findings for the exit status.
         all_: show the absorbed findings too.
@@ -53,6 +54,7 @@ class Options:
 
     memory: int | None = None
     rerun: bool = False
+    second_run: bool = True
     ranges: bool = False
     strict: bool = False
     all_: bool = False
@@ -216,6 +218,7 @@ def _entries(value: object) -> list[object] | None:
 _READERS: Final[dict[str, Callable[[object], object]]] = {
     "memory": parse_size,
     "rerun": parse_switch,
+    "second_run": parse_switch,
     "ranges": parse_switch,
     "strict": parse_switch,
     "all_": parse_switch,

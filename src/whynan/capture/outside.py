@@ -18,8 +18,9 @@ import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from threading import Thread, get_ident
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
+from whynan.capture.reaching import REACHES
 from whynan.capture.streams import as_warned, descriptors, environment, streams
 from whynan.capture.taking import nothing_taken
 from whynan.source.ownership import Owner, owner_of
@@ -59,70 +60,6 @@ _TRACKERS: dict[tuple[str, str], tuple[str, ...]] = {
 }
 """By module and class (of the module itself if empty), what is called for nothing; a `*` stands for any ending."""
 
-_WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-
-
-def _opens(args: tuple[Any, ...]) -> str | None:
-    path, _, flags = args
-    if not flags & _WRITES or os.fspath(path) in (os.devnull, os.fsencode(os.devnull)):
-        return None
-    return f"opens {_named(path)} for writing"
-
-
-def _named(path: Any) -> str:
-    return f"file {path}" if isinstance(path, int) else os.fsdecode(path)
-
-
-def _does(verb: str, *, of: int | None = None) -> Callable[[tuple[Any, ...]], str]:
-    """A clause with its object, if `of` says which argument names it."""
-
-    def clause(args: tuple[Any, ...]) -> str:
-        if of is None:
-            return verb
-        value = args[of]
-        return f"{verb} {_named(value) if isinstance(value, str | bytes | os.PathLike) else repr(value)}"
-
-    return clause
-
-
-_REFUSED: Final[dict[str, Callable[[tuple[Any, ...]], str | None]]] = {
-    "open": _opens,
-    "os.mkdir": _does("makes the folder", of=0),
-    "os.rmdir": _does("removes the folder", of=0),
-    "os.remove": _does("removes", of=0),
-    "os.rename": _does("renames", of=0),
-    "os.link": _does("links", of=0),
-    "os.symlink": _does("links", of=0),
-    "os.truncate": _does("truncates", of=0),
-    "os.chmod": _does("changes the mode of", of=0),
-    "os.chown": _does("changes the owner of", of=0),
-    "os.utime": _does("changes the times of", of=0),
-    "os.setxattr": _does("changes the attributes of", of=0),
-    "os.removexattr": _does("changes the attributes of", of=0),
-    "os.chdir": _does("changes the working directory to", of=0),
-    "os.kill": _does("sends a signal to the process", of=0),
-    "os.killpg": _does("sends a signal to the processes", of=0),
-    "os.fork": _does("forks"),
-    "os.forkpty": _does("forks"),
-    "os.system": _does("starts", of=0),
-    "os.exec": _does("starts", of=0),
-    "os.spawn": _does("starts", of=1),
-    "os.posix_spawn": _does("starts", of=0),
-    "os.startfile": _does("starts", of=0),
-    "subprocess.Popen": _does("starts", of=0),
-    "socket.bind": _does("listens at", of=1),
-    "socket.connect": _does("connects to", of=1),
-    "socket.sendto": _does("sends to", of=1),
-    "socket.sendmsg": _does("sends to", of=1),
-    "socket.getaddrinfo": _does("looks up the address of", of=0),
-    "socket.gethostbyname": _does("looks up the address of", of=0),
-    "urllib.Request": _does("requests", of=0),
-    "sqlite3.connect": _does("opens the database", of=0),
-    "syslog.syslog": _does("writes to the system's log"),
-    "builtins.input": _does("asks for input"),
-}
-"""By audit event of Python's, what it is that the program does."""
-
 _current: Held | None = None
 _hooked = False
 
@@ -131,7 +68,7 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
     held = _current
     if held is None or held.looking or held.thread != get_ident():
         return
-    clause = _REFUSED.get(event)
+    clause = REACHES.get(event)
     if clause is None:
         return
     held.looking = True

@@ -71,6 +71,14 @@ class _Run(click.Command):
     help="With --mode watch: read the numbers of a step before it is made (step, the default), which waits for an "
     "accelerator once; or at the next one (deferred).",
 )
+@click.option(
+    "--no-second-run",
+    "second_run",
+    is_flag=True,
+    flag_value=False,
+    default=None,
+    help="Run no program a second time, for a bad step that cannot be run again within it.",
+)
 @click.option("--json", metavar="FILE", help="Write the report to a file.")
 @click.option("--trace", metavar="DIR", help="Record every operation in a new folder; it survives a kill.")
 @click.option("--baseline", metavar="FILE", help="An earlier report: what it found is known, and no error.")

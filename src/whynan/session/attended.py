@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch import Capture
     from whynan.records import Finding, Report
+    from whynan.session.leaving import Leaving
     from whynan.session.training import Training
 
 
@@ -53,7 +54,12 @@ class Attended:
         self._reported = False
         self._stopped = False
         self._training: Training | None = None
+        self._left: Leaving | None = None
         tell_once()
+
+    def leaves(self, left: Leaving) -> None:
+        """Have a report that a second run may better be left for the process that waits."""
+        self._left = left
 
     def begin(self) -> None:
         """Look at everything from here on."""
@@ -84,6 +90,8 @@ class Attended:
             self._training.replays.recording = partial(recorded.of_a_replay, self._recording)
             self._training.replays.baseline = self._region.baseline
             self._training.look_beside()
+            if self._left is not None:
+                self._left.hear(self._training)
             self._training.begin()
 
     def end(self, error: BaseException | None = None, *, early: bool = False) -> None:
@@ -112,13 +120,17 @@ class Attended:
         self._tell(found if error is None else _raised(found, error))
 
     def _tell(self, found: Report) -> None:
-        report = self._final(found)
+        report = self._final(found if self._left is None else self._left.told(found))
+        again = False
         try:
-            self._deliver(report)
+            again = self._left is not None and self._left.leave(report)
+            if not again:
+                self._deliver(report)
         finally:
             # by hand: the program may have put another `json.dumps` in its place
-            was_stopped = "true" if self._stopped else "false"
-            self._leave_word(f'{{"whynan": {report.run.exit_status.whynan}, "stopped": {was_stopped}, "loaded": true}}')
+            stopped_, again_ = ("true" if one else "false" for one in (self._stopped, again))
+            whynan = report.run.exit_status.whynan
+            self._leave_word(f'{{"whynan": {whynan}, "stopped": {stopped_}, "loaded": true, "again": {again_}}}')
 
     def _deliver(self, report: Report) -> None:
         from whynan.session.delivery import deliver

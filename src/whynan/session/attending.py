@@ -11,8 +11,10 @@ import atexit
 import os
 import sys
 from _thread import get_ident
+from time import monotonic
 
 from whynan.session.apart import Apart
+from whynan.session.outward import Outward, leave
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,10 +24,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from whynan.session.attended import Attended
+    from whynan.session.second import Second
 
 
 # before the program can put others in their place
-_open, _write, _close, _mkdir = os.open, os.write, os.close, os.mkdir
+_open, _write, _close, _mkdir, _leave_now = os.open, os.write, os.close, os.mkdir, os._exit
 _frame = sys._getframe  # pyright: ignore[reportPrivateUsage]
 
 _UNLOADED = '{"whynan": 0, "loaded": false}'
@@ -37,15 +40,20 @@ class Attending:
     """One program from its start to its end.
 
     `told` says what `whynan run` was asked for, as text; `status` names the file in which it reads how that went.
+    `again`: this is its second run, which is only looked at, and over as soon as it reaches the outside.
     """
 
-    def __init__(self, told: str, status: str) -> None:
+    def __init__(self, told: str, status: str, *, again: bool = False) -> None:
+        self._began = monotonic()
+        self._again = again
+        self._folder = os.path.dirname(status)
+        self.outward = Outward(self._folder, self._cut_off if again else None)
         self._told = told
         self._status = status
         self._pid = os.getpid()
         self._path = list(sys.path)
         self._modules = frozenset(sys.modules)
-        self._attended: Attended | None = None
+        self._attended: Attended | Second | None = None
         self._over = False
         self._failed = False
         self._word_left = False
@@ -99,10 +107,23 @@ class Attending:
 
         report_internal_error()
 
-    def _begin(self) -> None:
-        from whynan.session.attended import Attended
+    def _cut_off(self, what: str) -> None:
+        """The second run is about to reach the outside: it ends before it does."""
+        leave(self._folder, "why", f"it {what}")
+        _leave_now(0)
 
-        self._attended = Attended(self._told, self._apart, self._leave_word)
+    def _begin(self) -> None:
+        if self._again:
+            from whynan.session.second import Second
+
+            self._attended = Second(self._told, self._folder, self._apart, _leave_now)
+        else:
+            from whynan.session.attended import Attended
+            from whynan.session.leaving import Leaving
+
+            self._attended = Attended(self._told, self._apart, self._leave_word)
+            left = Leaving(self._attended.options, self.outward, self._folder, self._began)
+            self._attended.leaves(left)
         try:
             self._attended.begin()
         except BaseException as error:
@@ -200,15 +221,22 @@ class _Finder:
         loader.exec_module = exec_module
 
 
-def attend(told: str, status: str) -> None:
-    """Wait for torch, for the exception that ends the program, and for its end."""
-    attending = Attending(told, status)
+def attend(told: str, status: str, *, again: bool = False) -> None:
+    """Wait for torch, for the exception that ends the program, and for its end; `again`: of its second run."""
+    if again:
+        from whynan.session.confined import confine
+
+        confine(os.path.dirname(status))
+    attending = Attending(told, status, again=again)
+    hear = attending.outward.hear
     main = get_ident()
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         # on its way out of the program: nothing of Python's stands below
         if event == "sys.excepthook" and get_ident() == main and _frame().f_back is None:
             attending.end_by(arguments[2])
+        else:
+            hear(event, arguments)
 
     def _exit(status: int) -> None:
         attending.end()

@@ -43,8 +43,16 @@ def launch(program: Program, options: Options) -> int:
     earlier = _stamp(options.json)
     with _folder() as folder:
         status = os.path.join(folder, "status.json")
-        code = Supervisor().run(command, _environment(program, options, status))
-        whynan = _own_status(status, lambda told: _tell(told, code, program, options, earlier))
+        environment = _environment(program, options, status)
+        code = Supervisor().run(command, environment)
+
+        def tell(told: dict[str, Any] | None) -> None:
+            if told is not None and told.get("again"):
+                _tell_of_two(told, code, folder, command, environment, options)
+            else:
+                _tell(told, code, program, options, earlier)
+
+        whynan = _own_status(status, tell)
     if code < 0:
         end_as(-code)
     return code or whynan
@@ -71,6 +79,16 @@ def _tell(told: dict[str, Any] | None, code: int, program: Program, options: Opt
         tell_of_no_torch(program.name, options, script)
     elif script and not told["stopped"]:
         _amend(options, script)
+
+
+def _tell_of_two(
+    told: dict[str, Any], code: int, folder: str, command: list[str], environment: dict[str, str], options: Options
+) -> None:
+    """The program has left its report here, and may be run a second time for a better one."""
+    from whynan.session.again import tell
+
+    script = None if told["stopped"] else code if code >= 0 else 128 - code
+    told["whynan"] = tell(folder, command, environment, options, script=script)
 
 
 def _folder() -> tempfile.TemporaryDirectory[str]:

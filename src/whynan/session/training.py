@@ -74,6 +74,8 @@ class Training:
         self.repeated = 0
         """Bad steps after the first."""
         self._aside = aside
+        self.unexplained: Callable[[Fault], None] = lambda _: None
+        """Called with the first bad step where there is no faithful replay of it."""
 
     def look_beside(self) -> None:
         """Look at what the program does beside its steps, too; to be called before it begins."""
@@ -191,6 +193,8 @@ class Training:
 
             report = redacted(report)
         self.report = report
+        if report.verdict == "inconclusive":
+            self.unexplained(fault)
         ending = self._ended(report)
         if ending is None and self.options.on_nonfinite == "raise" and report.findings:
             return NonFiniteError(report.findings[0])

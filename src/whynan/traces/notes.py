@@ -103,6 +103,9 @@ _KNOWN: Final = (
     "that were seen to step so before are explained",
     "no replay: what led to the step stands in no code that can be run again from its source",
     "whynan run --start-step {count} looks at every operation from that step on, in another run",
+    "no second run: {refusal}",
+    "a second run was not used: {refusal}",
+    "the program had been stopped before a second run could tell that what was born is allowed",
     # why a second run was believed, or was not
     "results, events and findings identical",
     "{bits} identical, run again {way}",

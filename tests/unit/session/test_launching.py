@@ -17,7 +17,7 @@ from tests.unit.report.programs import report
 from whynan.config import Options
 from whynan.errors import UsageError
 from whynan.report.json import read, to_json
-from whynan.session import launching
+from whynan.session import again, launching
 from whynan.session.launching import launch
 from whynan.session.programs import Program
 
@@ -264,3 +264,110 @@ def test_where_no_folder_can_be_made_nothing_runs(monkeypatch: pytest.MonkeyPatc
         launched(process, monkeypatch)
     assert str(caught.value) == snapshot
     assert process.command == []
+
+
+# -- a report that a second run may better ---------------------------------------------------------------------------
+
+LEFT = report(verdict="inconclusive", run={"exit_status": {"script": 0, "whynan": 1}})
+AGAIN = '{"whynan": 1, "stopped": %s, "loaded": true, "again": true}'
+WANTED = '{"signature": {"step": 4}, "seconds": 1.0}'
+
+
+class Leaving(Process):
+    """What a program leaves that was not explained."""
+
+    def run(self, command: list[str], environment: dict[str, str]) -> int:
+        folder = Path(environment["_WHYNAN_STATUS"]).parent
+        (folder / "first.json").write_text(to_json(LEFT))
+        (folder / "wanted.json").write_text(WANTED)
+        return super().run(command, environment)
+
+
+@pytest.fixture
+def second(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The second run: what it is given, and which files it leaves."""
+    seen: dict[str, Any] = {"files": {}, "ran": 0}
+
+    def run(command: list[str], environment: dict[str, str], seconds: float) -> str | None:
+        seen.update(command=command, environment=environment, seconds=seconds, ran=seen["ran"] + 1)
+        for name, text in seen["files"].items():
+            Path(environment["TMPDIR"], name).write_text(text)
+        if isinstance(seen.get("ended"), Exception):
+            raise seen["ended"]
+        return seen.get("ended")
+
+    monkeypatch.setattr(again, "_run", run)
+    return seen
+
+
+def told() -> tuple[Any, list[str]]:
+    """The report that was delivered, and its notes."""
+    found = read(Path("r.json").read_bytes())
+    return found, list(found.coverage.notes)
+
+
+def test_the_second_runs_report_takes_the_place_of_the_first(
+    second: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replay = {"kind": "rerun", "faithful": True, "why": "identical"}
+    better = report(verdict="nonfinite", run={"exit_status": {"script": 0, "whynan": 1}, "replay": replay})
+    second["files"] = {"second.json": to_json(better)}
+    assert launched(Leaving(1, AGAIN % "true"), monkeypatch, json="r.json", quiet=True) == 1
+    found, _ = told()
+    assert (found.verdict, found.run.replay.kind, found.run.exit_status.script) == ("nonfinite", "rerun", None)
+    environment = second["environment"]
+    assert json.loads(environment["_WHYNAN_RUN"])["signature"] == {"step": 4}
+    assert environment["_WHYNAN_AGAIN"] == "1"
+    assert second["seconds"] == again.TIMES + again.AT_LEAST
+    assert not os.path.exists(environment["TMPDIR"])
+
+
+@pytest.mark.parametrize(
+    ("ended", "files", "note"),
+    [
+        ("it was interrupted", {}, "a second run was not used: it was interrupted"),
+        (None, {"why": "it forks at a.py:1"}, "a second run was not used: it forks at a.py:1"),
+        (None, {}, "a second run was not used: it was cut short before it came to step 4"),
+        (
+            "it took more than 9 seconds",
+            {"second.json": "{}"},
+            "a second run was not used: it took more than 9 seconds",
+        ),
+    ],
+)
+def test_the_first_report_says_why_the_second_is_not_used(
+    ended: str | None,
+    files: dict[str, str],
+    note: str,
+    second: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    second.update(ended=ended, files=files)
+    assert launched(Leaving(3, AGAIN % "false"), monkeypatch, json="r.json", quiet=True) == 3
+    found, notes = told()
+    assert (found.verdict, found.run.exit_status.script, note in notes) == ("inconclusive", 3, True)
+
+
+def test_who_was_killed_is_not_run_again(second: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert launched(Leaving(-2, AGAIN % "false"), monkeypatch, json="r.json", quiet=True) == -2
+    found, notes = told()
+    assert (second["ran"], found.run.exit_status.script) == (0, 130)
+    assert "no second run: the program was ended by a signal" in notes
+
+
+@pytest.mark.parametrize("broken", [ZeroDivisionError(), None], ids=["an error", "no report"])
+def test_an_error_of_ours_leaves_the_first_report(
+    broken: Exception | None, second: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WHYNAN_RAISE_INTERNAL")
+    second.update(ended=broken, files={} if broken else {"second.json": "{"})
+    with pytest.warns(RuntimeWarning, match="an error of its own"):
+        assert launched(Leaving(0, AGAIN % "false"), monkeypatch, json="r.json", quiet=True) == 1
+    assert told()[0].verdict == "inconclusive"
+
+
+def test_no_name_comes_into_a_private_report(second: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    second["files"] = {"why": "it opens secret.txt for writing at secret.py:1"}
+    launched(Leaving(0, AGAIN % "false"), monkeypatch, json="r.json", quiet=True, redact=True)
+    assert "a second run was not used: a reason, left out" in told()[1]
+    assert "secret" not in Path("r.json").read_text().replace("--secret", "")

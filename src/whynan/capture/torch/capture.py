@@ -106,6 +106,13 @@ class Capture:
         self._waiting = None
         self._enter(late=True)
 
+    def begin_in_the_midst(self, step: int) -> None:
+        """Look from here on, and not from the step on that was said; what comes now belongs to this one, from 1."""
+        if self._waiting is not None:
+            self._waiting.stop()
+            self._enter_late()
+            self.begin_at(step)
+
     def begin_at(self, step: int) -> None:
         """What comes now belongs to an optimizer's step of this number, from 1."""
         steps = self.tracer.bad.sinks.steps

@@ -86,3 +86,28 @@ class Marking(Protocol):
     def lent(self) -> tuple[Mark, ...]:
         """The marks from which what has led to here can be run again, for somebody who may need them a step later."""
         ...
+
+
+class Unmarked:
+    """Keeps nothing of where the program stands; `stepped` is called after each step."""
+
+    def __init__(self, stepped: Callable[[], None]) -> None:
+        self._stepped = stepped
+
+    def step(self, scaler: Any) -> None:
+        """A step has been made."""
+        del scaler
+        self._stepped()
+
+    def model(self) -> None:
+        """Nothing is kept."""
+
+    def backward(self) -> None:
+        """Nothing is kept."""
+
+    def batch(self, batch: Any, came: Came) -> None:
+        """Nothing is kept."""
+
+    def lent(self) -> tuple[Mark, ...]:
+        """Nothing is kept."""
+        return ()

@@ -171,6 +171,10 @@ class Guard:
         bits, frames = held
         return Fault(None, self.steps() + 1, Judged((bits,), (), bad_loss=True), raised=Raised(type(error), frames))
 
+    def optimizers(self) -> list[Any]:
+        """Those that have tried a step, by their first one."""
+        return self._steps.keys()
+
     def spoilt(self) -> int:
         """How many parameters of the optimizers watched are NaN or Inf now."""
         judged = (o for o in self._steps.keys() if self._watches(o))  # noqa: SIM118

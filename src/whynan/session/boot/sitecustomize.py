@@ -10,6 +10,7 @@ def _attend() -> None:
     sys.path[:] = [path for path in sys.path if path != here]
     told = os.environ.pop("_WHYNAN_RUN", None)
     status = os.environ.pop("_WHYNAN_STATUS", "")
+    again = os.environ.pop("_WHYNAN_AGAIN", None)
     before = os.environ.pop("_WHYNAN_PYTHONPATH", None)
     if before is None:
         os.environ.pop("PYTHONPATH", None)
@@ -29,7 +30,7 @@ def _attend() -> None:
                 from whynan.session.attending import attend
             finally:
                 sys.path.remove(root)
-        attend(told, status)
+        attend(told, status, again=again is not None)
     except Exception as error:
         sys.stderr.write(f"whynan: the program runs unwatched, because whynan cannot start ({error!r})\n")
 

@@ -1,0 +1,263 @@
+"""A program whose bad step no replay explains is run a second time: believed if it is the same, and never felt."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from whynan.session.confined import version
+
+pytestmark = pytest.mark.skipif(not version(), reason="a second run is confined by Linux's Landlock")
+
+WHYNAN = Path(sys.executable).with_name("whynan")
+SEED = "torch.manual_seed(0)"
+TRAINING = f"""\
+import os, sys, time
+import torch
+
+{SEED}
+model = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+SECOND = os.environ.get("TMPDIR", "").endswith("/again")
+# before
+
+
+def losses(rows):
+    for row in rows:
+        unit = row / row.norm(dim=1, keepdim=True)
+        yield model(unit).square().mean()
+
+
+rows = list(torch.randn(6, 5, 3).unbind())
+rows[3][2] = 0.0
+# rows
+for loss in losses(rows):
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print("stepped", flush=True)
+"""
+"""A loop whose head stands in a generator, which cannot be rewound."""
+
+
+def _program(*, before: str = "", rows: str = "", seed: str = SEED) -> str:
+    return TRAINING.replace("# before", before).replace("# rows", rows).replace(SEED, seed)
+
+
+def _environment(folder: Path, **more: str) -> dict[str, str]:
+    """As little as there can be, and a folder of its own for what is temporary."""
+    (folder / "tmp").mkdir(exist_ok=True)
+    usual = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", "LANG": "C.UTF-8", "COLUMNS": "100"}
+    return {**usual, "TMPDIR": str(folder / "tmp"), "WHYNAN_RAISE_INTERNAL": "1", **more}
+
+
+def _run(folder: Path, text: str, *options: str, limits: str = "", **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program; `limits`: what the waiting process is told first."""
+    (folder / "train.py").write_text(text, encoding="utf-8")
+    command = [sys.executable, str(WHYNAN), "run", *options, "train.py"]
+    if limits:
+        imports = "import sys; from whynan.session import again; from whynan.cli.main import main"
+        code = f"{imports}; {limits}; sys.exit(main())"
+        command = [sys.executable, "-c", code, *command[2:]]
+    return subprocess.run(
+        command, cwd=folder, env=_environment(folder), text=True, check=False, capture_output=True, timeout=240, **more
+    )
+
+
+def _explained(done: subprocess.CompletedProcess[str], line: int = 13) -> None:
+    assert done.stdout == "stepped\n" * 3
+    assert f"born     train.py:{line}:16  in losses" in done.stderr, done.stderr
+    assert "second run: faithful (1 loss and 2 bad gradients identical" in done.stderr
+
+
+def _refused(done: subprocess.CompletedProcess[str]) -> str:
+    """Why there was no second run, or none that is used."""
+    assert done.stdout == "stepped\n" * 3
+    assert (done.returncode, "  born     " in done.stderr) == (1, False), done.stderr
+    (said,) = re.findall(r"note: ((?:no second run|a second run was not used): (?:.|\n)*?)\nnote: whynan", done.stderr)
+    assert "whynan run --start-step 4" in done.stderr
+    return " ".join(said.split())
+
+
+def test_what_no_replay_explains_a_second_run_does(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    at_exit = "import atexit; atexit.register(lambda: open('ended', 'a').write('once '))"
+    done = _run(tmp_path, _program(before=at_exit), "--json", "r.json")
+    _explained(done)
+    assert done.returncode == 1
+    assert re.sub(r" +whynan \S+ (\S) torch \S+ \S ", r"  whynan \1 torch \1 ", done.stderr) == snapshot
+    # nothing runs after the step, and nothing stays
+    assert (tmp_path / "ended").read_text() == "once "
+    assert not [p for p in (tmp_path / "tmp").rglob("*") if not p.name.startswith("torchinductor_")]
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert report["run"]["exit_status"] == {"script": None, "whynan": 1}
+    assert (report["run"]["replay"]["kind"], report["run"]["replay"]["faithful"]) == ("rerun", True)
+    assert [step["step"] for step in report["run"]["history"]] == [2, 3, 4]
+    (finding,) = report["findings"]
+    assert (finding["step"], finding["site"]["line"], finding["element"]["index"]) == (4, 13, [2, 0])
+
+
+def test_what_a_queue_gave_a_second_run_gets_again(tmp_path: Path) -> None:
+    text = _program(rows="import queue; waiting = queue.SimpleQueue(); [waiting.put(row) for row in rows]")
+    text = text.replace("for loss in losses(rows):", "for loss in losses(waiting.get() for _ in range(6)):")
+    _explained(_run(tmp_path, text))
+
+
+def test_workers_and_temporary_files_of_its_own_are_no_harm() -> None:
+    before = "import tempfile\nwith tempfile.TemporaryDirectory() as d: open(os.path.join(d, 'x'), 'w').write('x')"
+    rows = "rows = torch.utils.data.DataLoader(rows, batch_size=None, num_workers=2)"
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        # the name of a socket may have a hundred letters
+        _explained(_run(Path(short), _program(before=before, rows=rows)), line=14)
+
+
+def test_nothing_private_is_in_a_second_runs_report(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    done = _run(tmp_path, _program(), "--redact", "--quiet", "--json", "r.json")
+    text = (tmp_path / "r.json").read_text()
+    assert (done.returncode, done.stderr) == (1, "")
+    report = json.loads(text)
+    assert not [word for word in ("losses", "train.py", "unit", "keepdim") if word in text]
+    assert report["run"]["replay"] == snapshot
+    assert [f["step"] for f in report["findings"]] == [4]
+
+
+def test_the_programs_own_end_is_kept(tmp_path: Path) -> None:
+    done = _run(tmp_path, _program() + "sys.exit(3)\n", "--on-nonfinite", "continue", "--quiet", "--json", "r.json")
+    assert (done.returncode, done.stdout) == (3, "stepped\n" * 6)
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert report["run"]["exit_status"] == {"script": 3, "whynan": 1}
+    assert report["run"]["replay"]["kind"] == "rerun"
+    assert any("2 more steps bad after that" in note for note in report["coverage"]["notes"])
+
+
+# -- not run again ---------------------------------------------------------------------------------------------------
+
+
+def test_a_program_that_writes_a_file_runs_once(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    done = _run(tmp_path, _program(before="with open('log.txt', 'a') as log: log.write('once ')"))
+    assert _refused(done) == snapshot
+    assert (tmp_path / "log.txt").read_text() == "once "
+
+
+def test_a_program_that_starts_a_process_runs_once(tmp_path: Path) -> None:
+    done = _run(tmp_path, _program(before="import subprocess; subprocess.run(['sh', '-c', 'echo once >> log.txt'])"))
+    assert _refused(done) == "no second run: it starts sh at train.py:8"
+    assert (tmp_path / "log.txt").read_text() == "once\n"
+
+
+def test_a_program_that_connects_runs_once(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        port = server.getsockname()[1]
+        done = _run(tmp_path, _program(before=f"import socket; socket.socket().connect(('127.0.0.1', {port}))"))
+        server.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert _refused(done) == f"no second run: it connects to ('127.0.0.1', {port}) at train.py:8"
+
+
+def test_what_a_worker_does_counts_too(tmp_path: Path) -> None:
+    rows = """
+class Rows(torch.utils.data.Dataset):
+    def __len__(self): return 6
+    def __getitem__(self, k):
+        open("seen", "a").write("x")
+        return held[k]
+held, rows = rows, torch.utils.data.DataLoader(Rows(), batch_size=None, num_workers=1)
+"""
+    done = _run(tmp_path, _program(rows=rows))
+    assert "opens seen for writing at train.py" in _refused(done)
+
+
+def test_a_file_that_is_written_unheard_is_not_written_again(tmp_path: Path) -> None:
+    # in C++, of which Python does not tell
+    done = _run(tmp_path, _program(before="torch.save(time.time_ns(), 'model.pt'); saved = time.time_ns()"))
+    said = _refused(done)
+    assert said == "a second run was not used: it ended by RuntimeError before it came to step 4"
+    times = os.stat(tmp_path / "model.pt")
+    assert time.time_ns() - times.st_mtime_ns > 1_000_000
+    import torch
+
+    assert isinstance(torch.load(tmp_path / "model.pt", weights_only=True), int)
+
+
+# -- not believed ----------------------------------------------------------------------------------------------------
+
+
+def test_a_run_of_other_numbers_is_not_used(tmp_path: Path) -> None:
+    done = _run(tmp_path, _program(seed="torch.manual_seed(time.time_ns())"))
+    assert _refused(done) == "a second run was not used: other weights than in the first run"
+
+
+def test_a_second_run_that_reaches_the_outside_ends_before_it_does(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    done = _run(tmp_path, _program(before="if SECOND: open('log.txt', 'w')"))
+    assert _refused(done) == snapshot
+    assert not (tmp_path / "log.txt").exists()
+
+
+def test_a_second_run_that_ends_early_is_not_used(tmp_path: Path) -> None:
+    done = _run(tmp_path, _program(before="if SECOND: sys.exit()"))
+    assert _refused(done) == "a second run was not used: it ended before it came to step 4"
+
+
+def test_a_second_run_that_dies_is_not_used(tmp_path: Path) -> None:
+    done = _run(tmp_path, _program(before="if SECOND: os.abort()"))
+    assert _refused(done) == "a second run was not used: it was cut short before it came to step 4"
+
+
+HANGING = _program(before="if SECOND: time.sleep(1000)")
+
+
+def test_a_second_run_that_hangs_is_cut_off(tmp_path: Path) -> None:
+    done = _run(tmp_path, HANGING, limits="again.TIMES, again.AT_LEAST = 0.0, 4.0")
+    assert _refused(done) == "a second run was not used: it took more than 4 seconds"
+
+
+@pytest.mark.parametrize("option", ["--quiet", "--no-second-run"])
+def test_nobody_who_wants_none_waits_for_a_second_run(option: str, tmp_path: Path) -> None:
+    done = _run(tmp_path, HANGING, option)
+    assert (done.returncode, "second run" in done.stderr) == (1, False)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_whoever_does_not_want_to_wait_gets_the_first_report(number: signal.Signals, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(HANGING)
+    with subprocess.Popen(
+        [sys.executable, str(WHYNAN), "run", "train.py"],
+        cwd=tmp_path,
+        env=_environment(tmp_path),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        second = _second_of(process.pid)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=120)
+    done = subprocess.CompletedProcess([], process.returncode, out, err)
+    assert _refused(done) == "a second run was not used: it was interrupted"
+    assert not os.path.exists(f"/proc/{second}")
+
+
+def _second_of(process: int) -> str:
+    """The process of the second run, once there is one."""
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+        for child in children:
+            with contextlib.suppress(OSError):
+                # it may be over by now
+                if b"_WHYNAN_AGAIN=1" in Path(f"/proc/{child}/environ").read_bytes():
+                    return child
+    raise AssertionError("there is no second run")
