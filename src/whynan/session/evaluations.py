@@ -50,7 +50,7 @@ class Beside:
         guard = self._training.guard
         try:
             fault = guard.raised(error)
-            if fault is not None and (self._last is None or self._last[1] != guard.steps()):
+            if fault is not None and (self._last is None or self._last[1] != guard.steps):
                 self._look_into(fault, leaves=False)
         except Exception:
             guard.fail()
@@ -60,7 +60,7 @@ class Beside:
         if self._last is None:
             return self._found
         report, steps, leaves = self._last
-        if steps == self._training.guard.steps():
+        if steps == self._training.guard.steps:
             # no step has followed: that is where it ended
             return [*self._found, report]
         return [*self._found, _as_warning(report)] if leaves and report.findings else self._found
@@ -69,13 +69,13 @@ class Beside:
 
     def _begin(self) -> _Look:
         self._training.set_aside()
-        return _Look(self._training.replays.region(), self._training.guard.steps() + 1, self._tell)
+        return _Look(self._training.replays.region(), self._training.guard.steps + 1, self._tell)
 
     def _again(self, run: Callable[[Callable[[], AbstractContextManager[object]]], str | None]) -> BaseException | None:
         """An evaluation has given something bad that others of its kind have not: run it again."""
         self._training.set_aside()
         region = self._training.replays.region()
-        step = self._training.guard.steps() + 1
+        step = self._training.guard.steps + 1
         why = run(lambda: _looked(region, step))
         if why is not None:
             note = f"a module gave NaN or Inf in an evaluation, which could not be run again: {why}"
@@ -100,7 +100,7 @@ class Beside:
         found = self._training.replays.of(fault)
         if found is not None:
             report = found if isinstance(found, Report) else _unexplained(self._training.replays.command, found)
-            self._last = report, self._training.guard.steps(), leaves
+            self._last = report, self._training.guard.steps, leaves
 
 
 class _Look:

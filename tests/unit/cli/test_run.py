@@ -84,7 +84,7 @@ LINES: list[tuple[list[str], Program, dict[str, Any]]] = [
     (
         ["--mode", "trace", "--strict", "--redact", "--memory", "1GiB", "train.py"],
         script(),
-        {"strict": True, "redact": True, "memory": 1 << 30},
+        {"mode": "trace", "strict": True, "redact": True, "memory": 1 << 30},
     ),
 ]
 

@@ -75,6 +75,8 @@ class Guard:
         self.here = Here()
         self._hooks = StepHooks(self.fail)
         self._steps: Identities[int] = Identities()
+        self.steps = 0
+        """How many the optimizer has tried that has tried the most, be it there or not."""
         self.history = History(told)
         self.samples = Samples()
         self.judging = not after
@@ -134,9 +136,10 @@ class Guard:
         """What the optimizers that have stepped compute on."""
         return device_of(self._steps.keys())
 
-    def steps(self) -> int:
-        """How many steps the optimizer has tried that has tried the most."""
-        return max((self.attempts(o) for o in self._steps.keys()), default=0)  # noqa: SIM118
+    def _tries(self, optimizer: Any) -> None:
+        attempts = self.attempts(optimizer) + 1
+        self._steps.set(optimizer, attempts)
+        self.steps = max(self.steps, attempts)
 
     def parameters(self) -> list[Any]:
         """All that the optimizers move that have stepped."""
@@ -161,7 +164,7 @@ class Guard:
             self.here.seen = tensor
             self.here.arrive(judged)
         elif self._observed is not None:
-            self._observed(Fault(None, self.steps() + 1, judged))
+            self._observed(Fault(None, self.steps + 1, judged))
 
     def raised(self, error: BaseException) -> Fault | None:
         """What the program held as it raised, as a fault; None where nothing of it was bad."""
@@ -169,7 +172,7 @@ class Guard:
         if not (self.on and self.looks) or held is None:
             return None
         bits, frames = held
-        return Fault(None, self.steps() + 1, Judged((bits,), (), bad_loss=True), raised=Raised(type(error), frames))
+        return Fault(None, self.steps + 1, Judged((bits,), (), bad_loss=True), raised=Raised(type(error), frames))
 
     def optimizers(self) -> list[Any]:
         """Those that have tried a step, by their first one."""
@@ -195,7 +198,7 @@ class Guard:
             if self.on and is_capturing():
                 self._graphs.step(optimizer, self.here.scaler)
             elif self.on:
-                self._steps.set(optimizer, self.attempts(optimizer) + 1)
+                self._tries(optimizer)
                 self.here.noted = self.here.sampled = None
                 if closure is not None:
                     new = self._with_closure(optimizer, closure, args, kwargs)
@@ -297,7 +300,7 @@ class Guard:
         ending = None
         for captured in steps:
             optimizer = captured.optimizer()
-            self._steps.set(optimizer, self.attempts(optimizer) + 1)
+            self._tries(optimizer)
             if self._judges(optimizer):
                 self.watched += 1
                 ending = ending or self.behind.made(optimizer, self.attempts(optimizer), captured)
@@ -313,7 +316,7 @@ class Guard:
     def skipped(self, scaler: Any, optimizer: Any, reading: Reading | None = None) -> BaseException | None:
         """A scaler has skipped a step, as it may; but not for ever, and not for a loss that is NaN."""
         if not self.here.reached:
-            self._steps.set(optimizer, self.attempts(optimizer) + 1)
+            self._tries(optimizer)
         self.here.skips += 1
         step, ending, judged = self.attempts(optimizer), None, None
         with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
