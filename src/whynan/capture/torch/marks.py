@@ -240,9 +240,9 @@ class Marks(threading.local):
 
     def _mark(self, kind: Kind) -> Mark:
         made = mark(kind)
-        if self._scaler is not None:
-            made.scaler = ScalerState(self._scaler)
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            if self._scaler is not None:
+                made.scaler = ScalerState(self._scaler)
             made.moving = self._moving.now(lambda: _names(made))
         return made
 
