@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import builtins
 import os
+import signal
 import sys
 import threading
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from threading import Thread, get_ident
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from whynan.capture.reaching import REACHES
 from whynan.capture.streams import as_warned, descriptors, environment, streams
@@ -26,7 +27,7 @@ from whynan.capture.taking import nothing_taken
 from whynan.source.ownership import Owner, owner_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Generator, Iterator
 
 Where: TypeAlias = tuple[str, int]
 
@@ -40,6 +41,19 @@ class Outside(BaseException):
         """What it was about to do, as a clause without its subject: `opens log.txt for writing`."""
         self.where = where
         """File and line of the user's innermost frame."""
+
+
+_UNHEARD: Final[tuple[tuple[Any, str, str], ...]] = (
+    # Python tells its hooks of new threads from 3.12 on
+    (Thread, "start", "starts a thread"),
+    # what it would wait for has been had by the step itself; a queue and an event wait by a condition
+    (threading.Condition, "wait", "waits for another thread"),
+    (Thread, "join", "waits for another thread"),
+    (os, "_exit", "ends the process"),
+    (os, "abort", "ends the process"),
+    (signal, "raise_signal", "sends a signal to itself"),
+)
+"""What no audit event tells of, and what it is that the program does."""
 
 
 @dataclass
@@ -146,14 +160,10 @@ def _attributes(held: Held) -> Generator[None]:
             real = vars(owner)[name]
             replaced.append((owner, name, real))
             setattr(owner, name, _nothing(held, real))
-        # Python tells its hooks of new threads from 3.12 on
-        start = Thread.start
-        replaced.append((Thread, "start", start))
-        setattr(Thread, "start", _no_thread(held, start))  # noqa: B010
-        for owner, name in ((threading.Condition, "wait"), (Thread, "join")):
-            # a queue and an event wait by a condition
-            replaced.append((owner, name, vars(owner)[name]))
-            setattr(owner, name, _no_wait(held, vars(owner)[name]))
+        for owner, name, what in _UNHEARD:
+            real = vars(owner)[name]
+            replaced.append((owner, name, real))
+            setattr(owner, name, _refused(held, real, what))
         yield
     finally:
         for owner, name, real in reversed(replaced):
@@ -179,20 +189,10 @@ def _nothing(held: Held, real: Any) -> Any:
     return nothing
 
 
-def _no_wait(held: Held, real: Any) -> Any:
-    def wait(*args: Any, **kwargs: Any) -> Any:
+def _refused(held: Held, real: Any, what: str) -> Any:
+    def refused(*args: Any, **kwargs: Any) -> Any:
         if get_ident() == held.thread:
-            # what it would wait for has been had by the step itself
-            _refuse(held, "waits for another thread")
+            _refuse(held, what)
         return real(*args, **kwargs)
 
-    return wait
-
-
-def _no_thread(held: Held, real: Callable[[Thread], None]) -> Callable[[Thread], None]:
-    def start(self: Thread) -> None:
-        if get_ident() == held.thread:
-            _refuse(held, "starts a thread")
-        real(self)
-
-    return start
+    return refused

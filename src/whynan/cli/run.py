@@ -1,4 +1,4 @@
-"""``whynan run``: any program, unchanged, traced until its first bad number."""
+"""``whynan run``: any program, unchanged, looked at until its first bad number."""
 
 # pyright: strict
 
@@ -53,8 +53,8 @@ class _Run(click.Command):
     "--on-nonfinite",
     type=click.Choice(["stop", "skip", "continue", "raise"]),
     help="At the first bad number that escapes: stop the program before the optimizer moves a weight (the default), "
-    "continue and report at its end, or raise NonFiniteError at the program's own line; with --mode watch also skip "
-    "that step and go on.",
+    "continue and report at its end, or raise NonFiniteError at the program's own line; where steps are watched also "
+    "skip that step and go on.",
 )
 @click.option("--pdb", is_flag=True, default=None, help="Open the debugger where the program is stopped.")
 @click.option("--start-step", type=int, metavar="N", help="Look from the N-th optimizer step on.")
@@ -63,13 +63,14 @@ class _Run(click.Command):
 @click.option(
     "--mode",
     type=click.Choice(["watch", "trace"]),
-    help="Look at every operation (trace); or at every step, and replay a bad one to look at its operations (watch).",
+    help="Look at every operation to the end (trace); or, once the first step was made, at each step, and replay a bad "
+    "one to look at its operations (watch, the default).",
 )
 @click.option(
     "--sync",
     type=click.Choice(["step", "deferred"]),
-    help="With --mode watch: read the numbers of a step before it is made (step, the default), which waits for an "
-    "accelerator once; or at the next one (deferred).",
+    help="Where steps are watched: read the numbers of a step before it is made (step, the default), which waits for "
+    "an accelerator once; or at the next one (deferred).",
 )
 @click.option(
     "--no-second-run",
@@ -91,6 +92,9 @@ class _Run(click.Command):
 def run(module: str | None, code: str | None, program: tuple[str, ...], **chosen: Any) -> int:
     """Run a Python program unchanged, and explain its first bad number.
 
+    Every operation is looked at up to the end of the first optimizer step, and from there on each step, for nearly
+    nothing: a bad one is run again to look at its operations. --mode trace looks at all of them to the end.
+
     The program sees what it would see under python: its arguments, paths, streams, signals and exit status. The report
     goes to the standard error stream. Options of whynan stand before the script, those of the script after it.
 
@@ -99,6 +103,7 @@ def run(module: str | None, code: str | None, program: tuple[str, ...], **chosen
       whynan run train.py --epochs 3
       whynan run --json report.json -m package.train
       whynan run --on-nonfinite continue --strict train.py
+      whynan run --mode trace --strict evaluate.py
       whynan run --start-step 300 --steps 20 train.py
 
     Exit status: the program's own if it is not 0; else 1 where an error was found, or a warning with --strict; else 0.

@@ -27,7 +27,8 @@ def check(options: Options) -> None:
         )
     if options.sync == "deferred" and not options.watches:
         raise UsageError(
-            "--sync deferred reads the numbers of a step at the next one, where steps are watched", "add --mode watch"
+            "--sync deferred reads the numbers of a step at the next one, where steps are watched",
+            "leave out --mode trace, --trace, --start-step, --steps and --only",
         )
     if options.mode == "watch" and not options.looks_at_all:
         raise UsageError(

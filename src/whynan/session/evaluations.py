@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from whynan.records import Coverage, ExitStatus, Replay, Report, Run
+from whynan.session.region import refuses_another
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch.judging import Fault
     from whynan.capture.torch.watch import Guard
+    from whynan.records import Verdict
     from whynan.session.region import Region
     from whynan.session.replays import Replays
 
@@ -67,13 +69,18 @@ class Beside:
 
     # -- evaluations -----------------------------------------------------------------------------------------------
 
-    def _begin(self) -> _Look:
+    def _begin(self) -> _Look | None:
         self._training.set_aside()
+        if refuses_another():
+            # one that another thread is at
+            return None
         return _Look(self._training.replays.region(), self._training.guard.steps + 1, self._tell)
 
     def _again(self, run: Callable[[Callable[[], AbstractContextManager[object]]], str | None]) -> BaseException | None:
         """An evaluation has given something bad that others of its kind have not: run it again."""
         self._training.set_aside()
+        if refuses_another():
+            return None
         region = self._training.replays.region()
         step = self._training.guard.steps + 1
         why = run(lambda: _looked(region, step))
@@ -97,10 +104,19 @@ class Beside:
 
     def _look_into(self, fault: Fault, *, leaves: bool) -> None:
         self._training.set_aside()
+        if refuses_another():
+            return
         found = self._training.replays.of(fault)
-        if found is not None:
-            report = found if isinstance(found, Report) else _unexplained(self._training.replays.command, found)
-            self._last = report, self._training.guard.steps, leaves
+        if isinstance(found, Report):
+            self._last = found, self._training.guard.steps, leaves
+        elif found is not None:
+            # what was only read may be as it should
+            verdict = "clean" if leaves else "inconclusive"
+            self._last = (
+                _unexplained(self._training.replays.command, found, verdict),
+                self._training.guard.steps,
+                leaves,
+            )
 
 
 class _Look:
@@ -133,9 +149,9 @@ def _end(region: Region) -> None:
     region.end(early=True)
 
 
-def _unexplained(command: str, notes: tuple[str, ...]) -> Report:
-    run = Run(command=command, exit_status=ExitStatus(script=None, whynan=1))
-    return Report(verdict="inconclusive", run=run, coverage=Coverage(notes=notes))
+def _unexplained(command: str, notes: tuple[str, ...], verdict: Verdict = "inconclusive") -> Report:
+    run = Run(command=command, exit_status=ExitStatus(script=None, whynan=0 if verdict == "clean" else 1))
+    return Report(verdict=verdict, run=run, coverage=Coverage(notes=notes))
 
 
 def _as_warning(report: Report) -> Report:

@@ -79,6 +79,9 @@ class Replays:
                     refused.append(f"no replay {where}: other losses or gradients than in the step itself")
                 elif not region.report.findings and any(" is allowed" in n for n in region.report.coverage.notes):
                     return None
+                elif not region.report.findings and fault.optimizer is None and fault.raised is None:
+                    # an Inf that the program itself has written
+                    return None
                 elif not region.report.findings:
                     refused.append(f"no replay {where}: nothing bad was born in it")
                 else:

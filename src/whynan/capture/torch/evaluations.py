@@ -45,13 +45,13 @@ class Look(Protocol):
 class Evaluations:
     """The calls of one program that are made without gradients.
 
-    `begin` begins a look at one; `again` is given what runs one again, and gives what to raise after it. `fail`: as of
-    the guard.
+    `begin` begins a look at one, if there can be one now; `again` is given what runs one again, and gives what to raise
+    after it. `fail`: as of the guard.
     """
 
     def __init__(
         self,
-        begin: Callable[[], Look],
+        begin: Callable[[], Look | None],
         again: Callable[[Callable[[Callable[[], AbstractContextManager[object]]], str | None]], BaseException | None],
         fail: Callable[[], bool],
     ) -> None:
@@ -127,7 +127,7 @@ def _run(call: Callable[[], Any], before: Any, region: Callable[[], AbstractCont
                 why = "it writes more memory than can be kept meanwhile"
             except Outside as refused:
                 why = f"it {refused.what}"
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 why = f"it raises {type(error).__name__}"
             if why is None and not _same(before, out):
                 why = "other outputs than in the call itself"

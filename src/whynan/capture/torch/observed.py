@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import torch
 from torch import _tensor_str
 
-from whynan.capture.torch.doors import named
+from whynan.capture.torch.doors import DOORS, named
 from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.planes import readable
@@ -115,9 +115,11 @@ def _bad_array(tensor: Tensor, _out: Any) -> bytes | None:
 
 def _place() -> Place | None:
     """The line at which the user's innermost frame stands; None where it is whynan that reads."""
-    # below are `_look` and the door
-    frame: FrameType | None = sys._getframe(3)
-    if owner_of(frame.f_code.co_filename) is Owner.WHYNAN:
+    frame: FrameType | None = sys._getframe(2)
+    # this one, and that of a trace
+    while frame is not None and frame.f_code in DOORS:
+        frame = frame.f_back
+    if frame is not None and owner_of(frame.f_code.co_filename) is Owner.WHYNAN:
         return None
     while frame is not None and owner_of(frame.f_code.co_filename) is not Owner.USER:
         frame = frame.f_back

@@ -301,6 +301,8 @@ def replay(
                 why = "it writes more memory than can be kept meanwhile"
             except TooLong:
                 why = "it goes round a loop"
+            except SystemExit:
+                why = "it ends the program"
             except NestedTraceError:
                 why = "it begins with the watch itself: what led to the step has returned"
             except Exception as error:

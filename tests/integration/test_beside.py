@@ -1,0 +1,347 @@
+"""What `whynan run` says of a program that trains, and whose bad number is in none of its steps."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+WHYNAN = Path(sys.executable).with_name("whynan")
+TRAINS = """
+import ctypes, math, signal, sys, traceback
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+torch.manual_seed(0)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+
+def batch(step, bad=()):
+    x = torch.rand(8, 4) + 0.1
+    if step in bad:
+        x[2, 1] = 0
+    return x
+
+
+def fit(steps, bad=(), guard=lambda loss: False):
+    for step in range(1, steps + 1):
+        optimizer.zero_grad()
+        loss = model(torch.log(batch(step, bad))).square().mean()  # born
+        if guard(loss):
+            continue
+        loss.backward()
+        optimizer.step()
+
+
+"""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A run: its exit status, what it wrote, its report, and where the marked expression stands."""
+
+    status: int
+    out: str
+    err: str
+    report: dict[str, Any]
+    born: int
+
+    def only(self) -> dict[str, Any]:
+        """Its only finding, which is of the marked line."""
+        (finding,) = (*self.report["findings"], *self.report["damaging"])
+        assert finding["site"]["line"] == self.born
+        return finding
+
+
+def run(folder: Path, rest: str, *options: str) -> Ran:
+    """Run a program that trains first under whynan; its last marked line counts."""
+    script = folder / "train.py"
+    script.write_text(TRAINS + textwrap.dedent(rest), encoding="utf-8")
+    lines = script.read_text(encoding="utf-8").splitlines()
+    born = max(number for number, line in enumerate(lines, 1) if line.endswith("# born"))
+    path = folder / "report.json"
+    done = subprocess.run(
+        [str(WHYNAN), "run", "--json", str(path), *options, str(script)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "WHYNAN_RAISE_INTERNAL": "1"},
+    )
+    assert path.exists(), done.stderr
+    return Ran(done.returncode, done.stdout, done.stderr, json.loads(path.read_text(encoding="utf-8")), born)
+
+
+ENDS = {
+    "a number that is read": (
+        """
+        def guard(loss):
+            if not math.isfinite(loss.item()):
+                print("stopping at", loss.item())
+                sys.exit(3)
+
+        fit(6, bad=[4], guard=guard)
+        """,
+        3,
+    ),
+    "an assertion": (
+        """
+        def guard(loss):
+            assert not torch.isinf(loss)
+
+        fit(6, bad=[4], guard=guard)
+        """,
+        1,
+    ),
+    "an exception": (
+        """
+        def guard(loss):
+            if loss != loss or loss.abs() == math.inf:
+                raise FloatingPointError("no number")
+
+        fit(6, bad=[4], guard=guard)
+        """,
+        1,
+    ),
+    "an array": (
+        """
+        def guard(loss):
+            if not loss.detach().numpy().max() < 1e9:
+                sys.exit("diverged")
+
+        fit(6, bad=[4], guard=guard)
+        """,
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_program_that_ends_over_its_bad_loss_is_explained(name: str, tmp_path: Path) -> None:
+    rest, status = ENDS[name]
+    ran = run(tmp_path, rest)
+    finding = ran.only()
+    assert ran.status == status
+    assert (ran.report["verdict"], finding["step"], finding["rule"]) == ("nonfinite", 4, "WN201")
+    assert finding["element"]["index"] == [2, 1]
+    assert (ran.report["run"]["replay"]["kind"], ran.report["run"]["replay"]["faithful"]) == ("loop", True)
+    assert ran.report["run"]["exit_status"] == {"script": status, "whynan": 1}
+    assert "2 steps watched" in ran.err
+
+
+def test_a_bad_batch_that_is_passed_over_by_the_program_is_no_error(tmp_path: Path) -> None:
+    ran = run(tmp_path, "fit(6, bad=[4], guard=lambda loss: not torch.isfinite(loss))\nprint('done')")
+    assert (ran.status, ran.out, ran.report["verdict"]) == (0, "done\n", "clean")
+
+
+def test_a_bad_number_that_is_printed_and_passed_over_is_a_warning(tmp_path: Path) -> None:
+    rest = """
+    def guard(loss):
+        value = loss.item()
+        if not math.isfinite(value):
+            print("skipped", value)
+            return True
+
+    fit(6, bad=[4], guard=guard)
+    """
+    ran = run(tmp_path, rest)
+    assert (ran.status, ran.out, ran.report["verdict"]) == (0, "skipped inf\n", "damaged")
+    assert ran.only()["severity"] == "warning"
+    assert run(tmp_path, rest, "--strict").status == 1
+
+
+def test_what_is_read_after_the_training_is_explained(tmp_path: Path) -> None:
+    ran = run(tmp_path, "fit(5)\nprint(model(torch.log(torch.zeros(2, 4))).sum().item())  # born")
+    assert ran.out == "nan\n"
+    assert ran.status == 1
+    assert (ran.only()["step"], ran.report["verdict"]) == (6, "nonfinite")
+
+
+EVALUATES = """
+class Log(nn.Module):
+    def forward(self, x):
+        return torch.log(x)  # born
+
+fit(5)
+with torch.no_grad():
+    Log()(torch.zeros(2))
+"""
+
+
+def test_a_first_evaluation_is_looked_at_as_it_runs(tmp_path: Path) -> None:
+    ran = run(tmp_path, EVALUATES)
+    finding = ran.only()
+    assert (ran.status, finding["step"], finding["phase"]) == (1, 6, "forward")
+    assert ran.report["run"]["replay"]["kind"] == "none"
+    assert finding["reaches"] == [{"kind": "output", "name": None, "bad": 2, "total": 2}]
+
+
+def test_a_later_evaluation_that_gives_something_bad_is_run_again(tmp_path: Path) -> None:
+    rest = """
+    class Log(nn.Module):
+        def forward(self, x):
+            return model(torch.log(x))  # born
+
+    log = Log()
+
+    @torch.no_grad()
+    def evaluate(x):
+        return log(x).sum()
+
+    for epoch in range(5):
+        fit(2)
+        evaluate(batch(epoch, bad=[3]))
+    print("not reached")
+    """
+    ran = run(tmp_path, rest)
+    finding = ran.only()
+    assert (ran.status, ran.out, finding["step"], finding["element"]["index"]) == (1, "", 9, [2, 1])
+    assert (ran.report["run"]["replay"]["kind"], ran.report["run"]["replay"]["faithful"]) == ("step", True)
+    goes_on = run(tmp_path, rest, "--on-nonfinite", "continue")
+    assert (goes_on.status, goes_on.out, goes_on.only()["step"]) == (1, "not reached\n", 9)
+
+
+def test_a_wrong_finite_output_of_an_evaluation_is_a_warning(tmp_path: Path) -> None:
+    rest = """
+    class Half(nn.Module):
+        def forward(self, x):
+            return torch.rsqrt(x.square().mean())  # born
+
+    fit(3)
+    with torch.inference_mode():
+        Half()(torch.full((4,), 300.0))
+        Half().half()(torch.full((4,), 300.0).half())
+    """
+    ran = run(tmp_path, rest)
+    assert (ran.status, ran.report["verdict"], ran.only()["fate"]) == (0, "damaged", "damaging")
+
+
+HEALTHY = {
+    "masked scores": """
+        class Scores(nn.Module):
+            def forward(self, x):
+                return x.masked_fill(x < 0.5, -math.inf)
+
+        fit(3)
+        with torch.no_grad():
+            for i in range(4):
+                print(Scores()(torch.rand(3)).softmax(0).sum() > 0)
+    """,
+    "a best value": """
+        best = torch.tensor(math.inf)
+        print(best, best.item(), float(best), best.tolist())
+        fit(3)
+        print(best, best.item(), float(best), best.tolist())
+    """,
+    "a teacher in each step": """
+        teacher = nn.Linear(4, 1)
+        def guard(loss):
+            with torch.no_grad():
+                teacher(torch.rand(2, 4))
+        fit(5, guard=guard)
+    """,
+    "two threads that evaluate": """
+        import threading
+        fit(2)
+        def evaluate():
+            with torch.no_grad():
+                for _ in range(50):
+                    model(torch.rand(2, 4))
+        threads = [threading.Thread(target=evaluate) for _ in range(4)]
+        for t in threads: t.start()
+        for t in threads: t.join()
+    """,
+    "a module that raises": """
+        class Raises(nn.Module):
+            def forward(self, x):
+                raise KeyError("none")
+        fit(2)
+        with torch.no_grad():
+            for _ in range(3):
+                try:
+                    Raises()(torch.ones(1))
+                except KeyError as error:
+                    print(error)
+        fit(2)
+    """,
+}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_program_is_clean_and_unchanged(name: str, tmp_path: Path) -> None:
+    ran = run(tmp_path, HEALTHY[name])
+    bare = subprocess.run(
+        [sys.executable, str(tmp_path / "train.py")],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert (ran.status, ran.out) == (0, bare.stdout)
+    assert ran.report["verdict"] == "clean", ran.err
+
+
+def test_an_output_that_is_not_looked_at_is_noticed(tmp_path: Path) -> None:
+    """The twin: without watching beside the steps, nothing of the evaluation is known."""
+    ran = run(tmp_path, EVALUATES, "--steps", "1")
+    assert (ran.status, ran.report["verdict"]) == (0, "clean")
+
+
+KILLED = """
+class Killed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        if any(frame.filename.endswith("torch/replay.py") for frame in traceback.extract_stack()):
+            getattr(ctypes.CDLL(None), "raise")(signal.SIGKILL)
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+for step in range(1, 7):
+    optimizer.zero_grad()
+    logs = torch.log(batch(step, bad=[4]))  # born
+    Killed.apply(model(logs)).square().mean().backward()
+    optimizer.step()
+"""
+
+
+def test_a_kill_in_a_replay_leaves_a_readable_trace(tmp_path: Path) -> None:
+    script, trace = tmp_path / "train.py", tmp_path / "trace"
+    script.write_text(TRAINS + KILLED, encoding="utf-8")
+    command = [str(WHYNAN), "run", "--mode", "watch", "--trace", str(trace), str(script)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode in (-9, 137), done.stderr
+    assert f"whynan report {trace}" in done.stderr
+    told = subprocess.run(
+        [str(WHYNAN), "report", "--json", str(tmp_path / "told.json"), str(trace)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "the run ended in the replay of a bad step" in told.stdout + told.stderr
+    report = json.loads((tmp_path / "told.json").read_text(encoding="utf-8"))
+    assert report["coverage"]["events"] > 0
+    assert sorted(path.name for path in trace.glob("replay-*")) == ["replay-1"]
+
+
+@pytest.mark.parametrize("redact", [(), ("--redact",)])
+def test_the_trace_of_a_watched_run_tells_what_the_run_told(redact: tuple[str, ...], tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    ran = run(tmp_path, "fit(6, bad=[4])", "--mode", "watch", "--trace", str(trace), *redact)
+    subprocess.run(
+        [str(WHYNAN), "report", "--quiet", "--json", str(tmp_path / "told.json"), str(trace)], check=False, timeout=60
+    )
+    told = json.loads((tmp_path / "told.json").read_text(encoding="utf-8"))
+    assert told == ran.report
+    assert ran.report["run"]["replay"]["faithful"]
