@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+SAMPLE = ("a number that is read", "an assertion", "masked scores", "a best value", "two threads that evaluate")
 WHYNAN = Path(sys.executable).with_name("whynan")
 TRAINS = """
 import ctypes, math, signal, sys, traceback
@@ -124,7 +125,7 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("name", ENDS)
+@pytest.mark.parametrize("name", [n if n in SAMPLE else pytest.param(n, marks=pytest.mark.full) for n in ENDS])
 def test_a_program_that_ends_over_its_bad_loss_is_explained(name: str, tmp_path: Path) -> None:
     rest, status = ENDS[name]
     ran = run(tmp_path, rest)
@@ -137,6 +138,7 @@ def test_a_program_that_ends_over_its_bad_loss_is_explained(name: str, tmp_path:
     assert "2 steps watched" in ran.err
 
 
+@pytest.mark.full
 def test_a_bad_batch_that_is_passed_over_by_the_program_is_no_error(tmp_path: Path) -> None:
     ran = run(tmp_path, "fit(6, bad=[4], guard=lambda loss: not torch.isfinite(loss))\nprint('done')")
     assert (ran.status, ran.out, ran.report["verdict"]) == (0, "done\n", "clean")
@@ -158,6 +160,7 @@ def test_a_bad_number_that_is_printed_and_passed_over_is_a_warning(tmp_path: Pat
     assert run(tmp_path, rest, "--strict").status == 1
 
 
+@pytest.mark.full
 def test_what_is_read_after_the_training_is_explained(tmp_path: Path) -> None:
     ran = run(tmp_path, "fit(5)\nprint(model(torch.log(torch.zeros(2, 4))).sum().item())  # born")
     assert ran.out == "nan\n"
@@ -181,7 +184,7 @@ def test_a_first_evaluation_is_looked_at_as_it_runs(tmp_path: Path) -> None:
     finding = ran.only()
     assert (ran.status, finding["step"], finding["phase"]) == (1, 6, "forward")
     assert ran.report["run"]["replay"]["kind"] == "none"
-    assert finding["reaches"] == [{"kind": "output", "name": None, "bad": 2, "total": 2}]
+    assert finding["reaches"] == [{"kind": "output", "name": "output", "bad": 2, "total": 2}]
 
 
 def test_a_later_evaluation_that_gives_something_bad_is_run_again(tmp_path: Path) -> None:
@@ -275,7 +278,7 @@ HEALTHY = {
 }
 
 
-@pytest.mark.parametrize("name", HEALTHY)
+@pytest.mark.parametrize("name", [n if n in SAMPLE else pytest.param(n, marks=pytest.mark.full) for n in HEALTHY])
 def test_a_healthy_program_is_clean_and_unchanged(name: str, tmp_path: Path) -> None:
     ran = run(tmp_path, HEALTHY[name])
     bare = subprocess.run(
@@ -289,6 +292,7 @@ def test_a_healthy_program_is_clean_and_unchanged(name: str, tmp_path: Path) -> 
     assert ran.report["verdict"] == "clean", ran.err
 
 
+@pytest.mark.full
 def test_an_output_that_is_not_looked_at_is_noticed(tmp_path: Path) -> None:
     """The twin: without watching beside the steps, nothing of the evaluation is known."""
     ran = run(tmp_path, EVALUATES, "--steps", "1")

@@ -109,12 +109,14 @@ def test_what_no_replay_explains_a_second_run_does(tmp_path: Path, snapshot: Sna
     assert (finding["step"], finding["site"]["line"], finding["element"]["index"]) == (4, 13, [2, 0])
 
 
+@pytest.mark.full
 def test_what_a_queue_gave_a_second_run_gets_again(tmp_path: Path) -> None:
     text = _program(rows="import queue; waiting = queue.SimpleQueue(); [waiting.put(row) for row in rows]")
     text = text.replace("for loss in losses(rows):", "for loss in losses(waiting.get() for _ in range(6)):")
     _explained(_run(tmp_path, text))
 
 
+@pytest.mark.full
 def test_workers_and_temporary_files_of_its_own_are_no_harm() -> None:
     before = "import tempfile\nwith tempfile.TemporaryDirectory() as d: open(os.path.join(d, 'x'), 'w').write('x')"
     rows = "rows = torch.utils.data.DataLoader(rows, batch_size=None, num_workers=2)"
@@ -123,6 +125,7 @@ def test_workers_and_temporary_files_of_its_own_are_no_harm() -> None:
         _explained(_run(Path(short), _program(before=before, rows=rows)), line=14)
 
 
+@pytest.mark.full
 def test_nothing_private_is_in_a_second_runs_report(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     done = _run(tmp_path, _program(), "--redact", "--quiet", "--json", "r.json")
     text = (tmp_path / "r.json").read_text()
@@ -133,6 +136,7 @@ def test_nothing_private_is_in_a_second_runs_report(tmp_path: Path, snapshot: Sn
     assert [f["step"] for f in report["findings"]] == [4]
 
 
+@pytest.mark.full
 def test_the_programs_own_end_is_kept(tmp_path: Path) -> None:
     done = _run(tmp_path, _program() + "sys.exit(3)\n", "--on-nonfinite", "continue", "--quiet", "--json", "r.json")
     assert (done.returncode, done.stdout) == (3, "stepped\n" * 6)
@@ -151,12 +155,14 @@ def test_a_program_that_writes_a_file_runs_once(tmp_path: Path, snapshot: Snapsh
     assert (tmp_path / "log.txt").read_text() == "once "
 
 
+@pytest.mark.full
 def test_a_program_that_starts_a_process_runs_once(tmp_path: Path) -> None:
     done = _run(tmp_path, _program(before="import subprocess; subprocess.run(['sh', '-c', 'echo once >> log.txt'])"))
     assert _refused(done) == "no second run: it starts sh at train.py:8"
     assert (tmp_path / "log.txt").read_text() == "once\n"
 
 
+@pytest.mark.full
 def test_a_program_that_connects_runs_once(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)
@@ -168,7 +174,7 @@ def test_a_program_that_connects_runs_once(tmp_path: Path) -> None:
     assert _refused(done) == f"no second run: it connects to ('127.0.0.1', {port}) at train.py:8"
 
 
-def test_what_a_worker_does_counts_too(tmp_path: Path) -> None:
+def test_what_a_worker_does_counts_too() -> None:
     rows = """
 class Rows(torch.utils.data.Dataset):
     def __len__(self): return 6
@@ -177,7 +183,8 @@ class Rows(torch.utils.data.Dataset):
         return held[k]
 held, rows = rows, torch.utils.data.DataLoader(Rows(), batch_size=None, num_workers=1)
 """
-    done = _run(tmp_path, _program(rows=rows))
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        done = _run(Path(short), _program(rows=rows))
     assert "opens seen for writing at train.py" in _refused(done)
 
 
@@ -201,17 +208,20 @@ def test_a_run_of_other_numbers_is_not_used(tmp_path: Path) -> None:
     assert _refused(done) == "a second run was not used: other weights than in the first run"
 
 
+@pytest.mark.full
 def test_a_second_run_that_reaches_the_outside_ends_before_it_does(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     done = _run(tmp_path, _program(before="if SECOND: open('log.txt', 'w')"))
     assert _refused(done) == snapshot
     assert not (tmp_path / "log.txt").exists()
 
 
+@pytest.mark.full
 def test_a_second_run_that_ends_early_is_not_used(tmp_path: Path) -> None:
     done = _run(tmp_path, _program(before="if SECOND: sys.exit()"))
     assert _refused(done) == "a second run was not used: it ended before it came to step 4"
 
 
+@pytest.mark.full
 def test_a_second_run_that_dies_is_not_used(tmp_path: Path) -> None:
     done = _run(tmp_path, _program(before="if SECOND: os.abort()"))
     assert _refused(done) == "a second run was not used: it was cut short before it came to step 4"
@@ -220,12 +230,14 @@ def test_a_second_run_that_dies_is_not_used(tmp_path: Path) -> None:
 HANGING = _program(before="if SECOND: time.sleep(1000)")
 
 
+@pytest.mark.full
 def test_a_second_run_that_hangs_is_cut_off(tmp_path: Path) -> None:
     done = _run(tmp_path, HANGING, limits="again.TIMES, again.AT_LEAST = 0.0, 4.0")
     assert _refused(done) == "a second run was not used: it took more than 4 seconds"
 
 
 @pytest.mark.parametrize("option", ["--quiet", "--no-second-run"])
+@pytest.mark.full
 def test_nobody_who_wants_none_waits_for_a_second_run(option: str, tmp_path: Path) -> None:
     done = _run(tmp_path, HANGING, option)
     assert (done.returncode, "second run" in done.stderr) == (1, False)

@@ -94,6 +94,8 @@ class Leaving:
             return f"it {self._outward.first}"
         if _is_one_of_several():
             return "it is one of several processes"
+        if fault.late is not None:
+            return "the step was read after it was made"
         if fault.skipped:
             return "a loss scaler skips the step"
         if place_of(fault.optimizer, guard) < 0:
