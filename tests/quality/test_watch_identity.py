@@ -26,6 +26,7 @@ import whynan
 from tests.quality.unharmed import OWN, Forced, standing
 from whynan.capture.torch import (
     behind,
+    entrances,
     gates,
     graphs,
     history,
@@ -34,6 +35,7 @@ from whynan.capture.torch import (
     marks,
     reading,
     samples,
+    together,
     transfers,
     unread,
     watch,
@@ -41,7 +43,7 @@ from whynan.capture.torch import (
 from whynan.capture.torch import standing as standing_module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from tests.quality.conftest import Tally
@@ -63,6 +65,8 @@ MODULES = (
     behind,
     gates,
     graphs,
+    entrances,
+    together,
 )
 ERRORS = (Forced, MemoryError, RuntimeError)
 
@@ -182,7 +186,7 @@ def _changed(one: Any, other: Any) -> list[str]:
     return [name for name in one if one[name] != other[name]]
 
 
-@pytest.mark.parametrize("sync", [_watched, _deferred])
+@pytest.mark.parametrize("sync", [_watched, pytest.param(_deferred, marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", list(TRAININGS))
 def test_a_watched_training_is_the_bare_one_bit_for_bit(name: str, sync: Callable[..., Any], tally: Tally) -> None:
     seen: list[Any] = []
@@ -291,10 +295,17 @@ FUNCTIONS = {
     if place[1] not in AT_ITS_ENDS and place[2].__qualname__ not in DOORS and not place[1].startswith("__")
 }
 # the makers of the doors run as a watch begins; what they make is made to fail by name below
-MAKERS = frozenset(f"watch.Guard.{name}" for name in ("_engine", "_module", "_scaled", "_fetched")) | {
+MAKERS = frozenset(f"entrances.Entrances.{name}" for name in ("_engine", "_module", "_scaled", "_fetched")) | {
     "graphs.Graphs._begins",
     "graphs.Graphs._replays",
 }
+
+
+def sampled(names: Sequence[str], each: int) -> list[Any]:
+    """All of them as parameters; but for each n-th, of the full check alone."""
+    return [n if k % each == 0 else pytest.param(n, marks=pytest.mark.full) for k, n in enumerate(names)]
+
+
 PROGRAMS = ("adam foreach", "scaler", "two workers", "l-bfgs", "closure")
 
 
@@ -365,7 +376,7 @@ def expected() -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("as_at_a_users")
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", sampled(PROGRAMS, 2))
 def test_a_function_of_the_watch_that_fails_changes_nothing(name: str, expected: dict[str, Any], tally: Tally) -> None:
     harms: list[str] = []
     total = 0
@@ -391,7 +402,7 @@ OF_DEFERRED = sorted(
 
 
 @pytest.mark.usefixtures("as_at_a_users")
-@pytest.mark.parametrize("name", ["adam fused", "scaler, fused", "adam foreach"])
+@pytest.mark.parametrize("name", sampled(["adam fused", "scaler, fused", "adam foreach"], 3))
 def test_a_function_that_fails_while_steps_are_read_later_changes_nothing(name: str, tally: Tally) -> None:
     bare = _run(TRAININGS[name], _bare, SHORT)
     harms: list[str] = []
@@ -470,7 +481,7 @@ def _calls_at_the_bad_step(key: str) -> range:
 
 
 @pytest.mark.usefixtures("as_at_a_users")
-@pytest.mark.parametrize("key", sorted(FUNCTIONS.keys() - MAKERS))
+@pytest.mark.parametrize("key", sampled(sorted(FUNCTIONS.keys() - MAKERS), 8))
 def test_what_fails_while_a_bad_step_is_explained_changes_nothing(key: str) -> None:
     bare, before = _run_bad(_bare), standing()
     harms: list[str] = []
