@@ -139,6 +139,10 @@ def _spoilt(fault: Fault) -> tuple[str, ...]:
 
 
 def _same(fault: Fault, where: str) -> str:
+    if fault.optimizer is None:
+        return (
+            f"{'the number that was read' if fault.raised is None else 'what was raised'} identical, run again {where}"
+        )
     losses, bad = len(fault.judged.losses), len(fault.judged.bad)
     what = [count_text(losses, "loss", "losses")] if losses else []
     what += [count_text(bad, "bad gradient")] if bad else []
@@ -146,6 +150,9 @@ def _same(fault: Fault, where: str) -> str:
 
 
 def _bad(fault: Fault) -> str:
+    if fault.optimizer is None:
+        held = "a number that was read" if fault.raised is None else "what the program held as it raised"
+        return f"NaN or Inf in {held} at step {fault.step}"
     what = ["the loss"] if fault.judged.bad_loss else []
     what += [count_text(len(fault.judged.bad), "gradient")] if fault.judged.bad else []
     what = what or ["the weights"]

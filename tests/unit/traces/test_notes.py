@@ -9,7 +9,7 @@ from whynan.capture.torch.mode import VALUES_NOTE
 from whynan.capture.torch.regions import NOTE
 from whynan.capture.torch.tracer import FORMULA_NOTE
 from whynan.session.region import STEPPED_ASIDE
-from whynan.session.training import SUSPECT
+from whynan.session.replays import SUSPECT
 from whynan.session.unloaded import NO_TORCH
 from whynan.traces.notes import LEFT_OUT, exception_type, generic, without_names
 from whynan.traces.reading import NO_FACTS, UNFINISHED
@@ -36,6 +36,10 @@ BUDGET = (
         "ranges of 12 more tensors were left out",
         "the second run had 3 events, the first 4",
         "looked at up to step 3, as --steps says",
+        "NaN or Inf in a number that was read at step 3",
+        "NaN or Inf in what the program held as it raised at step 3",
+        "whynan run --mode trace looks at every operation",
+        "the run ended in the replay of a bad step: whether that is what has happened is not known",
         "step 3 was never reached, so nothing was looked at",
         "1,234 steps watched: the loss and the gradients of each were finite",
         "NaN or Inf in the loss and 3 gradients at step 7",
