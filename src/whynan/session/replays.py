@@ -140,9 +140,8 @@ def _spoilt(fault: Fault) -> tuple[str, ...]:
 
 def _same(fault: Fault, where: str) -> str:
     if fault.optimizer is None:
-        return (
-            f"{'the number that was read' if fault.raised is None else 'what was raised'} identical, run again {where}"
-        )
+        known = "the number that was read" if fault.raised is None else "what was raised"
+        return f"{known} identical, run again {where}"
     losses, bad = len(fault.judged.losses), len(fault.judged.bad)
     what = [count_text(losses, "loss", "losses")] if losses else []
     what += [count_text(bad, "bad gradient")] if bad else []

@@ -50,7 +50,8 @@ _PARTS: Final = {
     "thread": _Part(r"thread .*|a thread", "a thread"),
     "exception": _Part(r".*", exception_type),
     "bits": _Part(
-        r"[\d,]+ loss(?:es)?(?: and [\d,]+ bad gradients?)?|[\d,]+ bad gradients?|the number that was read|what was raised",
+        r"[\d,]+ loss(?:es)?(?: and [\d,]+ bad gradients?)?|[\d,]+ bad gradients?|"
+        r"the number that was read|what was raised",
         None,
     ),
     "bad": _Part(
