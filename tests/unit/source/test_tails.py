@@ -17,8 +17,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
+from whynan.source.recompiled import compiled
 from whynan.source.syntax import Span
-from whynan.source.tails import Tail, compiled, owner_of, tail_after, tail_from
+from whynan.source.tails import Tail, owner_of, tail_after, tail_from
 
 FILENAME = "/programs/marked.py"
 

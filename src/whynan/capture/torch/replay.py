@@ -29,7 +29,7 @@ from whynan.capture.torch.state import Rng, ScalerState, restore, rng
 from whynan.capture.torch.undo import TooMuch, Undo
 from whynan.errors import NestedTraceError
 from whynan.source.endings import GOES_ON, ending
-from whynan.source.tails import compiled
+from whynan.source.recompiled import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
