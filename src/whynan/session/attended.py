@@ -142,6 +142,8 @@ class Attended:
     def forked(self) -> None:
         """In a child of the program's: nothing is looked at there."""
         self._reported = True
+        if self._training is not None:
+            self._training.guard.on = False
         if self._region is not None:
             self._region.desert()
 

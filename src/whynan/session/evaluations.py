@@ -76,14 +76,24 @@ class Beside:
             return None
         return _Look(self._training.replays.region(), self._training.guard.steps + 1, self._tell)
 
-    def _again(self, run: Callable[[Callable[[], AbstractContextManager[object]]], str | None]) -> BaseException | None:
+    def _again(
+        self, run: Callable[[Callable[[], AbstractContextManager[object]]], str | None], has_nan: bool
+    ) -> BaseException | None:
         """An evaluation has given something bad that others of its kind have not: run it again."""
         self._training.set_aside()
         if refuses_another():
             return None
         region = self._training.replays.region()
         step = self._training.guard.steps + 1
-        why = run(lambda: _looked(region, step))
+        here = self._training.guard.here
+        here.replaying = True
+        try:
+            why = run(lambda: _looked(region, step))
+        finally:
+            here.replaying = False
+        if why is not None and not has_nan:
+            # an Inf may be as it should
+            return None
         if why is not None:
             note = f"a module gave NaN or Inf in an evaluation, which could not be run again: {why}"
             report = _unexplained(region.command, (note, "whynan run --mode trace looks at every operation"))
@@ -108,8 +118,9 @@ class Beside:
             return
         found = self._training.replays.of(fault)
         if isinstance(found, Report):
+            found = _as_in_a_run(found)
             self._last = found, self._training.guard.steps, leaves
-        elif found is not None:
+        elif found is not None and (self._last is None or not self._last[0].findings):
             # what was only read may be as it should
             verdict = "clean" if leaves else "inconclusive"
             self._last = (
@@ -152,6 +163,12 @@ def _end(region: Region) -> None:
 def _unexplained(command: str, notes: tuple[str, ...], verdict: Verdict = "inconclusive") -> Report:
     run = Run(command=command, exit_status=ExitStatus(script=None, whynan=0 if verdict == "clean" else 1))
     return Report(verdict=verdict, run=run, coverage=Coverage(notes=notes))
+
+
+def _as_in_a_run(report: Report) -> Report:
+    """What was only read is no error in a run that has made steps."""
+    fatal = any(reached.kind != "observed" for finding in report.findings for reached in finding.reaches)
+    return report if fatal else _as_warning(report)
 
 
 def _as_warning(report: Report) -> Report:

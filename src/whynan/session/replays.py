@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from whynan.records import Replay
 from whynan.report.values import count_text
 from whynan.session.lateness import advised, compared, made, refused_late
-from whynan.session.region import Region
+from whynan.session.region import Region, refuses_another
 from whynan.session.watching import Watched
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ class Replays:
         from whynan.capture.torch.replay import compiles, replay, ways
 
         refused, late = refused_late(fault), fault.late
+        if refuses_another():
+            refused.append("no replay: another thread is looked at")
         marks = self._marks.kept() if late is None else list(late.marks)
         left = fault.raised.frames if fault.raised is not None else ()
         suspected: list[str] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, Self
 
+from whynan.capture.failure import FAILED
 from whynan.errors import NestedTraceError, NonFiniteError, UsageError
 from whynan.records import Coverage, ExitStatus, Report, Run
 from whynan.report.values import count_text
@@ -164,6 +165,8 @@ class Training:
     def _watched(self, report: Report) -> Report:
         """A report with what is known of the steps that were watched, none of which was bad."""
         seen = [*report.coverage.notes]
+        if self.guard.failed and FAILED not in seen:
+            seen.append(FAILED)
         if self.stepped_aside:
             seen.append(STEPPED_ASIDE)
         watched = count_text(self.guard.watched, "step")

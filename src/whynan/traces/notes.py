@@ -111,6 +111,7 @@ _KNOWN: Final = (
     "that were seen to step so before are explained",
     "no replay: what led to the step stands in no code that can be run again from its source",
     "whynan run --start-step {count} looks at every operation from that step on, in another run",
+    "no replay: another thread is looked at",
     "no replay: the weights are no longer those that the step began with",
     "no replay: what runs in a CUDA graph is not run from its source; without the graph it is",
     'found one step late: sync="deferred"; step {count} was passed over and has moved no weight',

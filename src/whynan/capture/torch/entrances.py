@@ -136,7 +136,7 @@ class Entrances:
                         raise
             try:
                 if evaluations is not None:
-                    return evaluations.call(original, module, args, kwargs)
+                    return evaluations.call(call, original, module, args, kwargs)
                 return original(module, *args, **kwargs)
             except BaseException as error:
                 unseen(error)

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import torch
 
+from whynan.capture.interruptions import theirs
 from whynan.capture.outside import Outside, held_back
 from whynan.capture.torch.contents import Contents
 from whynan.capture.torch.frames import unseen
+from whynan.capture.torch.marks import stack
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.planes import is_bad, readable
+from whynan.capture.torch.standing import TakenByHand
 from whynan.capture.torch.state import restore, rng
 from whynan.capture.torch.undo import TooMuch, Undo
 from whynan.source.ownership import Owner, owner_of
@@ -45,14 +48,16 @@ class Look(Protocol):
 class Evaluations:
     """The calls of one program that are made without gradients.
 
-    `begin` begins a look at one, if there can be one now; `again` is given what runs one again, and gives what to raise
-    after it. `fail`: as of the guard.
+    `begin` begins a look at one, if there can be one now; `again` is given what runs one again and whether it gave a
+    NaN, and gives what to raise after it. `fail`: as of the guard.
     """
 
     def __init__(
         self,
         begin: Callable[[], Look | None],
-        again: Callable[[Callable[[Callable[[], AbstractContextManager[object]]], str | None]], BaseException | None],
+        again: Callable[
+            [Callable[[Callable[[], AbstractContextManager[object]]], str | None], bool], BaseException | None
+        ],
         fail: Callable[[], bool],
     ) -> None:
         self._begin = begin
@@ -62,14 +67,15 @@ class Evaluations:
         self._passed: set[tuple[Any, ...]] = set()
         """Kinds whose outputs need no looking at: they hold NaN or Inf as they should, or have been explained."""
 
-    def call(self, original: Any, module: Any, args: Any, kwargs: Any) -> Any:
-        """Call a module without gradients, from outside of every other one."""
+    def call(self, door: Any, original: Any, module: Any, args: Any, kwargs: Any) -> Any:
+        """Call a module without gradients, from outside of every other one; `door`: what this is called by."""
         kind = look = None
         try:
             kind, codes = _kind_of(module)
             if kind not in self._kinds and len(self._kinds) < _MOST_KINDS:
                 self._kinds[kind] = codes
-                look = self._begin()
+                # what the program has put around the door would be called twice
+                look = self._begin() if torch.nn.Module.__dict__["__call__"] is door else None
         except Exception:
             if self._fail():
                 raise
@@ -103,17 +109,19 @@ class Evaluations:
         self, kind: tuple[Any, ...], look: Look | None, out: Any, call: Callable[[], Any]
     ) -> BaseException | None:
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
-            bad = any(is_bad(t) for t in _read(out))
+            bad = [t for t in _read(out) if is_bad(t)]
+            has_nan = any(bool(torch.isnan(t).any()) for t in bad)
         if not bad:
             return None
         self._passed.add(kind)
-        return None if look is not None else self._again(functools.partial(_run, call, out))
+        return None if look is not None else self._again(functools.partial(_run, call, out), has_nan)
 
 
 def _run(call: Callable[[], Any], before: Any, region: Callable[[], AbstractContextManager[object]]) -> str | None:
     """Run a call again, in a region; gives why it is not what was seen, None where it is; nothing of it stays."""
     begun = rng()
-    contents = Contents([vars(call)] if hasattr(call, "__dict__") else [])
+    frames = stack(libraries=True)
+    contents = Contents([call, *(names for f in frames for names in (f.f_locals, f.f_globals))])
     why: str | None = None
     out: Any = None
     try:
@@ -127,7 +135,11 @@ def _run(call: Callable[[], Any], before: Any, region: Callable[[], AbstractCont
                 why = "it writes more memory than can be kept meanwhile"
             except Outside as refused:
                 why = f"it {refused.what}"
+            except TakenByHand:
+                why = "it takes from an iterator by hand"
             except (Exception, SystemExit) as error:
+                if theirs():
+                    raise
                 why = f"it raises {type(error).__name__}"
             if why is None and not _same(before, out):
                 why = "other outputs than in the call itself"

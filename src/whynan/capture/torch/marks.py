@@ -33,6 +33,8 @@ _FRAMES: Final = 24
 Kind = Literal["begin", "step", "model"]
 """Where a mark is taken: at the head of a watch's block, after a step, as a module is called."""
 _MOST_ITEMS: Final = 256
+_MOST_BATCHES: Final = 32
+"""So many batches are held from one step to the next."""
 _MOST_CODES: Final = 4096
 """So many places of the program are remembered, and all forgotten beyond that."""
 
@@ -223,8 +225,11 @@ class Marks(threading.local):
 
     def batch(self, batch: Any, came: Came) -> None:
         """A loader has given a batch, and where that came from."""
+        if not torch.is_grad_enabled():
+            # of an evaluation, of which no step is made
+            return
         for known in self.kept():
-            if len(known.batches) < _MOST_ITEMS:
+            if len(known.batches) < _MOST_BATCHES:
                 known.batches.append((batch, came))
 
     def kept(self) -> list[Mark]:

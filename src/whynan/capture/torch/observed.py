@@ -8,10 +8,12 @@ from __future__ import annotations
 import functools
 import math
 import sys
+import threading
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import torch
 from torch import _tensor_str
+from torch._C._dynamo.eval_frame import set_eval_frame as _set_eval_frame
 
 from whynan.capture.torch.doors import DOORS, named
 from whynan.capture.torch.frames import unseen
@@ -27,11 +29,17 @@ if TYPE_CHECKING:
 
 _SCALARS: Final = ("item", "__float__")
 _ARRAYS: Final = ("tolist", "numpy", "__array__")
-_MOST_ELEMENTS: Final = 1 << 20
+_MOST_ELEMENTS: Final = 1 << 12
 _MOST_PLACES: Final = 8
 """So many lines of a program that read a bad number are looked into."""
 Place: TypeAlias = tuple[str, int]
 """File and line."""
+
+
+class _Here(threading.local):
+    """Whether a thread is at a door: what prints a tensor reads it, too."""
+
+    inside = False
 
 
 class Observations:
@@ -49,7 +57,7 @@ class Observations:
         self._fail = fail
         self._told: set[Place] = set()
         self._latest: Place | None = None
-        self._inside = False
+        self._here = _Here()
 
     def install(self, replace: Callable[[Any, str, Callable[[Any], Any]], None]) -> None:
         """Stand at the doors."""
@@ -62,32 +70,39 @@ class Observations:
     def _door(self, name: str | None, looks: Callable[[Tensor, Any], bytes | None], original: Any) -> Any:
         @functools.wraps(original)
         def read(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            outermost, self._inside = not self._inside, True
+            here = self._here
+            outermost, here.inside = not here.inside, True
             try:
                 out = original(tensor, *args, **kwargs)
             except BaseException as error:
                 unseen(error)
                 raise
             finally:
-                self._inside = not outermost
-            if outermost and not torch.compiler.is_compiling():
+                here.inside = not outermost
+            # a number that is finite needs no call
+            if outermost and (type(out) is not float or out - out != 0):
+                # after a graph break dynamo would compile what is ours
+                eyes = _set_eval_frame(None)
                 try:
-                    if self._wanted():
+                    if not torch.compiler.is_compiling() and self._wanted():
                         self._look(tensor, out, looks)
                 except Exception:
                     if self._fail():
                         raise
+                finally:
+                    if eyes is not None:
+                        _set_eval_frame(eyes)
             return out
 
         return named(read, "torch", name) if name is not None else read
 
     def _look(self, tensor: Tensor, out: Any, looks: Callable[[Tensor, Any], bytes | None]) -> None:
-        self._inside = True
+        self._here.inside = True
         try:
             with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
                 bits = looks(tensor, out)
         finally:
-            self._inside = False
+            self._here.inside = False
         place = None if bits is None else _place()
         if bits is None or place is None or (place in self._told and place != self._latest):
             return

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import torch
 
+from whynan.capture.interruptions import theirs
 from whynan.capture.outside import Outside, held_back
 from whynan.capture.torch.contents import Contents, Gradients
 from whynan.capture.torch.hooks import StepHooks
@@ -302,10 +303,14 @@ def replay(
             except TooLong:
                 why = "it goes round a loop"
             except SystemExit:
+                if theirs():
+                    raise
                 why = "it ends the program"
             except NestedTraceError:
                 why = "it begins with the watch itself: what led to the step has returned"
             except Exception as error:
+                if theirs():
+                    raise
                 why = f"it raises {type(error).__name__}: {error}"
                 held = held_by(error) if fault.raised and fault.raised.kind is type(error) else None
                 if held is not None:
@@ -314,17 +319,21 @@ def replay(
                 file, number = refused[0].where
                 why = f"it {refused[0].what} at {os.path.basename(file)}:{number}"
     finally:
-        if scaler is not None:
-            scaler.put_back()
-        gradients.put_back()
-        contents.put_back()
-        put(moved)
-        restore(begun)
-        guard.here.losses = losses
-        guard.here.replaying = False
-        guard.here.inside, guard.here.arrive = inside, None
-        guard.here.fresh = []
+        with ExitStack() as last:
+            last.callback(_leave, guard, losses, inside=inside)
+            last.callback(restore, begun)
+            last.callback(put, moved)
+            last.callback(contents.put_back)
+            last.callback(gradients.put_back)
+            if scaler is not None:
+                last.callback(scaler.put_back)
     return Outcome(reached[0]) if reached else Outcome(None, why)
+
+
+def _leave(guard: Guard, losses: Losses, *, inside: bool) -> None:
+    """What the guard knew before a replay, it knows again."""
+    here = guard.here
+    here.losses, here.replaying, here.inside, here.arrive, here.fresh = losses, False, inside, None, []
 
 
 def _prepared(way: Tailed, is_over: Callable[[], bool]) -> Callable[[], None]:

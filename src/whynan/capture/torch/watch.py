@@ -81,6 +81,7 @@ class Guard:
         self.samples = Samples()
         self.judging = not after
         """Off while the program is traced."""
+        self.failed = False
         self.watched = 0
         """How many steps have been judged."""
         self._unjudged = after
@@ -113,7 +114,7 @@ class Guard:
         """An error of ours: warn once and watch no further; True where it is the program's own."""
         if theirs():
             return True
-        self.on = False
+        self.on, self.failed = False, True
         report_internal_error()
         return False
 
