@@ -31,6 +31,30 @@ def stands(door: Any) -> None:
         DOORS.add(code)
 
 
+def put(owner: Any, name: str, make: Callable[[Any], Any]) -> Callable[[], tuple[Any, Any] | None]:
+    """Put a door in the place of what an owner has under a name.
+
+    Gives what takes it off again, which gives what stands there then and the door; None where it stays, because the
+    program has put something of its own around it.
+    """
+    own = not isinstance(owner, type) or name in owner.__dict__
+    original = owner.__dict__[name] if isinstance(owner, type) and own else getattr(owner, name)
+    made = make(original)
+    stands(made)
+    setattr(owner, name, made)
+
+    def take_off() -> tuple[Any, Any] | None:
+        if owner.__dict__.get(name) is not made:
+            return None
+        if own:
+            setattr(owner, name, original)
+        else:
+            delattr(owner, name)
+        return original, made
+
+    return take_off
+
+
 def named(door: Any, module: str, name: str) -> Any:
     """A door under the name by which pickle finds it."""
     door.__module__, door.__qualname__ = module, name

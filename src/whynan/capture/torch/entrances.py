@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import dataloader
 
-from whynan.capture.torch.doors import stands
+from whynan.capture.torch.doors import put
 from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.graphs import Graphs, is_capturing
 from whynan.capture.torch.loaders import Loaders, Noted, follow
@@ -32,7 +32,7 @@ class Entrances:
         self._marking = marking
         self._graphs = graphs
         self._loaders = Loaders(late=late)
-        self._undo: list[Callable[[], None]] = []
+        self._undo: list[Callable[[], object]] = []
 
     def install(self) -> None:
         """Stand at the doors."""
@@ -60,22 +60,7 @@ class Entrances:
             self._undo.pop()()
 
     def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-        own = not isinstance(owner, type) or name in owner.__dict__
-        original = getattr(owner, name)
-        made = make(original)
-        stands(made)
-        setattr(owner, name, made)
-
-        def undo() -> None:
-            if owner.__dict__.get(name) is not made:
-                # the program has put something of its own around it, which stays
-                return
-            if own:
-                setattr(owner, name, original)
-            else:
-                delattr(owner, name)
-
-        self._undo.append(undo)
+        self._undo.append(put(owner, name, make))
 
     def _engine(self, original: Any) -> Any:
         @functools.wraps(original)

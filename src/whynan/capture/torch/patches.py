@@ -12,7 +12,7 @@ import torch
 from torch import _tensor_str
 
 from whynan.capture.torch.arrivals import watch_origins
-from whynan.capture.torch.doors import halt, named, quietly, stands
+from whynan.capture.torch.doors import halt, named, put, quietly
 from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.recording import moment
@@ -63,21 +63,12 @@ class Patches:
                 undo()
 
     def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-        original = owner.__dict__[name] if isinstance(owner, type) and name in owner.__dict__ else getattr(owner, name)
-        own = not isinstance(owner, type) or name in owner.__dict__
-        made = make(original)
-        stands(made)
-        setattr(owner, name, made)
+        take_off = put(owner, name, make)
 
         def undo() -> None:
-            if owner.__dict__.get(name) is not made:
-                # the program has put something of its own around it, which stays
-                return
-            if own:
-                setattr(owner, name, original)
-            else:
-                delattr(owner, name)
-            known_by_dynamo(original, made)
+            off = take_off()
+            if off is not None:
+                known_by_dynamo(*off)
 
         self._undo.append(undo)
 

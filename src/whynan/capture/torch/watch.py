@@ -135,7 +135,7 @@ class Guard:
 
     def device(self) -> str:
         """What the optimizers that have stepped compute on."""
-        return device_of(self._steps.keys())
+        return device_of(self.optimizers())
 
     def _tries(self, optimizer: Any) -> None:
         attempts = self.attempts(optimizer) + 1
@@ -144,7 +144,7 @@ class Guard:
 
     def parameters(self) -> list[Any]:
         """All that the optimizers move that have stepped."""
-        return [p for optimizer in self._steps.keys() for p in parameters_of(optimizer)]  # noqa: SIM118
+        return [p for optimizer in self.optimizers() for p in parameters_of(optimizer)]
 
     def observe(self, explain: Callable[[Fault], None]) -> None:
         """Have the bad numbers that the program reads looked into: `explain` is given what was read, as a fault."""
@@ -181,7 +181,7 @@ class Guard:
 
     def spoilt(self) -> int:
         """How many parameters of the optimizers watched are NaN or Inf now."""
-        judged = (o for o in self._steps.keys() if self._watches(o))  # noqa: SIM118
+        judged = (o for o in self.optimizers() if self._watches(o))
         return len({id(p) for optimizer in judged for p in spoilt_of(optimizer)})
 
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
