@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 
@@ -9,3 +11,10 @@ import pytest
 def internal_errors_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error inside whynan fails the test that met it; a test about such errors takes the variable away."""
     monkeypatch.setenv("WHYNAN_RAISE_INTERNAL", "1")
+
+
+@pytest.fixture(autouse=True)
+def nothing_compiled_yet() -> None:
+    """No test takes what another one has compiled for its own program's: torch counts for the whole process."""
+    if dynamo := sys.modules.get("torch._dynamo.utils"):
+        dynamo.counters.clear()

@@ -30,38 +30,23 @@ PARTS = 8
 # no part of a trace: those that run at every step are made to fail where they are, in `test_watch_identity.py`
 OF_A_WATCH = frozenset(
     f"whynan.capture.{name}"
-    for name in (
-        *(
-            "outside",
-            "streams",
-            "taking",
-            "torch.watch",
-            "torch.judging",
-            "torch.standing",
-            "torch.marks",
-            "torch.moving",
-        ),
-        *(
-            "torch.history",
-            "torch.samples",
-            "torch.replay",
-            "torch.undo",
-            "torch.contents",
-            "torch.state",
-            "torch.inherited",
-            "torch.together",
-        ),
-        *("torch.reading", "torch.transfers", "torch.unread", "torch.behind", "torch.gates", "torch.graphs"),
-    )
+    for name in """
+        outside streams taking reaching
+        torch.watch torch.entrances torch.observed torch.evaluations torch.judging torch.standing torch.marks
+        torch.moving torch.history torch.samples torch.replay torch.undo torch.contents torch.state torch.inherited
+        torch.together torch.reading torch.transfers torch.unread torch.behind torch.gates torch.graphs
+    """.split()
 )
-# some run only after a failure, three are asked by a watch only, one is torch's question about a mode while it
+# some run only after a failure, five are asked by a watch only, one is torch's question about a mode while it
 # compiles, some run in a thread before it can be followed or in a child, and one for the engine's threads, of which a
 # CPU has none
 UNREACHED = frozenset(
     [
-        *("report_internal_error", "warn", "Capture.abandon", "Tracer.fail", "TraceMode._should_skip_dynamo"),
+        *("report_internal_error", "tell_once", "warn", "Capture.abandon", "Tracer.fail"),
+        "TraceMode._should_skip_dynamo",
         *("theirs", "_code", "_is_ours", "_begun_at"),
         *("Identities.keys", "Capture.begin_at", "Capture.begin_with"),
+        *("Capture.begin_in_the_midst", "Capture.nothing_follows"),
         *("_enter", "_leave", "Steps.enter_thread", "Steps.leave_thread", "_forked", "Capture.forked", "Lane.follow"),
     ]
 )

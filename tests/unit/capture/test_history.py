@@ -19,11 +19,11 @@ def _on_a_device() -> Any:
 def test_a_step_that_a_device_is_still_at_is_told_of_at_the_next_one() -> None:
     told: list[Entry] = []
     history = History(told.append)
-    first = history.note(OPTIMIZER, 1, [], 1.0, None)
+    first = history.note(OPTIMIZER, 1, None, 1.0, None)
     first.moved = _on_a_device()
     history.tell(waits=False)
     assert told == []
-    second = history.note(OPTIMIZER, 2, [], 1.0, None)
+    second = history.note(OPTIMIZER, 2, None, 1.0, None)
     assert told == [first]
     second.moved = torch.tensor(1.0), torch.tensor(4.0)
     history.tell(waits=False)
@@ -34,7 +34,7 @@ def test_a_step_that_a_device_is_still_at_is_told_of_at_the_next_one() -> None:
 def test_the_last_step_is_told_of_at_the_end() -> None:
     told: list[Entry] = []
     history = History(told.append)
-    last = history.note(OPTIMIZER, 1, [], 1.0, None)
+    last = history.note(OPTIMIZER, 1, None, 1.0, None)
     last.moved = _on_a_device()
     history.tell()
     history.tell()
@@ -44,7 +44,7 @@ def test_the_last_step_is_told_of_at_the_end() -> None:
 def test_where_nobody_is_told_nothing_waits_to_be() -> None:
     history = History()
     for step in range(KEPT + 10):
-        history.note(OPTIMIZER, step, [], 1.0, None)
+        history.note(OPTIMIZER, step, None, 1.0, None)
     history.tell()
     assert len(history.of(OPTIMIZER)) == KEPT
     assert len(history._untold) == 0
