@@ -2,7 +2,7 @@
 
 Held back: what is written to files that are open. Made nothing of: sleeping, and the calls of experiment trackers.
 Refused: opening a file for writing, changing a folder, reaching for the network, starting a process or a thread,
-waiting for one, and taking what cannot be given back.
+waiting for one, taking what cannot be given back, setting timers, and going on for ever.
 All but the first is of the thread that replays alone; what other threads print meanwhile is lost with the rest.
 """
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
 Where: TypeAlias = tuple[str, int]
+SECONDS: Final = 300.0
+"""So long may run what has taken nobody knows how long the first time."""
 
 
 class Outside(BaseException):
@@ -124,8 +126,11 @@ def _where() -> Where:
 
 
 @contextmanager
-def held_back() -> Generator[Held]:
-    """Run the body so that nothing of it reaches the outside; raises `Outside` in it where that takes a refusal."""
+def held_back(seconds: float = SECONDS) -> Generator[Held]:
+    """Run the body so that nothing of it reaches the outside; raises `Outside` in it where that takes a refusal.
+
+    `seconds`: and where it takes longer than that.
+    """
     global _current, _hooked
     if _current is not None:
         raise RuntimeError("a replay is under way already")
@@ -142,7 +147,7 @@ def held_back() -> Generator[Held]:
         entered.enter_context(as_warned())
         entered.enter_context(environment())
         entered.enter_context(_attributes(held))
-        entered.enter_context(nothing_taken(lambda what: _refuse(held, what)))
+        entered.enter_context(nothing_taken(lambda what: _refuse(held, what), seconds))
         _current = held
         try:
             yield held

@@ -1,7 +1,7 @@
 """What a replay would take from the program, which would lack it afterwards: refused before it is taken, or given back.
 
-Refused: queues, pipes, sockets, and files in which one cannot go back. Given back: the positions in files that are
-read. What C code does is seen as a profiler sees it, on the thread that replays.
+Refused: queues, pipes, sockets, timers, and files in which one cannot go back. Given back: the positions in files that
+are read. What C code does is seen as a profiler sees it, on the thread that replays.
 """
 
 # pyright: strict
@@ -16,6 +16,8 @@ import sys
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from whynan.capture.lookout import Lookout
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from types import BuiltinMethodType, CodeType, FrameType
@@ -25,40 +27,32 @@ _BUFFERS: Final[Any] = (io.BufferedReader, io.BufferedRandom)
 _READS: Final = frozenset(("read", "read1", "readall", "readinto", "readinto1", "readline", "readlines", "__next__"))
 _RECEIVES: Final = frozenset(("recv", "recv_into", "recvfrom", "recvfrom_into", "recvmsg", "recvmsg_into"))
 _QUEUED: Final = {"get": "takes from", "get_nowait": "takes from", "put": "puts into", "put_nowait": "puts into"}
-_NAMES: Final = _READS | _RECEIVES | _QUEUED.keys()
+_SIGNALS: Final = frozenset(("alarm", "setitimer", "signal", "set_wakeup_fd", "siginterrupt"))
+_NAMES: Final = _READS | _RECEIVES | _SIGNALS | _QUEUED.keys()
 _QUEUES: Final = (("queue", "Queue"), ("multiprocessing.queues", "Queue"), ("multiprocessing.queues", "SimpleQueue"))
 """Those that are written in Python."""
 
 
 @contextmanager
-def nothing_taken(refuse: Callable[[str], object]) -> Generator[None]:
-    """Run the body so that it takes nothing for good; `refuse` raises where it would."""
+def nothing_taken(refuse: Callable[[str], object], seconds: float) -> Generator[None]:
+    """Run the body so that it takes nothing for good, and not for longer than that; `refuse` raises where it would."""
     files = Positions()
-    before: Any = sys.getprofile()
     try:
-        sys.setprofile(_profile(refuse, files))
-        yield
+        with Lookout(_judge(files), refuse, seconds).looking():
+            yield
     finally:
-        sys.setprofile(before if before is None or callable(before) else None)
-        if before is not None and not callable(before):
-            # one that is written in C installs itself
-            before.enable()
         files.put_back()
 
 
-def _profile(refuse: Callable[[str], object], files: Positions) -> Callable[[FrameType, str, Any], None]:
+def _judge(files: Positions) -> Callable[[FrameType, str, Any], str | None]:
     codes = dict(_codes())
 
-    def profile(frame: FrameType, event: str, function: Any) -> None:
-        what = None
+    def judge(frame: FrameType, event: str, function: Any) -> str | None:
         if event == "call":
-            what = codes.get(frame.f_code)
-        elif event == "c_call" and function.__name__ in _NAMES:
-            what = _takes(function, files)
-        if what is not None:
-            refuse(what)
+            return codes.get(frame.f_code)
+        return _takes(function, files) if event == "c_call" and function.__name__ in _NAMES else None
 
-    return profile
+    return judge
 
 
 def _codes() -> Iterator[tuple[CodeType, str]]:
@@ -76,6 +70,8 @@ def _takes(function: BuiltinMethodType, files: Positions) -> str | None:
         return f"{_QUEUED[name]} a queue"
     if name in _RECEIVES and isinstance(owner, socket.socket):
         return "receives from a socket"
+    if name in _SIGNALS and function.__module__ in ("_signal", "signal"):
+        return "sets a timer or what a signal does"
     if name == "read" and function.__module__ in ("posix", "nt"):
         return "reads from a descriptor"
     if name in _READS and files.cannot_go_back(owner):

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import stat
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 MOST_SECONDS: Final = 60.0
 """So long a program may have taken to come to its bad step, if it is to be run a second time."""
 NOT_AGAIN: Final = "no second run: {}"
+_STREAMS: Final = 2
+"""The last descriptor of those."""
 FIRST: Final = "first.json"
 WANTED: Final = "wanted.json"
 
@@ -104,7 +108,26 @@ class Leaving:
             return f"it took {seconds:,.0f} seconds to that step, and {MOST_SECONDS:.0f} is the most"
         if not version():
             return "this system cannot keep it from writing files (Linux's Landlock can)"
+        if has_connections():
+            # opened by a library's own code, which Python is not told of
+            return "it has a socket open"
         return None
+
+
+def has_connections() -> bool:
+    """Whether this process holds sockets other than local ones and its standard streams (Linux)."""
+    for name in os.listdir("/proc/self/fd"):
+        number = int(name)
+        try:
+            if number <= _STREAMS or not stat.S_ISSOCK(os.fstat(number).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(number)) as other:
+                if other.family != socket.AF_UNIX:
+                    return True
+        except OSError:
+            # closed meanwhile
+            continue
+    return False
 
 
 def wanted(options: Options) -> bool:

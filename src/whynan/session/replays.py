@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from whynan.capture.torch import Capture
     from whynan.capture.torch.judging import Fault
     from whynan.capture.torch.marks import Marks
-    from whynan.capture.torch.replay import Way
     from whynan.capture.torch.watch import Guard
+    from whynan.capture.torch.ways import Way
     from whynan.config import Options
     from whynan.records import Report
     from whynan.session.baseline import Baseline
@@ -58,7 +58,8 @@ class Replays:
 
     def of(self, fault: Fault) -> Report | tuple[str, ...] | None:
         """The report of a faithful replay; or why there is none. None where all that was born is allowed."""
-        from whynan.capture.torch.replay import compiles, replay, ways
+        from whynan.capture.torch.replay import compiles, replay
+        from whynan.capture.torch.ways import ways
 
         refused, late = refused_late(fault), fault.late
         if refuses_another():

@@ -264,8 +264,8 @@ class Watch:
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The same function, watched."""
-        from whynan.capture.torch.replay import Called
         from whynan.capture.torch.state import rng
+        from whynan.capture.torch.ways import Called
 
         training = self._begin(self._raised)
         training.end()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
+import time
 import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -90,6 +91,7 @@ class Mark:
     moving: list[tuple[Slot, Any]] = field(default_factory=list)
     batches: list[tuple[Any, Came]] = field(default_factory=list)
     """What loaders have given since, and where that came from."""
+    began: float = field(default_factory=time.monotonic)
 
     def prune(self, alive: list[FrameType]) -> None:
         """Let go of frames that have returned: they would hold their tensors."""

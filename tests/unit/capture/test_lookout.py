@@ -1,0 +1,123 @@
+"""What a replay catches of a refusal does not free it: the next call is looked at too, and its time ends."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from whynan.capture.outside import Outside, held_back
+
+CAUGHT = 5
+
+
+def clauses(action: Callable[[], object], seconds: float = 60.0) -> list[str]:
+    """What a replay was refused, in order."""
+    with held_back(seconds) as held, suppress(Outside):
+        action()
+    assert sys.getprofile() is None
+    return [r.what for r in held.refused]
+
+
+def test_what_is_put_into_a_queue_after_a_refusal_is_refused_too() -> None:
+    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def ends() -> None:
+        try:
+            waiting.get(timeout=0)
+        finally:
+            waiting.put(0)
+
+    assert clauses(ends) == ["takes from a queue", "puts into a queue"]
+    assert waiting.empty()
+
+
+def test_a_loop_that_catches_everything_is_refused_each_time() -> None:
+    waiting: queue.Queue[int] = queue.Queue()
+    waiting.put(1)
+
+    def tries() -> None:
+        for _ in range(CAUGHT):
+            try:
+                waiting.get()
+            except BaseException:
+                continue
+
+    assert clauses(tries) == ["takes from a queue"] * CAUGHT
+    assert waiting.qsize() == 1
+
+
+def test_an_endless_loop_is_ended() -> None:
+    def goes_on() -> None:
+        while True:
+            len("")
+
+    assert clauses(goes_on, 0.0) == ["takes more than 0 seconds"]
+
+
+def test_an_endless_loop_that_catches_everything_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whynan.capture.lookout._GRACE", 0.0)
+
+    def once() -> None:
+        len("")
+
+    def goes_on() -> None:
+        while True:
+            with suppress(BaseException):
+                once()
+
+    assert set(clauses(goes_on, 0.0)) == {"takes more than 0 seconds"}
+
+
+def test_what_a_program_does_as_its_time_is_over_has_some_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    # a second for each event
+    monkeypatch.setattr("whynan.capture.lookout.monotonic", itertools.count().__next__)
+    monkeypatch.setattr("whynan.capture.lookout._GRACE", 100.0)
+    done: list[str] = []
+
+    def ends() -> None:
+        try:
+            while True:
+                len("")
+        finally:
+            done.append("".upper())
+
+    assert clauses(ends, 1000.0) == ["takes more than 1,000 seconds"]
+    assert done == [""]
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        lambda: signal.alarm(0),
+        lambda: signal.setitimer(signal.ITIMER_REAL, 0),
+        lambda: signal.signal(signal.SIGALRM, signal.SIG_IGN),
+    ],
+    ids=["alarm", "setitimer", "signal"],
+)
+def test_the_programs_timers_and_handlers_stay(action: Callable[[], object]) -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    assert clauses(action) == ["sets a timer or what a signal does"]
+    assert signal.getsignal(signal.SIGALRM) is before
+
+
+def test_the_programs_own_trace_function_is_there_afterwards() -> None:
+    before = sys.gettrace()
+    seen: list[str] = []
+
+    def mine(_frame: object, event: str, _arg: object) -> None:
+        seen.append(event)
+
+    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+    sys.settrace(mine)
+    try:
+        clauses(lambda: waiting.get(timeout=0))
+        assert sys.gettrace() is mine
+    finally:
+        sys.settrace(before)
+    assert "call" in seen
