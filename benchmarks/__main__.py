@@ -16,6 +16,7 @@ import torch
 from rich.console import Console
 
 import whynan
+from benchmarks.badstep import BadStep, bad_step
 from benchmarks.contenders import installed
 from benchmarks.guards import RefusedError, check
 from benchmarks.length import LOOPS, Long, long_run
@@ -31,10 +32,12 @@ def main(arguments: list[str] | None = None) -> int:
     aside = Console(stderr=True)
     versions = _versions()
     compared: list[tuple[Program, Comparison]] = []
+    bad: list[BadStep] = []
     refused = 0
     for program in options.programs:
         aside.print(f"{program.name} ...", highlight=False)
         try:
+            bad.append(bad_step(program))
             compared.append((program, measure(program, options.rounds)))
         except RefusedError as error:
             refused = 1
@@ -47,12 +50,13 @@ def main(arguments: list[str] | None = None) -> int:
         except RefusedError as error:
             refused = 1
             aside.print(f"the long trace, {name}, is not timed: {error}", style="red", highlight=False, markup=False)
-    Console(width=WIDTH).print(table(versions, compared, long))
+    Console(width=WIDTH).print(table(versions, compared, bad, long))
     if options.json is not None:
         figures = {
             "versions": versions,
             "rounds": options.rounds,
             "programs": [dataclasses.asdict(c) | _targets(p) for p, c in compared],
+            "bad_steps": [dataclasses.asdict(step) for step in bad],
             "long_runs": [dataclasses.asdict(run) for run in long],
         }
         options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")

@@ -12,12 +12,15 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import whynan
+from benchmarks import fits
 from benchmarks.programs import Step
 
 BARE = "bare"
 TRACED = "whynan.trace"
 RANGED = "whynan.trace, ranges"
 WATCHED = "whynan.watch"
+FITTED = "Lightning"
+FITTED_WATCHED = "Lightning, whynan's callback"
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,8 @@ class Contender:
     look: Callable[[Step], AbstractContextManager[Any]]
     run: Callable[[Step], None] = Step.__call__
     needs: str | None = None
+    base: str = BARE
+    """What its time is compared with."""
 
 
 class Empty(TorchDispatchMode):
@@ -82,6 +87,12 @@ def _torchlens(step: Step) -> None:
     step.optimizer.step()
 
 
+def _callback() -> Any:
+    from whynan.integrations import lightning
+
+    return lightning.callback()
+
+
 CONTENDERS = (
     Contender(BARE, lambda _: nullcontext()),
     Contender("bare, once more", lambda _: nullcontext()),
@@ -93,6 +104,9 @@ CONTENDERS = (
     Contender("detect_anomaly", lambda _: torch.autograd.detect_anomaly()),
     Contender("isfinite per op", lambda _: FiniteEach()),
     Contender("HF DebugUnderflowOverflow", _debug_overflow, needs="transformers"),
+    Contender(FITTED, fits.fit(), fits.run, needs="lightning"),
+    Contender(FITTED_WATCHED, fits.fit(callback=_callback), fits.run, needs="lightning", base=FITTED),
+    Contender("Lightning, detect_anomaly", fits.fit(detect_anomaly=True), fits.run, needs="lightning", base=FITTED),
     Contender("torchlens", lambda _: nullcontext(), _torchlens, needs="torchlens"),
 )
 

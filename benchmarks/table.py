@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
+from benchmarks.badstep import BadStep
 from benchmarks.contenders import BARE, RANGED, TRACED, WATCHED
 from benchmarks.length import Long
 from benchmarks.programs import Program
@@ -16,17 +17,24 @@ from benchmarks.timing import Comparison, Row
 MEMORY_TARGETS = {TRACED: 1.3, RANGED: 1.3, WATCHED: 1.02}
 COLUMNS = "way to look|x bare|quartiles|target|peak MiB|x bare|target|of steps|x bare|open + close ms".split("|")
 EXPLAINED = (
-    "x bare: CPU time of a step, median over rounds of the ratio to the bare step of the same round; "
-    "peak: of the whole process; of steps: what of it came after torch was loaded and warm"
+    "x bare: CPU time of a step, median over rounds of the ratio to the bare step of the same round, in Lightning "
+    "to its own; peak: of the whole process; of steps: what of it came after torch was loaded and warm"
 )
 WIDTH = 160
 
 
-def table(versions: Mapping[str, str], compared: Sequence[tuple[Program, Comparison]], long: Sequence[Long]) -> Table:
+def table(
+    versions: Mapping[str, str],
+    compared: Sequence[tuple[Program, Comparison]],
+    bad: Sequence[BadStep],
+    long: Sequence[Long],
+) -> Table:
     """Everything that was measured; a ratio is a median over rounds."""
     shown = Table(
         title=Text(", ".join(f"{name} {value}" for name, value in versions.items())),
-        caption=Text("\n".join((EXPLAINED, *_stops(compared), *(_sentence(run) for run in long)))),
+        caption=Text(
+            "\n".join((EXPLAINED, *_stops(compared), *map(_reported, bad), *(_sentence(run) for run in long)))
+        ),
         title_justify="left",
         caption_justify="left",
         width=WIDTH,
@@ -84,6 +92,13 @@ def against(value: float, target: float | None) -> str:
     if target is None:
         return ""
     return f"{target:.2f} {'met' if value <= target else 'missed'}"
+
+
+def _reported(bad: BadStep) -> str:
+    return (
+        f"from a bad step of {bad.program} to its report: {bad.reported:.2f} s, a bare step {bad.bare:.3f} s "
+        f"(target 10 of those and 2 s: {against(bad.reported, bad.target)})"
+    )
 
 
 def _sentence(run: Long) -> str:

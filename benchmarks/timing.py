@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.contenders import BARE, RANGED, TRACED, WATCHED, Contender
+from benchmarks.contenders import BARE, FITTED_WATCHED, RANGED, TRACED, WATCHED, Contender
 from benchmarks.guards import RefusedError
 from benchmarks.programs import Program
 from benchmarks.workers import Outcome, StoppedError, Worker
@@ -14,7 +14,7 @@ from benchmarks.workers import Outcome, StoppedError, Worker
 
 @dataclass(frozen=True)
 class Ratio:
-    """Median and quartiles of the ratios to the bare step of the same round."""
+    """Median and quartiles of the ratios to the base's step of the same round: a bare one, or a bare fit's."""
 
     median: float
     low: float
@@ -52,13 +52,13 @@ def compare(timed: Program, ways: Sequence[Contender], rounds: int, events: int)
     """
     workers = [Worker(way, timed) for way in ways]
     try:
-        return _rounds(timed, workers, rounds, events)
+        return _rounds(timed, ways, workers, rounds, events)
     finally:
         for worker in workers:
             worker.end()
 
 
-def _rounds(timed: Program, workers: list[Worker], rounds: int, events: int) -> Comparison:
+def _rounds(timed: Program, ways: Sequence[Contender], workers: list[Worker], rounds: int, events: int) -> Comparison:
     times: dict[str, list[float]] = {w.name: [] for w in workers}
     stopped: dict[str, str] = {}
     for worker in workers:  # all have started and are warm before anything is timed
@@ -70,7 +70,10 @@ def _rounds(timed: Program, workers: list[Worker], rounds: int, events: int) -> 
                 _turn(worker, timed.steps, times[worker.name], stopped)
     if BARE in stopped:
         raise RefusedError(f"the bare step stopped: {stopped[BARE]}")
-    rows = tuple(_row(worker, times[worker.name], times[BARE], stopped.get(worker.name)) for worker in workers)
+    bases = {way.name: BARE if way.base in stopped else way.base for way in ways}
+    rows = tuple(
+        _row(worker, times[worker.name], times[bases[worker.name]], stopped.get(worker.name)) for worker in workers
+    )
     compared = Comparison(timed.name, events, statistics.median(times[BARE]) * 1e3, rows)
     same_work(compared)
     return compared
@@ -83,14 +86,14 @@ def _turn(worker: Worker, steps: int, times: list[float], stopped: dict[str, str
         stopped[worker.name] = str(error)
 
 
-def _row(worker: Worker, times: list[float], bare: list[float], stopped: str | None) -> Row:
+def _row(worker: Worker, times: list[float], base: list[float], stopped: str | None) -> Row:
     if stopped is not None:
         return Row(worker.name, None, None, stopped)
     try:
         outcome = worker.close()
     except StoppedError as error:
         return Row(worker.name, None, None, str(error))
-    return Row(worker.name, quartiles([t / b for t, b in zip(times, bare, strict=True)]), outcome)
+    return Row(worker.name, quartiles([t / b for t, b in zip(times, base, strict=True)]), outcome)
 
 
 def quartiles(ratios: Sequence[float]) -> Ratio:
@@ -103,13 +106,14 @@ def same_work(compared: Comparison) -> None:
     """Every timed step of a trace was covered, found healthy, and left the weights of the bare run, bit by bit."""
     bare = compared.row(BARE).outcome
     assert bare is not None
-    for name in (TRACED, RANGED, WATCHED):
-        row = compared.row(name)
+    looking = [r for r in compared.rows if r.name in (TRACED, RANGED, WATCHED, FITTED_WATCHED)]
+    for row in looking:
+        name = row.name
         if row.outcome is None:
             raise RefusedError(f"{name} stopped: {row.stopped}")
         expected = compared.events * row.outcome.steps
         # a watch looks at steps
-        if name != WATCHED and row.outcome.events != expected:
+        if name in (TRACED, RANGED) and row.outcome.events != expected:
             raise RefusedError(f"{name} covered {row.outcome.events} of {expected} timed events")
         if row.outcome.verdict != "clean":
             raise RefusedError(f"{name} called the timed steps {row.outcome.verdict}")

@@ -32,6 +32,11 @@ def test_a_quick_run_prints_a_table_and_writes_its_figures(tmp_path: Path, capsy
     traced = rows["whynan.trace"]["outcome"]
     assert traced["events"] == program["events"] * traced["steps"]
     assert traced["weights"] == rows["bare"]["outcome"]["weights"]
+    # within Lightning too, where it is installed
+    assert rows["Lightning, whynan's callback"]["outcome"]["weights"] == rows["bare"]["outcome"]["weights"]
+    (bad,) = figures["bad_steps"]
+    assert bad["site"].startswith("programs.py:")
+    assert "from a bad step of quick cnn" in " ".join(shown.split())
     assert {run["name"] for run in figures["long_runs"]} == {"finite", "-inf masks"}
 
 
