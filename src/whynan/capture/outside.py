@@ -22,7 +22,7 @@ from threading import Thread, get_ident
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from whynan.capture.reaching import REACHES
-from whynan.capture.streams import as_warned, descriptors, environment, streams
+from whynan.capture.streams import as_warned, descriptors, environment, files, streams
 from whynan.capture.taking import nothing_taken
 from whynan.source.ownership import Owner, owner_of
 
@@ -142,12 +142,13 @@ def held_back(seconds: float = SECONDS) -> Generator[Held]:
     held = Held(get_ident())
     with ExitStack() as entered:
         null = entered.enter_context(open(os.devnull, "r+b", buffering=0))
-        entered.enter_context(descriptors(null.fileno()))
+        there = files()
+        entered.enter_context(descriptors(null.fileno(), there))
         entered.enter_context(streams())
         entered.enter_context(as_warned())
         entered.enter_context(environment())
         entered.enter_context(_attributes(held))
-        entered.enter_context(nothing_taken(lambda what: _refuse(held, what), seconds))
+        entered.enter_context(nothing_taken(lambda what: _refuse(held, what), seconds, there))
         _current = held
         try:
             yield held

@@ -19,18 +19,36 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 _BUFFERED: Final[tuple[Any, ...]] = io.BufferedWriter, io.BufferedRandom
+_FILES: Final[tuple[Any, ...]] = io.FileIO, io.TextIOWrapper, io.BufferedReader, *_BUFFERED
+
+
+def files() -> list[Any]:
+    """The files of Python's that there are in the process, open or not: one pass over what may be millions of objects.
+
+    By their types: what stands for something else may answer ``__class__`` by code of its own.
+    """
+    kinds: list[type[Any]] = [*_FILES]
+    for kind in kinds:
+        kinds += type.__subclasses__(kind)
+    wanted = {*kinds}
+    try:
+        # not by `id`, of which Python tells the hooks of an audit each time
+        return [o for o in gc.get_objects() if type(o) in wanted]
+    except Exception:
+        # a class of classes may have a hash of its own
+        return [o for o in gc.get_objects() if issubclass(type(o), _FILES)]
 
 
 @contextmanager
-def descriptors(null: int) -> Generator[None]:
-    """Point the descriptors of what is open for writing at nothing, and back: the offsets in the files stay."""
-    objects: list[Any] = gc.get_objects()
-    # by its type: what stands for something else may answer `__class__` by code of its own
-    raws = [o for o in objects if issubclass(type(o), io.FileIO)]
+def descriptors(null: int, there: list[Any]) -> Generator[None]:
+    """Point the descriptors of what is open for writing at nothing, and back: the offsets in the files stay.
+
+    `there`: the files of the process.
+    """
+    raws = [o for o in there if issubclass(type(o), io.FileIO)]
     numbers = {n for n in (1, 2, *map(_writes_to, raws)) if n is not None and _is_open(n)}
-    buffered = [o for o in objects if issubclass(type(o), _BUFFERED) and _of(o, numbers)]
-    texts = [o for o in objects if issubclass(type(o), io.TextIOWrapper) and _of(_buffer(o), numbers)]
-    del objects
+    buffered = [o for o in there if issubclass(type(o), _BUFFERED) and _of(o, numbers)]
+    texts = [o for o in there if issubclass(type(o), io.TextIOWrapper) and _of(_buffer(o), numbers)]
     _flush(texts, buffered)
     kept = {n: (os.dup(n), os.get_inheritable(n)) for n in numbers}
     try:

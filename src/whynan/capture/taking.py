@@ -8,7 +8,6 @@ are read. What C code does is seen as a profiler sees it, on the thread that rep
 
 from __future__ import annotations
 
-import gc
 import io
 import queue
 import socket
@@ -34,9 +33,12 @@ _QUEUES: Final = (("queue", "Queue"), ("multiprocessing.queues", "Queue"), ("mul
 
 
 @contextmanager
-def nothing_taken(refuse: Callable[[str], object], seconds: float) -> Generator[None]:
-    """Run the body so that it takes nothing for good, and not for longer than that; `refuse` raises where it would."""
-    files = Positions()
+def nothing_taken(refuse: Callable[[str], object], seconds: float, there: list[Any]) -> Generator[None]:
+    """Run the body so that it takes nothing for good, and not for longer than that; `refuse` raises where it would.
+
+    `there`: the files of the process.
+    """
+    files = Positions(there)
     try:
         with Lookout(_judge(files), refuse, seconds).looking():
             yield
@@ -82,13 +84,11 @@ def _takes(function: BuiltinMethodType, files: Positions) -> str | None:
 class Positions:
     """Where one is in each file that is open for reading."""
 
-    def __init__(self) -> None:
+    def __init__(self, there: list[Any]) -> None:
         self._lost: dict[int, Any] = {}
         self._kept: list[tuple[Any, int]] = []
-        # by its type: what stands for something else may answer `__class__` by code of its own
-        objects: list[Any] = [o for o in gc.get_objects() if issubclass(type(o), (_TEXTS, *_BUFFERS))]
-        inside = {id(_inner(o)) for o in objects if issubclass(type(o), _TEXTS)}
-        for file in objects:
+        inside = {id(_inner(o)) for o in there if issubclass(type(o), _TEXTS)}
+        for file in there:
             if id(file) not in inside and is_read(file):
                 at = None if _kind_of(file).writable(file) else told(file)
                 if at is None:
