@@ -30,11 +30,17 @@ class Entry:
     scale: float | None
     skipped: bool
     moved: tuple[Tensor, Tensor] | None = None
+    _ratio: float | None = None
 
     @property
     def update_ratio(self) -> float | None:
         """By how much of themselves the weights have moved."""
-        return ratio_of(self.moved)
+        return self._ratio if self.moved is None else ratio_of(self.moved)
+
+    def settle(self) -> None:
+        """Hold no tensor whose number can be read: small ones that stay would scatter the memory of large ones."""
+        if self.is_there:
+            self._ratio, self.moved = self.update_ratio, None
 
     @property
     def is_there(self) -> bool:
@@ -63,6 +69,8 @@ class History:
         """A step is about to be made, or was skipped."""
         # the norm of this one has been waited for: those before it are there
         self.tell()
+        if self._entries:
+            self._entries[-1].settle()
         unscaled = None if loss is None else loss / (scale or 1.0)
         entry = Entry(id(optimizer), step, unscaled, norm, scale, skipped)
         self._entries.append(entry)
