@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -52,6 +52,8 @@ class Loop:
     items: str | None
     body: tuple[ast.stmt, ...]
     cls: str | None
+    _stored: dict[tuple[int, int], Names] = field(default_factory=lambda: {}, repr=False, compare=False)
+    """By position, what was found of it."""
 
     def item(self, values: Mapping[str, object]) -> object:
         """The item that was unpacked into `values`: ``(1, (x, y))`` for ``i, (a, b)``.
@@ -67,7 +69,10 @@ class Loop:
 
         What stands in an inner loop around the position counts whole, what stands in the statement at it does not.
         """
-        return frozenset(_stored_before(self.body, (line, column), self.cls))
+        at = line, column
+        if at not in self._stored:
+            self._stored[at] = frozenset(_stored_before(self.body, at, self.cls))
+        return self._stored[at]
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,19 @@ def test_numpys_state_is_what_its_getter_says(draws: int) -> None:
     assert isinstance(state.numpy, tuple), "the short way was not taken"
 
 
+@pytest.mark.parametrize("draws", [0, 1, 623, 624, 625])
+def test_pythons_state_is_what_its_getter_says(draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(draws):
+        random.getrandbits(32)
+    state, expected = rng(), random.getstate()
+    random.seed(1)
+    restore(state)
+    assert random.getstate() == expected
+    # where its memory is not as it was thought to be, the getter is asked
+    monkeypatch.setattr("whynan.capture.torch.state._words_at", lambda: None)
+    assert rng().python == expected
+
+
 def test_a_generator_of_another_kind_is_put_back() -> None:
     before = np.random.get_bit_generator()
     try:

@@ -95,7 +95,7 @@ class Mark:
 
     def prune(self, alive: list[FrameType]) -> None:
         """Let go of frames that have returned: they would hold their tensors."""
-        self.frames = tuple(s for s in self.frames if any(s.frame is f for f in alive))
+        self.frames = tuple(s for s in self.frames if s.frame in alive)
 
     def turn(self) -> None:
         """Note what the loops around the mark have gone on to: the targets of those that have turned."""

@@ -39,7 +39,7 @@ def rng() -> Rng:
     return Rng(
         torch=torch.default_generator.get_state(),
         cuda=tuple(g.get_state() for g in torch.cuda.default_generators) if torch.cuda.is_initialized() else None,
-        python=random.getstate(),
+        python=_python(),
         numpy=_numpy(),
         switches=tuple(read() for read, _ in _SWITCHES),
         inference=torch.is_inference_mode_enabled(),
@@ -61,7 +61,7 @@ def restore_generators(state: Rng) -> None:
     if state.cuda is not None:
         for generator, value in zip(torch.cuda.default_generators, state.cuda, strict=True):
             generator.set_state(value)
-    random.setstate(state.python)
+    random.setstate(_spelled(state.python))
     if state.numpy is not None:
         _set_numpy(state.numpy)
 
@@ -111,6 +111,40 @@ _SWITCHES: Final[list[_Switch]] = [
     (torch._C._get_float32_matmul_precision, torch._C._set_float32_matmul_precision),
     (_anomaly, lambda value: torch.set_anomaly_enabled(*value)),
 ]
+
+
+def _python() -> Any:
+    """The state of Python's global generator; its getter makes 625 numbers of it, and its memory is read in one."""
+    generator: Any = random._inst  # type: ignore[attr-defined]
+    second: Any = generator.gauss_next
+    at = _words_at() if type(generator) is random.Random else None
+    if at is None:
+        return generator.getstate()
+    return ctypes.string_at(id(generator) + at, _WORDS.size), second
+
+
+def _spelled(state: Any) -> Any:
+    """A state as Python's setter takes it."""
+    if len(state) != 2:
+        return state
+    words, second = state
+    position, *key = _WORDS.unpack(words)
+    return random.Random.VERSION, (*key, position), second
+
+
+_WORDS: Final = struct.Struct("=i624I")
+
+
+@functools.cache
+def _words_at() -> int | None:
+    """Where in its memory a generator of Python's has its position and its words; None where it is not plain."""
+    made = random.Random(1)
+    made.random()
+    _, (*key, position), _ = made.getstate()
+    expected = _WORDS.pack(position, *key)
+    ends = type(made).__basicsize__ - _WORDS.size + 1
+    places = [p for p in range(0, ends, 4) if ctypes.string_at(id(made) + p, _WORDS.size) == expected]
+    return places[0] if len(places) == 1 else None
 
 
 def _numpy() -> Any:
