@@ -78,6 +78,37 @@ def test_pythons_state_is_what_its_getter_says(draws: int, monkeypatch: pytest.M
     assert rng().python == expected
 
 
+@pytest.mark.parametrize("made", [random.Random, random.SystemRandom])
+def test_the_generator_that_is_read_is_the_one_that_is_put_back(
+    made: type[random.Random], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(random, "_inst", made())
+    state, expected = rng(), random.getstate()
+    random.random()
+    restore(state)
+    assert random.getstate() == expected
+
+
+def test_a_generator_of_the_programs_own_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Counted(random.Random):
+        drawn = 0
+
+        def getstate(self) -> Any:
+            return "drawn", self.drawn
+
+        def setstate(self, state: Any) -> None:
+            _, self.drawn = state
+
+    mine = Counted()
+    monkeypatch.setattr(random, "_inst", mine)
+    monkeypatch.setattr(random, "getstate", mine.getstate)
+    monkeypatch.setattr(random, "setstate", mine.setstate)
+    state = rng()
+    mine.drawn = 5
+    restore(state)
+    assert mine.drawn == 0
+
+
 def test_a_generator_of_another_kind_is_put_back() -> None:
     before = np.random.get_bit_generator()
     try:

@@ -8,7 +8,7 @@ import random
 import struct
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 
@@ -115,21 +115,32 @@ _SWITCHES: Final[list[_Switch]] = [
 
 def _python() -> Any:
     """The state of Python's global generator; its getter makes 625 numbers of it, and its memory is read in one."""
-    generator: Any = random._inst  # type: ignore[attr-defined]
-    second: Any = generator.gauss_next
-    at = _words_at() if type(generator) is random.Random else None
+    # of the one that the setter sets, whatever the program has put into `random`
+    generator: Any = getattr(random.getstate, "__self__", None)
+    is_plain = type(generator) is _PLAIN and getattr(random.setstate, "__self__", None) is generator
+    at = _words_at() if is_plain else None
     if at is None:
-        return generator.getstate()
-    return ctypes.string_at(id(generator) + at, _WORDS.size), second
+        return random.getstate()
+    second: Any = getattr(generator, "gauss_next", None)
+    return _Words(ctypes.string_at(id(generator) + at, _WORDS.size), second)
 
 
 def _spelled(state: Any) -> Any:
     """A state as Python's setter takes it."""
-    if len(state) != 2:
+    if type(state) is not _Words:
         return state
-    words, second = state
-    position, *key = _WORDS.unpack(words)
-    return random.Random.VERSION, (*key, position), second
+    position, *key = _WORDS.unpack(state.words)
+    return _PLAIN.VERSION, (*key, position), state.second
+
+
+class _Words(NamedTuple):
+    """The state of a plain generator, as it lies in its memory; the second of two normal numbers made at once."""
+
+    words: bytes
+    second: float | None
+
+
+_PLAIN: Final = random.Random
 
 
 _WORDS: Final = struct.Struct("=i624I")
@@ -138,7 +149,7 @@ _WORDS: Final = struct.Struct("=i624I")
 @functools.cache
 def _words_at() -> int | None:
     """Where in its memory a generator of Python's has its position and its words; None where it is not plain."""
-    made = random.Random(1)
+    made = _PLAIN(1)
     made.random()
     _, (*key, position), _ = made.getstate()
     expected = _WORDS.pack(position, *key)
