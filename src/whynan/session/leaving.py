@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -108,14 +109,18 @@ class Leaving:
             return f"it took {seconds:,.0f} seconds to that step, and {MOST_SECONDS:.0f} is the most"
         if not version():
             return "this system cannot keep it from writing files (Linux's Landlock can)"
-        if has_connections():
+        try:
             # opened by a library's own code, which Python is not told of
-            return "it has a socket open"
-        return None
+            return "it has a socket open" if has_connections() else None
+        except OSError:
+            return "what it has open cannot be seen"
 
 
 def has_connections() -> bool:
-    """Whether this process holds sockets other than local ones and its standard streams (Linux)."""
+    """Whether this process holds sockets other than local ones and its standard streams (Linux).
+
+    Raises ``OSError`` where that cannot be seen.
+    """
     for name in os.listdir("/proc/self/fd"):
         number = int(name)
         try:
@@ -124,9 +129,10 @@ def has_connections() -> bool:
             with socket.socket(fileno=os.dup(number)) as other:
                 if other.family != socket.AF_UNIX:
                     return True
-        except OSError:
+        except OSError as error:
+            if error.errno != errno.EBADF:
+                raise
             # closed meanwhile
-            continue
     return False
 
 

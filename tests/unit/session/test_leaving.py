@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
+from typing import NoReturn
+
+import pytest
 
 from whynan.session.leaving import has_connections
 
@@ -18,3 +23,13 @@ def test_local_sockets_and_files_are_none() -> None:
     one, other = socket.socketpair()
     with one, other, open(__file__, "rb"):
         assert not has_connections()
+
+
+def test_a_socket_that_cannot_be_looked_at_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_number: int) -> NoReturn:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM):
+        monkeypatch.setattr(os, "dup", full)
+        with pytest.raises(OSError, match="too many"):
+            has_connections()
