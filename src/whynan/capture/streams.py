@@ -31,6 +31,9 @@ def files() -> list[Any]:
     for kind in kinds:
         kinds += type.__subclasses__(kind)
     wanted = {*kinds}
+    if gc.get_freeze_count():
+        # what `gc.freeze` has set aside is in no list; so it is old, as what is alive was before
+        gc.unfreeze()
     try:
         # not by `id`, of which Python tells the hooks of an audit each time
         return [o for o in gc.get_objects() if type(o) in wanted]

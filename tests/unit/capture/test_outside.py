@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import gc
 import io
 import logging
 import os
@@ -59,6 +60,19 @@ def test_binary_files_of_every_mode_go_on_where_they_were(tmp_path: Path, mode: 
             file.seek(0)
             assert file.read() == b"before after"
     assert path.read_bytes() == b"before after"
+
+
+def test_a_file_that_was_frozen_is_not_written_to(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w") as log:
+        log.write("before")
+        gc.freeze()
+        try:
+            with held_back():
+                log.write("within")
+                log.flush()
+        finally:
+            gc.unfreeze()
+    assert (tmp_path / "log").read_text() == "before"
 
 
 def test_a_csv_writer_and_a_log_handler_write_nothing(tmp_path: Path) -> None:
