@@ -13,16 +13,18 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from whynan.source.ownership import Owner, owner_of
+from whynan.source.ownership import Owner, owner_of_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
-    from types import FrameType
+    from types import CodeType, FrameType
 
     Judge: TypeAlias = Callable[[FrameType, str, Any], str | None]
 
 _GRACE: Final = 1.0
 """So many seconds are left to what a program does as it is told that its time is over."""
+_OF_OTHERS: Final = 10.0
+"""So many seconds later it is told in a library's code too, which may wait for what never comes."""
 _MOST_CAUGHT: Final = 3
 """So often may it catch that; then it is told at each of its lines, until one stands in no `try`."""
 
@@ -31,12 +33,15 @@ class Lookout:
     """Looks at the calls of this thread.
 
     `judge`: what a call would do that may not be, as a clause; given a profile function's arguments. `refuse` is given
-    it, and raises. `seconds`: for so long the thread may run.
+    it, and raises. `seconds`: for so long the thread may run. `ending`: whether it has, and what it did is put back.
     """
 
-    def __init__(self, judge: Judge, refuse: Callable[[str], object], seconds: float) -> None:
+    def __init__(
+        self, judge: Judge, refuse: Callable[[str], object], seconds: float, ending: Callable[[], bool]
+    ) -> None:
         self._judge = judge
         self._refuse = refuse
+        self._ending = ending
         self._over = f"takes more than {seconds:,.0f} seconds"
         self._until = monotonic() + seconds
         self._told = 0
@@ -62,20 +67,22 @@ class Lookout:
             self._on = False
             if sys.gettrace() is not trace:
                 sys.settrace(trace)
+            self._outer.clear()
             sys.setprofile(None)
-            if profile is not None and not callable(profile):
+            if callable(profile):
+                sys.setprofile(profile)
+            elif hasattr(profile, "enable"):
                 # one that is written in C installs itself
                 profile.enable()
-            elif profile is not None:
-                sys.setprofile(profile)
-            self._outer.clear()
 
     def _call(self, frame: FrameType, event: str, function: Any) -> None:
         what = self._judge(frame, event, function)
-        if what is None and monotonic() > self._until and self._may_end(frame):
-            self._told += 1
-            self._until = monotonic() + _GRACE
-            what = self._over
+        if what is None and self._is_over():
+            if self._may_end(frame):
+                what = self._tell()
+            elif sys.gettrace() is not self._lines:
+                # what has called this is told at its next line; of its calls it may be that only this is seen
+                self._follow(frame)
         if what is not None:
             self._follow(frame)
             self._refuse(what)
@@ -92,11 +99,27 @@ class Lookout:
         if not self._on:
             return None
         sys.setprofile(self._calls)
-        if event == "line" and self._told > _MOST_CAUGHT and self._may_end(frame):
+        if event == "line" and (self._told > _MOST_CAUGHT or self._is_over()) and self._may_end(frame):
             # raised from here, it takes this function away; the next call whose time is over puts it back
-            self._refuse(self._over)
+            self._refuse(self._tell())
         return self._lines
+
+    def _is_over(self) -> bool:
+        return monotonic() > self._until
+
+    def _tell(self) -> str:
+        self._told += 1
+        self._until = monotonic() + _GRACE
+        return self._over
 
     def _may_end(self, frame: FrameType) -> bool:
         """Whether a frame is of the program's own code that is run again; others may be about to put things back."""
-        return owner_of(frame.f_code.co_filename) is Owner.USER and frame not in self._outer
+        if self._ending() or frame in self._outer or _is_made_up(frame.f_code):
+            return False
+        owner = owner_of_code(frame.f_code)
+        return owner is Owner.USER or (owner is Owner.LIBRARY and monotonic() > self._until + _OF_OTHERS)
+
+
+def _is_made_up(code: CodeType) -> bool:
+    """Whether a code object may be the ``__new__`` of a named tuple, which may be anybody's."""
+    return code.co_filename == "<string>" and code.co_name == "<lambda>"

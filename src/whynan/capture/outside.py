@@ -2,7 +2,7 @@
 
 Held back: what is written to files that are open. Made nothing of: sleeping, and the calls of experiment trackers.
 Refused: opening a file for writing, changing a folder, reaching for the network, starting a process or a thread,
-waiting for one, taking what cannot be given back, setting timers, and going on for ever.
+waiting for one, taking what cannot be given back, setting timers, profiling, and going on for ever.
 All but the first is of the thread that replays alone; what other threads print meanwhile is lost with the rest.
 """
 
@@ -11,6 +11,7 @@ All but the first is of the thread that replays alone; what other threads print 
 from __future__ import annotations
 
 import builtins
+import functools
 import os
 import signal
 import sys
@@ -65,6 +66,10 @@ class Held:
     thread: int
     refused: list[Outside] = field(default_factory=lambda: list[Outside]())
     looking: bool = False
+    unprofiled: bool = False
+    """Python is about to take our profile function away, as it has raised a refusal."""
+    ending: bool = False
+    """What the replay did is put back: its time is no matter."""
 
 
 _TRACKERS: dict[tuple[str, str], tuple[str, ...]] = {
@@ -84,6 +89,12 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
     held = _current
     if held is None or held.looking or held.thread != get_ident():
         return
+    if event == "sys.setprofile":
+        if held.unprofiled:
+            held.unprofiled = False
+        elif not _of_ours():
+            # Python leaves ours where it is if this raises, also where a deep recursion has left no room for it
+            _refuse(held, "sets a profile function")
     clause = REACHES.get(event)
     if clause is None:
         return
@@ -94,6 +105,13 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
         held.looking = False
     if what is not None and not _of_ours():
         _refuse(held, what)
+
+
+def _refuse_by_profile(held: Held, what: str) -> NoReturn:
+    try:
+        _refuse(held, what)
+    finally:
+        held.unprofiled = True
 
 
 def _refuse(held: Held, what: str) -> NoReturn:
@@ -140,6 +158,7 @@ def held_back(seconds: float = SECONDS) -> Generator[Held]:
         _hooked = True
     owner_of(__file__)  # looks for torch's files the first time
     held = Held(get_ident())
+    refuse = functools.partial(_refuse_by_profile, held)
     with ExitStack() as entered:
         null = entered.enter_context(open(os.devnull, "r+b", buffering=0))
         there = files()
@@ -148,7 +167,7 @@ def held_back(seconds: float = SECONDS) -> Generator[Held]:
         entered.enter_context(as_warned())
         entered.enter_context(environment())
         entered.enter_context(_attributes(held))
-        entered.enter_context(nothing_taken(lambda what: _refuse(held, what), seconds, there))
+        entered.enter_context(nothing_taken(refuse, seconds, there, lambda: held.ending))
         _current = held
         try:
             yield held

@@ -33,14 +33,16 @@ _QUEUES: Final = (("queue", "Queue"), ("multiprocessing.queues", "Queue"), ("mul
 
 
 @contextmanager
-def nothing_taken(refuse: Callable[[str], object], seconds: float, there: list[Any]) -> Generator[None]:
+def nothing_taken(
+    refuse: Callable[[str], object], seconds: float, there: list[Any], ending: Callable[[], bool]
+) -> Generator[None]:
     """Run the body so that it takes nothing for good, and not for longer than that; `refuse` raises where it would.
 
-    `there`: the files of the process.
+    `there`: the files of the process. `ending`: whether only what the body did is put back, however long that takes.
     """
     files = Positions(there)
     try:
-        with Lookout(_judge(files), refuse, seconds).looking():
+        with Lookout(_judge(files), refuse, seconds, ending).looking():
             yield
     finally:
         files.put_back()

@@ -6,8 +6,12 @@ import itertools
 import queue
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -89,6 +93,75 @@ def test_what_a_program_does_as_its_time_is_over_has_some_more(monkeypatch: pyte
 
     assert clauses(ends, 1000.0) == ["takes more than 1,000 seconds"]
     assert done == [""]
+
+
+def test_a_loop_that_only_sleeps_is_ended() -> None:
+    done = threading.Event()
+
+    def waits() -> None:
+        while not done.is_set():
+            time.sleep(1.0)
+
+    assert clauses(waits, 0.0) == ["takes more than 0 seconds"]
+
+
+def test_a_library_that_waits_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("whynan.capture.lookout._OF_OTHERS", 0.0)
+    names: dict[str, Any] = {"time": time}
+    source = "def waits():\n    while True:\n        time.sleep(1.0)\n"
+    exec(compile(source, str(tmp_path / "site-packages" / "library.py"), "exec"), names)
+    assert clauses(names["waits"], 0.0) == ["takes more than 0 seconds"]
+
+
+def test_what_makes_a_named_tuple_is_not_ended_in_it() -> None:
+    class Pair(NamedTuple):
+        one: int
+        two: int
+
+    made: list[Pair] = []
+    # of no program: it may be putting something back
+    names: dict[str, Any] = {"Pair": Pair, "made": made}
+    source = "def makes():\n    made.append(Pair(1, 2))\n"
+    exec(compile(source, "<frozen x>", "exec"), names)
+    assert clauses(names["makes"], 0.0) == []
+    assert made == [(1, 2)]
+
+
+def test_what_is_put_back_has_all_the_time() -> None:
+    done: list[str] = []
+    with held_back(0.0) as held:
+        held.ending = True
+        done.append("".upper())
+        (lambda: done.append("".upper()))()
+    assert (held.refused, done) == ([], ["", ""])
+
+
+def test_what_comes_after_a_recursion_that_is_too_deep_is_looked_at() -> None:
+    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+    waiting.put(1)
+
+    def deeper(depth: int) -> int:
+        return deeper(depth + 1)
+
+    def takes() -> None:
+        with suppress(RecursionError):
+            deeper(0)
+        waiting.get()
+
+    assert clauses(takes)[-1] == "takes from a queue"
+    assert waiting.qsize() == 1
+
+
+def test_a_profile_function_is_not_put_in_the_place_of_ours() -> None:
+    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+    waiting.put(1)
+
+    def takes() -> None:
+        sys.setprofile(None)
+        waiting.get()
+
+    assert clauses(takes) == ["sets a profile function"]
+    assert waiting.qsize() == 1
 
 
 @pytest.mark.parametrize(

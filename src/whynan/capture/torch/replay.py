@@ -144,7 +144,8 @@ def replay(
         for parameter in parameters:
             parameter.grad = None if parameter.grad is None else torch.zeros_like(parameter)
         with ExitStack() as entered:
-            refused = entered.enter_context(held_back(_seconds(way))).refused
+            held = entered.enter_context(held_back(_seconds(way)))
+            refused = held.refused
             undo = entered.enter_context(Undo())
             if eager:
                 entered.enter_context(torch.compiler.set_stance("force_eager"))
@@ -163,6 +164,8 @@ def replay(
                 names["next"] = functools.partial(_next, names.get("next", next), begun_before)
             torch.amp.GradScaler.step = skips  # type: ignore[method-assign]
             guard.here.arrive = read if fault.optimizer is None and fault.raised is None else None
+            # before anything is put back
+            entered.callback(setattr, held, "ending", True)
             try:
                 run()
             except (Reached, Outside):
