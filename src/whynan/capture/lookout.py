@@ -34,14 +34,21 @@ class Lookout:
 
     `judge`: what a call would do that may not be, as a clause; given a profile function's arguments. `refuse` is given
     it, and raises. `seconds`: for so long the thread may run. `ending`: whether it has, and what it did is put back.
+    `raises` is `refuse` where no profile function has been called.
     """
 
     def __init__(
-        self, judge: Judge, refuse: Callable[[str], object], seconds: float, ending: Callable[[], bool]
+        self,
+        judge: Judge,
+        refuse: Callable[[str], object],
+        seconds: float,
+        ending: Callable[[], bool],
+        raises: Callable[[str], object],
     ) -> None:
         self._judge = judge
         self._refuse = refuse
         self._ending = ending
+        self._raises = raises
         self._over = f"takes more than {seconds:,.0f} seconds"
         self._until = monotonic() + seconds
         self._told = 0
@@ -87,6 +94,20 @@ class Lookout:
             self._follow(frame)
             self._refuse(what)
 
+    def over(self) -> bool:
+        """Whether its time is over; asked from another thread."""
+        return self._on and self._is_over()
+
+    def wake(self, frame: FrameType | None, stuck: bool) -> None:
+        """The thread is reached where it makes no call; `stuck`: it waits at a `with`."""
+        while frame is not None and frame not in self._outer and owner_of_code(frame.f_code) is Owner.STDLIB:
+            frame = frame.f_back
+        if frame is None or not self._on or not (stuck or self._is_over()) or not self._may_end(frame):
+            return
+        self._follow(frame)
+        # by no profile function, which stays
+        self._raises("waits for a lock that is held" if stuck else self._tell())
+
     def _follow(self, frame: FrameType | None) -> None:
         """Be told where an exception goes from here."""
         while frame is not None and frame not in self._outer:
@@ -101,7 +122,7 @@ class Lookout:
         sys.setprofile(self._calls)
         if event == "line" and (self._told > _MOST_CAUGHT or self._is_over()) and self._may_end(frame):
             # raised from here, it takes this function away; the next call whose time is over puts it back
-            self._refuse(self._tell())
+            self._raises(self._tell())
         return self._lines
 
     def _is_over(self) -> bool:

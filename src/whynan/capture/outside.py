@@ -167,7 +167,9 @@ def held_back(seconds: float = SECONDS) -> Generator[Held]:
         entered.enter_context(as_warned())
         entered.enter_context(environment())
         entered.enter_context(_attributes(held))
-        entered.enter_context(nothing_taken(refuse, seconds, there, lambda: held.ending))
+        entered.enter_context(
+            nothing_taken(refuse, seconds, there, lambda: held.ending, functools.partial(_refuse, held))
+        )
         _current = held
         try:
             yield held

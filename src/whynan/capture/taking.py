@@ -12,10 +12,13 @@ import io
 import queue
 import socket
 import sys
+from _thread import allocate_lock
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.capture.lookout import Lookout
+from whynan.capture.waking import woken
+from whynan.source.ownership import Owner, owner_of_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -27,22 +30,29 @@ _READS: Final = frozenset(("read", "read1", "readall", "readinto", "readinto1", 
 _RECEIVES: Final = frozenset(("recv", "recv_into", "recvfrom", "recvfrom_into", "recvmsg", "recvmsg_into"))
 _QUEUED: Final = {"get": "takes from", "get_nowait": "takes from", "put": "puts into", "put_nowait": "puts into"}
 _SIGNALS: Final = frozenset(("alarm", "setitimer", "signal", "set_wakeup_fd", "siginterrupt"))
-_NAMES: Final = _READS | _RECEIVES | _SIGNALS | _QUEUED.keys()
+_LOCK: Final[Any] = type(allocate_lock())
+_NAMES: Final = _READS | _RECEIVES | _SIGNALS | {"acquire"} | _QUEUED.keys()
 _QUEUES: Final = (("queue", "Queue"), ("multiprocessing.queues", "Queue"), ("multiprocessing.queues", "SimpleQueue"))
 """Those that are written in Python."""
 
 
 @contextmanager
 def nothing_taken(
-    refuse: Callable[[str], object], seconds: float, there: list[Any], ending: Callable[[], bool]
+    refuse: Callable[[str], object],
+    seconds: float,
+    there: list[Any],
+    ending: Callable[[], bool],
+    raises: Callable[[str], object],
 ) -> Generator[None]:
     """Run the body so that it takes nothing for good, and not for longer than that; `refuse` raises where it would.
 
     `there`: the files of the process. `ending`: whether only what the body did is put back, however long that takes.
+    `raises` is `refuse` where that is not called by a profile function.
     """
     files = Positions(there)
     try:
-        with Lookout(_judge(files), refuse, seconds, ending).looking():
+        lookout = Lookout(_judge(files), refuse, seconds, ending, raises)
+        with woken(lookout.over, lookout.wake), lookout.looking():
             yield
     finally:
         files.put_back()
@@ -54,7 +64,9 @@ def _judge(files: Positions) -> Callable[[FrameType, str, Any], str | None]:
     def judge(frame: FrameType, event: str, function: Any) -> str | None:
         if event == "call":
             return codes.get(frame.f_code)
-        return _takes(function, files) if event == "c_call" and function.__name__ in _NAMES else None
+        if event != "c_call" or function.__name__ not in _NAMES:
+            return None
+        return _waits(frame, function) or _takes(function, files)
 
     return judge
 
@@ -65,6 +77,14 @@ def _codes() -> Iterator[tuple[CodeType, str]]:
         owner: Any = vars(sys.modules[module]).get(kind) if module in sys.modules else None
         for name in ("get", "put") if owner is not None else ():
             yield vars(owner)[name].__code__, f"{_QUEUED[name]} a queue"
+
+
+def _waits(frame: FrameType, function: BuiltinMethodType) -> str | None:
+    """What it would wait for; Python's own code asks for locks that it holds to learn that it does."""
+    owner: Any = function.__self__
+    if function.__name__ != "acquire" or not isinstance(owner, _LOCK) or not owner.locked():
+        return None
+    return None if owner_of_code(frame.f_code) is Owner.STDLIB else "waits for a lock that is held"
 
 
 def _takes(function: BuiltinMethodType, files: Positions) -> str | None:

@@ -194,3 +194,48 @@ def test_the_programs_own_trace_function_is_there_afterwards() -> None:
     finally:
         sys.settrace(before)
     assert "call" in seen
+
+
+# -- where no call is seen ---------------------------------------------------------------------------------------------
+
+
+def test_a_loop_without_a_call_is_ended() -> None:
+    def goes_on() -> None:
+        while True:
+            pass
+
+    assert set(clauses(goes_on, 0.0)) == {"takes more than 0 seconds"}
+
+
+def test_a_lock_that_the_program_itself_holds_is_not_waited_for() -> None:
+    lock = threading.Lock()
+
+    def enters() -> None:
+        with lock:
+            pass
+
+    with lock:
+        assert clauses(enters) == ["waits for a lock that is held"]
+        assert clauses(lock.acquire) == ["waits for a lock that is held"]
+    assert not lock.locked()
+
+
+def test_a_lock_that_is_free_is_taken_and_let_go() -> None:
+    lock, again = threading.Lock(), threading.RLock()
+
+    def enters() -> None:
+        with lock, again:
+            pass
+
+    with again:
+        assert clauses(enters) == []
+    assert not lock.locked()
+
+
+def test_the_signal_that_wakes_is_nobodys_afterwards() -> None:
+    before = [signal.getsignal(n) for n in range(1, int(signal.SIGRTMAX) + 1)]
+    threads = threading.active_count()
+    with held_back():
+        assert [signal.getsignal(n) for n in range(1, int(signal.SIGRTMAX) + 1)] != before
+        assert threading.active_count() == threads
+    assert [signal.getsignal(n) for n in range(1, int(signal.SIGRTMAX) + 1)] == before
