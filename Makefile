@@ -33,7 +33,7 @@ demo: $(DEV)
 	$(BIN)/python examples/gem_pooling/train.py
 
 test: $(DEV)
-	$(ONE_THREAD) $(BIN)/python -m pytest -m "not full" -n 2 --dist worksteal --cov
+	$(ONE_THREAD) $(BIN)/python -m pytest -m "not full" -n 2 --cov
 
 lint: $(DEV)
 	$(BIN)/ruff check .
