@@ -87,6 +87,8 @@ def _finding(root: Root, fate: Fate, severity: str, sinks: list[Sink], by_label:
             "micro": event.micro,
             "site": event.site,
             "library_site": event.library_site,
+            "node": event.node,
+            "value": event.value,
             "occurrences": birth.occurrences,
             "modules": tuple(birth.modules),
             "element": birth.element,
@@ -106,7 +108,7 @@ def _folded(findings: list[tuple[Root, Finding]]) -> tuple[Finding, ...]:
     same: dict[object, list[Root]] = {}
     for root, finding in findings:
         site = finding.site
-        place = None if site is None else (site.file, site.line, site.column, site.end_column)
+        place = finding.node if site is None else (site.file, site.line, site.column, site.end_column)
         inner = finding.library_site
         library = None if inner is None else (inner.file, inner.line, inner.column)
         what = (finding.op, finding.phase, finding.birth, finding.grad_fn)
