@@ -84,6 +84,10 @@ class Observer(Protocol):
     Arrays are only lent: they are valid during the call, and whoever needs one later copies it.
     """
 
+    def begins(self, nodes: Sequence[Node], alone: Alone) -> None:
+        """The run begins: the nodes of the main graph, and what runs one of them, or one of a body, by itself."""
+        ...
+
     def enters(self, name: str, value: Value, kind: Literal["input", "initializer"]) -> None:
         """A value that the graph begins with; each initialiser is told of before the first node that reads it."""
         ...
