@@ -61,7 +61,17 @@ def blocked(name: str) -> str | None:
     return name[: found.start()] if found else None
 
 
-_PREFIXES: Final = ("QLinear", "Fused", "DynamicQuantize", "Nhwc", "SimplifiedSkip", "Skip", "Simplified", "Bias", "Fast")
+_PREFIXES: Final = (
+    "QLinear",
+    "Fused",
+    "DynamicQuantize",
+    "Nhwc",
+    "SimplifiedSkip",
+    "Skip",
+    "Simplified",
+    "Bias",
+    "Fast",
+)
 _SUFFIXES: Final = ("IntegerToFloat", "Integer", "NBits")
 _KIN: Final = {
     "QuickGelu": ("Sigmoid", "Mul"),
