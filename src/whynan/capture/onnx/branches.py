@@ -66,7 +66,7 @@ def _taken(op: Operation, seen: set[str]) -> list[Graph]:
     hits: dict[str, int] = {}
     for branch, body in op.bodies.items():
         called = {name for inner in body.operations for v in inner.writes() for name in _called(v)}
-        called |= {names.plain(inner.name or inner.op) for inner in body.operations}
+        called |= {names.plain(name) for inner in body.operations for name in (inner.name, inner.op)}
         hits[branch] = sum(f"{branch}:{name}" in seen for name in called)
     best = max(hits.values(), default=0)
     found = [op.bodies[branch] for branch, count in hits.items() if count == best and best > 0]

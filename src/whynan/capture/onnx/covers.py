@@ -24,13 +24,13 @@ class Cover:
     """The written nodes that one executed node was made from, in their order, and the one that stands for it.
 
     ``nodes`` is empty where the node only hands on what others computed: ``chief`` then is the written node whose
-    numbers those are. ``chief`` is None where nothing is known. ``whole`` is false where it was made together with
-    other executed nodes from more written ones than can be told apart.
+    numbers those are. ``chief`` is None where nothing is known. ``others`` counts the executed nodes that were made
+    together with it, in a way that cannot be told apart node by node.
     """
 
     nodes: tuple[Operation, ...]
     chief: Operation | None
-    whole: bool = True
+    others: int = 0
 
 
 def covers(pairing: Pairing) -> dict[Operation, Cover]:
@@ -68,22 +68,23 @@ class _Covering:
         for cluster, written in zip(clusters, nodes, strict=True):
             shared = _shared(cluster, written)
             for op in cluster:
-                found[op] = self._cover(op, shared[op], found, whole=len(shared[op]) == 1 or len(cluster) == 1)
+                others = sum(other is not op and not set(shared[other]).isdisjoint(shared[op]) for other in cluster)
+                found[op] = Cover(tuple(shared[op]), self._chief(op, shared[op], found), others)
         return found
 
     def _reach(self, start: Value, number: int) -> None:
         """Whatever leads to a value, back to those that are executed themselves."""
         waiting = [start]
+        own = self.pairing.representative(start)
         while waiting:
             maker = waiting.pop().maker
             if maker is None or maker in self.owner or maker.graph is not self.written:
                 continue
             self.owner[maker] = number
-            waiting.extend(
-                read
-                for read in maker.reads()
-                if not read.constant and self.pairing.representative(read) not in self.known
-            )
+            for read in maker.reads():
+                holds = self.pairing.representative(read)
+                if not read.constant and (holds is own or holds not in self.known):
+                    waiting.append(read)
 
     def _left_over(self) -> None:
         """Copies, and calculations done twice, belong to what computes the same."""
@@ -96,11 +97,6 @@ class _Covering:
                 if maker is not None and maker in self.owner:
                     self._reach(value, self.owner[maker])
                     break
-
-    def _cover(
-        self, op: Operation, nodes: Sequence[Operation], before: dict[Operation, Cover], *, whole: bool
-    ) -> Cover:
-        return Cover(tuple(nodes), self._chief(op, nodes, before), whole)
 
     def _chief(self, op: Operation, nodes: Sequence[Operation], before: dict[Operation, Cover]) -> Operation | None:
         """The written node whose type is the executed one's; else the one that wrote the same value."""

@@ -16,6 +16,8 @@ from whynan.capture.onnx.graphs import Graph, Operation, Value, same
 NCHWC: Final = "com.microsoft.nchwc"
 _SHARED: Final = "ortshared_"
 """Before the name of a constant that several equal ones were made into."""
+_FAR: Final = 200
+"""Values that are looked through for those that have been paired."""
 
 
 @dataclass(eq=False, slots=True)
@@ -185,27 +187,16 @@ class _Scope:
         made = self._made_alike(op, lambda like: any(value in free for value in like.writes()))
         if made is not None:
             return next((value for value in made.writes() if value in free), None)
-        reads = {self.pairing.of(value) for value in op.reads() if not value.constant}
-        if None in reads or not reads:
-            return None
-        return next((value for value in free if self._borders(value) == reads), None)
-
-    def _borders(self, value: Value) -> set[Value | None]:
-        """The nearest values that have been paired from which a value is made."""
+        reads = {self.pairing.representative(found) for found in _border(op, self.pairing.values.get)}
         known = {self.pairing.representative(found) for found in self.claimed}
-        border: set[Value | None] = set()
-        seen: set[Value] = set()
-        waiting = [] if value.maker is None else list(value.maker.reads())
-        while waiting and len(seen) < 1000:
-            read = waiting.pop()
-            if read in seen or read.constant:
-                continue
-            seen.add(read)
-            if self.pairing.representative(read) in known or read.maker is None:
-                border.add(self.pairing.representative(read))
-            else:
-                waiting.extend(read.maker.reads())
-        return border
+        if not reads:
+            return None
+
+        def paired(value: Value) -> Value | None:
+            holds = self.pairing.representative(value)
+            return holds if holds in known or value.maker is None else None
+
+        return next((v for v in free if v.maker is not None and _border(v.maker, paired) == reads), None)
 
     def _by_node_name(self, op: Operation) -> None:
         if not op.name:
@@ -264,6 +255,24 @@ class _Scope:
             return True
         plain = names.plain(found.name if found.function is None else names.in_function(found.function, found.name))
         return plain in names.of_value(value.name)
+
+
+def _border(op: Operation, paired: Callable[[Value], Value | None]) -> set[Value]:
+    """The nearest values that have been paired from which a node computes; empty where there are too many."""
+    border: set[Value] = set()
+    seen: set[Value] = set()
+    waiting = list(op.reads())
+    while waiting and len(seen) < _FAR:
+        read = waiting.pop()
+        if read in seen or read.constant:
+            continue
+        seen.add(read)
+        found = paired(read)
+        if found is not None:
+            border.add(found)
+        elif read.maker is not None:
+            waiting.extend(read.maker.reads())
+    return border if not waiting else set()
 
 
 def _alike(op: Operation, like: Operation) -> bool:

@@ -117,13 +117,19 @@ class Sites:
         if op is None:
             return None
         cover = self._cover(op)
-        made = [written for written in cover.nodes if not all(v.shape_only or v.constant for v in written.writes())]
+        made = [written for written in cover.nodes if self._computes(written)]
+        made = made or [written for written in cover.nodes if self._counts(written)]
         if not made:
             return f"hands on what {_named(cover.chief)} gives" if self._added(op, cover) else None
-        if len(made) == 1 and made[0].op == op.op:
-            return None
-        how = "fused from" if cover.whole else "with others, made from"
-        return f"{how} {_listed(made)}"
+        if cover.others:
+            return (
+                f"with {cover.others} other nodes made from {_listed(made)}"
+                if len(made) > 1
+                else f"part of {_listed(made)}"
+            )
+        if len(made) == 1:
+            return None if made[0].op == op.op else f"made from {_listed(made)}"
+        return f"fused from {_listed(made)}"
 
     @property
     def unmapped(self) -> tuple[str, ...]:
@@ -143,6 +149,14 @@ class Sites:
 
     def _cover(self, op: Operation) -> Cover:
         return self._covers.get(op, Cover((), None))
+
+    def _computes(self, written: Operation) -> bool:
+        """Whether it computes numbers, and no other node the same ones."""
+        first = (self._pairing.representative(value) is value for value in written.writes())
+        return self._counts(written) and any(first)
+
+    def _counts(self, written: Operation) -> bool:
+        return not all(value.shape_only or value.constant for value in written.writes())
 
     def _added(self, op: Operation, cover: Cover) -> bool:
         return cover.chief is not None and op.op in MOVES and cover.chief.op != op.op
@@ -237,7 +251,8 @@ def _graphs(graph: Graph) -> Iterator[Graph]:
 
 
 def _name(op: Operation) -> str:
-    return op.name or next((value.name for value in op.writes()), op.op)
+    own = op.name or next((value.name for value in op.writes()), op.op)
+    return "/".join((*reversed(op.calls), own))
 
 
 def _named(op: Operation | None) -> str:
