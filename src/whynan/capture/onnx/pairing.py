@@ -113,7 +113,7 @@ class _Scope:
 
     def forward(self) -> None:
         """From the inputs on: each value that has no name of the file's own."""
-        ways = (self._by_block, self._by_value_name, self._by_node_name, self._by_making)
+        ways = (self._by_block, self._by_order, self._by_value_name, self._by_node_name, self._by_making)
         for op in self.executed.operations:
             for way in ways:
                 if all(value in self.pairing.values for value in op.writes()):
@@ -151,6 +151,14 @@ class _Scope:
         if len(found) == 1:
             self.put(op.outputs[0], self._through(found[0], op))
             self.pairing.renamed.add(op.outputs[0])
+
+    def _by_order(self, op: Operation) -> None:
+        """Blocks of channels are made of a value and made one again: the numbers stay."""
+        source = self.pairing.values.get(op.inputs[0]) if op.inputs and op.inputs[0] is not None else None
+        if op.domain == NCHWC and op.op in ("ReorderInput", "ReorderOutput") and source is not None:
+            for value in op.writes():
+                self.put(value, source)
+                self.pairing.renamed.add(value)
 
     def _through(self, value: Value, op: Operation) -> Value:
         """The value after the sum and the activation that were drawn into a convolution, which is named before them."""
