@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from whynan.capture.onnx import names
-from whynan.capture.onnx.graphs import Graph, Operation, Value, live
+from whynan.capture.onnx.graphs import Graph, Operation, Value, everything, live
 from whynan.capture.onnx.pairing import Pairing
 
 MOVES: Final = frozenset(
@@ -33,12 +33,40 @@ class Cover:
     others: int = 0
 
 
-def covers(pairing: Pairing) -> dict[Operation, Cover]:
-    """For each executed node of a graph that has been paired; no written node is in two clusters of executed ones."""
+def covers(main: Graph, pairing: Pairing) -> dict[Operation, Cover]:
+    """For each executed node of a model that has been paired; no written node is in two clusters of executed ones."""
     found: dict[Operation, Cover] = {}
-    for executed, written in pairing.graphs.items():
-        found.update(_Covering(executed, written, pairing).found())
+    for executed in everything(main):
+        written = pairing.graphs.get(executed)
+        if written is not None:
+            found.update(_Covering(executed, written, pairing).found())
+    _adopt(main, None, found)
     return found
+
+
+def _adopt(executed: Graph, holder: Operation | None, found: dict[Operation, Cover]) -> None:
+    """Nodes that ONNX Runtime put in, or opened an operator up into, belong to what they were put in for."""
+    around = found[holder].chief if holder is not None and holder in found else None
+    opened = around is not None and holder is not None and around.op != holder.op
+    for op in reversed(executed.operations):
+        cover = found.get(op, Cover((), None))
+        if cover.chief is None:
+            own = {names.plain(value.name) for value in op.writes()}
+            chief = _read_by(op, found)
+            if chief is not None and not (
+                op.op in MOVES or any(name.startswith(names.in_function(chief.op, "")) for name in own)
+            ):
+                chief = None
+            cover = Cover(cover.nodes, chief or (around if opened else None), cover.others)
+        found[op] = cover
+    for op in executed.operations:
+        for body in op.bodies.values():
+            _adopt(body, op, found)
+
+
+def _read_by(op: Operation, found: dict[Operation, Cover]) -> Operation | None:
+    readers = (reader for value in op.writes() for reader in value.readers)
+    return next((found[r].chief for r in readers if r in found and found[r].chief is not None), None)
 
 
 class _Covering:

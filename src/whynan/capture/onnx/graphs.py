@@ -26,7 +26,7 @@ _LARGE: Final = 65536
 
 @dataclass(eq=False, slots=True)
 class Value:
-    """One value of one graph, as it or the function around it names it.
+    """One value of one graph, as it or the function around it, told as ``domain::name``, names it.
 
     ``constant``: known before the model runs. ``shape_only``: made of nothing but the shapes of other values.
     """
@@ -100,7 +100,7 @@ class _Around:
 
 
 class _Builder:
-    def __init__(self, model: onnx.ModelProto) -> None:
+    def __init__(self, model: onnx.ModelProto | _Listed) -> None:
         self._functions = {(_domain(f.domain), f.name, f.overload): f for f in model.functions}
         self._left = MOST
 
@@ -198,7 +198,7 @@ class _Builder:
         metadata = ({entry.key: entry.value for entry in node.metadata_props}, *around.metadata)
         given = {a.name: a for a in function.attribute_proto} | {a.name: _resolved(a, around) for a in node.attribute}
         inside = _Around(
-            function.name,
+            f"{function.domain}::{function.name}",
             metadata,
             (node.name or next((name for name in node.output if name), node.op_type), *around.calls),
             around.open | {key},
@@ -233,6 +233,54 @@ def opened(model: onnx.ModelProto) -> Graph:
     graph = _Builder(model).graph(model.graph, None, ChainMap({}), _Around())
     settle(graph)
     return graph
+
+
+def listed(nodes: Sequence[Any], given: Sequence[str], left: Sequence[str]) -> Graph:
+    """A main graph of which only the nodes are known, and the names of its inputs and outputs.
+
+    What is read and written by none of them is constant.
+    """
+    proto = _Listed(nodes, given, left)
+    graph = _Builder(_Listed((), (), ())).graph(proto, None, ChainMap({}), _Around())
+    settle(graph)
+    return graph
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    name: str
+
+    data_location = 1  # elsewhere
+
+
+class _Listed:
+    """What is read of a graph and of a model, of one of which only the nodes are at hand."""
+
+    functions: Sequence[Any] = ()
+    sparse_initializer: Sequence[Any] = ()
+
+    def __init__(self, nodes: Sequence[Any], given: Sequence[str], left: Sequence[str]) -> None:
+        self.node = nodes
+        read, written = set[str](), set(given)
+        for node in nodes:
+            _free(node, read)
+            written.update(node.output)
+        self.input = [_Name(name) for name in given]
+        self.output = [_Name(name) for name in left]
+        self.initializer = [_Name(name) for name in sorted(read - written) if name]
+
+
+def _free(node: Any, read: set[str]) -> None:
+    """The names that a node reads, and its bodies of the graph around it."""
+    read.update(node.input)
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            inner: set[str] = set()
+            own = {v.name for v in (*attribute.g.input, *attribute.g.initializer)}
+            for inside in attribute.g.node:
+                _free(inside, inner)
+                own.update(inside.output)
+            read.update((inner | {v.name for v in attribute.g.output}) - own)
 
 
 def settle(graph: Graph) -> None:

@@ -23,8 +23,8 @@ def plain(name: str) -> str:
 
 
 def in_function(function: str, name: str) -> str:
-    """What a value of a function is called after its call was opened up, without numbers."""
-    return f"_inlfunc_{plain(function)}_{plain(name)}"
+    """What a value of a function, by name or ``domain::name``, is called once its call is opened up, without numbers."""
+    return f"_inlfunc_{plain(function.rpartition('::')[2])}_{plain(name)}"
 
 
 def is_cast(name: str) -> bool:

@@ -50,11 +50,11 @@ def paired(executed: Graph, written: Graph) -> Pairing:
     return pairing
 
 
-def _pair(executed: Graph, written: Graph, pairing: Pairing) -> None:
+def _pair(executed: Graph, written: Graph, pairing: Pairing, holder: Operation | None = None) -> None:
     unfold(written, executed)
     pairing.graphs[executed] = written
     pairing.twins.update(same(written))
-    scope = _Scope(executed, written, pairing)
+    scope = _Scope(executed, written, pairing, holder)
     scope.begin()
     scope.forward()
     scope.backward()
@@ -62,16 +62,16 @@ def _pair(executed: Graph, written: Graph, pairing: Pairing) -> None:
     for op in executed.operations:
         if not op.bodies:
             continue
-        holder = next((found.maker for v in op.writes() if (found := pairing.values.get(v)) is not None), None)
+        like = next((found.maker for v in op.writes() if (found := pairing.values.get(v)) is not None), None)
         for attribute, body in op.bodies.items():
-            if holder is not None and attribute in holder.bodies:
-                _pair(body, holder.bodies[attribute], pairing)
+            if like is not None and attribute in like.bodies:
+                _pair(body, like.bodies[attribute], pairing, like)
 
 
 class _Scope:
     """One executed graph and the one as written."""
 
-    def __init__(self, executed: Graph, written: Graph, pairing: Pairing) -> None:
+    def __init__(self, executed: Graph, written: Graph, pairing: Pairing, holder: Operation | None) -> None:
         self.executed = executed
         self.written = written
         self.pairing = pairing
@@ -82,6 +82,8 @@ class _Scope:
         for value in (*written.values.values(), *written.hidden):
             if value.function is not None:
                 self.by_name[names.in_function(value.function, value.name)].append(value)
+            elif holder is not None:  # an operator whose definition was opened up around its body
+                self.by_name[names.in_function(holder.op, value.name)].append(value)
             if value.function is None or written.outer is not None:
                 self.by_name[names.plain(value.name)].append(value)
             self.members[pairing.representative(value)].append(value)

@@ -20,8 +20,8 @@ LIGHT = Path(onnx.backend.test.__file__).parent / "data" / "light"
 class NoLines:
     """Reads no line; the module is what stands before the last slash of a node's name."""
 
-    def site_of(self, metadata: Mapping[str, str], /) -> None:
-        return None
+    def place_of(self, metadata: Mapping[str, str], /) -> tuple[None, None, None]:
+        return None, None, None
 
     def module_of(self, node_name: str, /) -> str | None:
         return node_name.rpartition("/")[0].strip("/").replace("/", ".") or None
@@ -70,7 +70,8 @@ def optimised(
     """The model as ONNX Runtime rewrites it at a level."""
     options = ort.SessionOptions()
     options.graph_optimization_level = getattr(
-        ort.GraphOptimizationLevel, f"ORT_{'DISABLE' if level == 'DISABLED' else 'ENABLE'}_{'ALL' if level == 'DISABLED' else level}"
+        ort.GraphOptimizationLevel,
+        f"ORT_{'DISABLE' if level == 'DISABLED' else 'ENABLE'}_{'ALL' if level == 'DISABLED' else level}",
     )
     options.log_severity_level = 3
     target = folder / f"{name}.{level}.onnx"
