@@ -17,7 +17,7 @@ def unfold(written: Graph, executed: Graph) -> None:
 
     Where it cannot be told which branch was taken, both are; the If itself then reads the outputs of its branches.
     """
-    kept = {value.name for op in executed.operations if op.op == "If" for value in op.writes()}
+    makers = {name: op for op in executed.operations for value in op.writes() for name in names.of_value(value.name)}
     if not any(op.op == "If" for op in written.operations):
         return
     seen = {name for op in executed.operations for name in _names(op)}
@@ -26,7 +26,7 @@ def unfold(written: Graph, executed: Graph) -> None:
         changed = False
         operations: list[Operation] = []
         for op in written.operations:
-            if op.op == "If" and not op.domain and op.bodies and not _executed(op, kept):
+            if op.op == "If" and not op.domain and op.bodies and not _executed(op, makers):
                 taken = _taken(op, seen)
                 for branch in taken:
                     operations.extend(_moved(branch, written))
@@ -40,10 +40,19 @@ def unfold(written: Graph, executed: Graph) -> None:
     settle(written)
 
 
-def _executed(op: Operation, kept: set[str]) -> bool:
-    own = list(op.writes())
-    plain = {name for value in own for name in _called(value)}
-    return not own or any(name in plain for kept_name in kept for name in names.of_value(kept_name))
+def _executed(op: Operation, makers: dict[str, Operation]) -> bool:
+    """Whether one executed If writes all of its outputs that are written at all."""
+    found = {makers[name] for value in op.writes() for name in _called(value) if name in makers}
+    if not any(True for _ in op.writes()):
+        return True
+    if len(found) != 1:
+        return False
+    (maker,) = found
+    return maker.op == "If" and _titles(maker) == _titles(op)
+
+
+def _titles(op: Operation) -> dict[str, str]:
+    return {branch: body.name for branch, body in op.bodies.items()}
 
 
 def _called(value: Value) -> tuple[str, ...]:

@@ -115,16 +115,20 @@ class _Covering:
                     waiting.append(read)
 
     def _left_over(self) -> None:
-        """Copies, and calculations done twice, belong to what computes the same."""
+        """Copies, and calculations done twice, belong to what computes the same; what is left, to what reads it."""
         alive = live(self.written)
-        for op in self.written.operations:
-            if op not in alive or op in self.owner:
-                continue
-            for value in op.writes():
-                maker = self.pairing.representative(value).maker
-                if maker is not None and maker in self.owner:
-                    self._reach(value, self.owner[maker])
-                    break
+        ordered = [op for op in self.written.operations if op in alive]
+        for op in ordered:
+            makers = (self.pairing.representative(value).maker for value in op.writes())
+            found = next((self.owner[maker] for maker in makers if maker in self.owner), None)
+            if found is not None and op not in self.owner:
+                for value in op.writes():
+                    self._reach(value, found)
+        for op in reversed(ordered):
+            readers = (reader for value in op.writes() for reader in value.readers)
+            found = next((self.owner[reader] for reader in readers if reader in self.owner), None)
+            if found is not None:
+                self.owner.setdefault(op, found)
 
     def _chief(self, op: Operation, nodes: Sequence[Operation], before: dict[Operation, Cover]) -> Operation | None:
         """The written node whose type is the executed one's; else the one that wrote the same value."""

@@ -77,6 +77,7 @@ class Graph:
     """A graph or a body. ``values`` are its own by name, ``hidden`` those in the functions that it calls."""
 
     outer: Graph | None = None
+    name: str = ""
     operations: list[Operation] = field(default_factory=lambda: [])
     values: dict[str, Value] = field(default_factory=lambda: {})
     hidden: list[Value] = field(default_factory=lambda: [])
@@ -105,7 +106,7 @@ class _Builder:
         self._left = MOST
 
     def graph(self, proto: Any, outer: Graph | None, names: _Names, around: _Around) -> Graph:
-        graph = Graph(outer)
+        graph = Graph(outer, proto.name)
         for given in proto.input:
             graph.inputs.append(self._own(graph, names, given.name, around))
         for tensor in proto.initializer:
@@ -256,6 +257,7 @@ class _Name:
 class _Listed:
     """What is read of a graph and of a model, of one of which only the nodes are at hand."""
 
+    name = ""
     functions: Sequence[Any] = ()
     sparse_initializer: Sequence[Any] = ()
 

@@ -23,7 +23,7 @@ def plain(name: str) -> str:
 
 
 def in_function(function: str, name: str) -> str:
-    """What a value of a function, by name or ``domain::name``, is called once its call is opened up, without numbers."""
+    """What a value of a function is called once its call is opened up, without numbers."""
     return f"_inlfunc_{plain(function.rpartition('::')[2])}_{plain(name)}"
 
 
