@@ -1,4 +1,4 @@
-"""Arrays from files that strangers wrote: ``.npy``, ``.npz``, and the ``.pb`` of ONNX test data; nothing is unpickled."""
+"""Arrays from strangers' files, ``.npy``, ``.npz`` and the ``.pb`` of ONNX test data; nothing is unpickled."""
 
 # pyright: strict
 

@@ -89,8 +89,7 @@ class Binding:
                 f"the model does not declare the dimensions of {signature}",
                 f"say them: {signature.name}={spec.text}[2,3]",
             )
-        made = tuple(self._length(dim, signature.name) for dim in signature.dims)
-        return made
+        return tuple(self._length(dim, signature.name) for dim in signature.dims)
 
     def _length(self, dim: int | str | None, name: str) -> int:
         if isinstance(dim, int):

@@ -82,7 +82,9 @@ def _holds(dtype: str, value: float | int) -> bool:
         if isinstance(value, int):
             return bool(np.isfinite(made.astype(np.complex128)))
         back = complex(made.astype(np.complex128)).real
-        return math.isnan(back) if math.isnan(value) else math.isinf(back) == math.isinf(value) and back == back  # noqa: PLR0124
+        if math.isnan(value):
+            return math.isnan(back)
+        return not math.isnan(back) and math.isinf(back) == math.isinf(value)
     except (OverflowError, TypeError, ValueError):
         return False
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from whynan.records.report import Fed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from whynan.models.onnx_opening import OnnxModel
     from whynan.models.onnx_specs import Spec
@@ -49,7 +51,8 @@ class _Read:
     origin: str
 
 
-_Source = "_Read | Generated | Filled | Nothing"
+_Source: TypeAlias = "_Read | Generated | Filled | Nothing | None"
+"""What an input is made from; None where nothing is said, and it is to be generated."""
 
 
 def read_inputs(model: OnnxModel, given: Sequence[str], *, seed: int | None = None) -> list[Case]:
@@ -83,16 +86,16 @@ def generated(model: OnnxModel, given: Sequence[str], seed: int, n: int) -> Iter
             yield _case(model, sources, number, name or f"seed {number}")
 
 
-def _draws(model: OnnxModel, sources: Mapping[str, Any]) -> bool:
+def _draws(model: OnnxModel, sources: Mapping[str, _Source]) -> bool:
     return any(
         isinstance(source := sources.get(signature.name), Generated) or source is None for signature in model.inputs
     )
 
 
-def _given(model: OnnxModel, given: Sequence[str]) -> list[tuple[str | None, dict[str, Any]]]:
+def _given(model: OnnxModel, given: Sequence[str]) -> list[tuple[str | None, dict[str, _Source]]]:
     """What each case was given, by input."""
-    common: dict[str, Any] = {}
-    sets: list[tuple[str | None, dict[str, Any]]] = []
+    common: dict[str, _Source] = {}
+    sets: list[tuple[str | None, dict[str, _Source]]] = []
     for item in given:
         spoken = _spoken(model, item)
         if spoken is not None:
@@ -103,17 +106,17 @@ def _given(model: OnnxModel, given: Sequence[str]) -> list[tuple[str | None, dic
         if cases and sets:
             raise UsageError(f"{spelled(item)} is a second folder of test data sets", "give one of them")
         if cases:
-            sets = [(case.name, _files(model, case)) for case in cases]
+            sets = [(case.name, dict(_files(model, case))) for case in cases]
             continue
-        for name, source in _files(model, path).items():
-            _add(model, common, name, source)
+        for name, read in _files(model, path).items():
+            _add(model, common, name, read)
     for _, sources in sets:
         for name, source in common.items():
             _add(model, sources, name, source)
     return sets or [(None, common)]
 
 
-def _spoken(model: OnnxModel, item: str) -> tuple[str, Any] | None:
+def _spoken(model: OnnxModel, item: str) -> tuple[str, _Source] | None:
     """The input and the value of ``name=...``; None for what is no such thing."""
     names = [signature.name for signature in (*model.inputs, *model.optional_inputs)]
     # a name may hold an equals sign itself
@@ -174,7 +177,7 @@ def _unknown(model: OnnxModel, names: Sequence[str]) -> UsageError:
     return UsageError(f"{shown} {what}", f"it takes {listed(model.inputs) or 'nothing'}{optional}")
 
 
-def _add(model: OnnxModel, sources: dict[str, Any], name: str, source: Any) -> None:
+def _add(model: OnnxModel, sources: dict[str, _Source], name: str, source: _Source) -> None:
     if name in sources:
         raise UsageError(f"{name} is given twice", f"give each input once: {listed(model.inputs)}")
     sources[name] = source
@@ -184,7 +187,7 @@ def _signature(model: OnnxModel, name: str) -> Signature:
     return next(held for held in (*model.inputs, *model.optional_inputs) if held.name == name)
 
 
-def _case(model: OnnxModel, given: Mapping[str, Any], seed: int | None, name: str | None) -> Case:
+def _case(model: OnnxModel, given: Mapping[str, _Source], seed: int | None, name: str | None) -> Case:
     sources = dict(given)
     missing = [held for held in model.inputs if held.name not in sources]
     if missing and seed is None:
@@ -198,7 +201,7 @@ def _case(model: OnnxModel, given: Mapping[str, Any], seed: int | None, name: st
     return Case({held.name: values[held.name] for held in ordered}, told, name)
 
 
-def _missing(model: OnnxModel, missing: Sequence[Signature], sources: Mapping[str, Any]) -> UsageError:
+def _missing(model: OnnxModel, missing: Sequence[Signature], sources: Mapping[str, _Source]) -> UsageError:
     taken = listed(model.inputs)
     if not sources:
         return UsageError(f"the model takes {taken}, and was given nothing", HOW)
@@ -208,7 +211,7 @@ def _missing(model: OnnxModel, missing: Sequence[Signature], sources: Mapping[st
     return UsageError(f"nothing was given for {lacking}{more}: the model takes {taken}, and was given {given}", HOW)
 
 
-def _shown(sources: Mapping[str, Any]) -> dict[str, str]:
+def _shown(sources: Mapping[str, _Source]) -> dict[str, str]:
     """What was given, as far as it is known before it is made: ``x: float64[2, 4]``."""
     shown: dict[str, str] = {}
     for name, source in sources.items():
@@ -219,7 +222,7 @@ def _shown(sources: Mapping[str, Any]) -> dict[str, str]:
     return shown
 
 
-def _values(model: OnnxModel, sources: Mapping[str, Any], binding: Binding, seed: int) -> dict[str, Any]:
+def _values(model: OnnxModel, sources: Mapping[str, _Source], binding: Binding, seed: int) -> dict[str, Any]:
     """The values: those of files first, for they say how long the dimensions are that others share."""
     values: dict[str, Any] = {}
     for name, source in sources.items():
@@ -229,12 +232,12 @@ def _values(model: OnnxModel, sources: Mapping[str, Any], binding: Binding, seed
         if isinstance(source, Generated | Filled) and source.dims is not None:
             values[name] = _made(binding, _signature(model, name), source, seed)
     for name, source in sources.items():
-        if name not in values:
+        if name not in values and not isinstance(source, _Read):
             values[name] = _made(binding, _signature(model, name), source, seed)
     return values
 
 
-def _made(binding: Binding, signature: Signature, source: Any, seed: int) -> Any:
+def _made(binding: Binding, signature: Signature, source: Generated | Filled | Nothing | None, seed: int) -> Any:
     if isinstance(source, Nothing):
         if signature.kind != "optional":
             raise UsageError(f"{signature.name}=none, and the model takes {signature}", HOW)
@@ -254,7 +257,7 @@ def _named(signature: Signature, name: str) -> Signature:
     return type(signature)(name, signature.dtype, signature.dims, signature.kind, signature.holds)
 
 
-def _fed(signature: Signature, value: Any, source: Any, seed: int) -> Fed:
+def _fed(signature: Signature, value: Any, source: _Source, seed: int) -> Fed:
     if isinstance(source, _Read):
         origin = source.origin
     elif source is None or isinstance(source, Generated):
@@ -263,7 +266,8 @@ def _fed(signature: Signature, value: Any, source: Any, seed: int) -> Fed:
     else:
         origin = source.text
     if isinstance(value, np.ndarray):
-        return Fed(name=signature.name, dtype=name_of(value.dtype), shape=value.shape, origin=origin)
+        array = cast("NDArray[Any]", value)
+        return Fed(name=signature.name, dtype=name_of(array.dtype), shape=array.shape, origin=origin)
     return Fed(name=signature.name, dtype=signature.dtype or signature.kind, shape=None, origin=origin)
 
 

@@ -87,7 +87,7 @@ def spec_of(name: str, text: str) -> Spec:
     if _NUMBER.fullmatch(value):
         return Filled(_number(value), dims, text)
     call = _CALL.fullmatch(value)
-    generator = next((known for known in _DEFAULTS if call is not None and call["name"] == known), None)
+    generator: Generator | None = next((known for known in _DEFAULTS if call and call["name"] == known), None)
     if call is None or generator is None:
         raise UsageError(f"{name}={text} is no value of an input", _VALUES)
     return Generated(generator, _arguments(name, text, generator, call["arguments"]), dims, text)
@@ -118,14 +118,23 @@ def _arguments(name: str, text: str, generator: Generator, inner: str | None) ->
     low, high = (_number(part) for part in parts)
     if not (abs(low) < float("inf") and abs(high) < float("inf")):
         raise wrong
-    whole = isinstance(low, int) and isinstance(high, int)
-    if (generator == "randint" and not (whole and low < high and -(1 << 63) <= low and high <= (1 << 63))) or (
-        (generator == "uniform" and low > high) or (generator == "normal" and high < 0)
-    ):
+    if not _sensible(generator, low, high):
         raise wrong
     return low, high
 
 
+def _sensible(generator: Generator, low: float, high: float) -> bool:
+    match generator:
+        case "uniform":
+            return low <= high
+        case "normal":
+            return high >= 0
+        case _:
+            whole = isinstance(low, int) and isinstance(high, int)
+            return whole and low < high and low >= -_LIMIT and high <= _LIMIT
+
+
+_LIMIT: Final = 1 << 63
 _USAGE: Final[dict[Generator, str]] = {
     "zeros": "write zeros or zeros[1,3]: it takes no arguments",
     "ones": "write ones or ones[1,3]: it takes no arguments",
