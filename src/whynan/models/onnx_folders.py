@@ -46,7 +46,7 @@ def files_in(path: Path, all_inputs: Sequence[str], required: Sequence[str]) -> 
         raise UsageError(f"{path} holds an input both as .npy and as .pb", "take one of them away")
     if numbered:
         files |= _numbered(path, numbered, all_inputs, required)
-    if not files:
+    if not files and required:
         raise UsageError(f"{path} holds no inputs, neither .npy files nor input_0.pb", HOW)
     return files
 

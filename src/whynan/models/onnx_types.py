@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -128,10 +129,9 @@ def bits_of(data_type: int) -> int | None:
     name = dtype_name(data_type)
     if name is None or name == STRING:
         return None
-    for packed, bits in _PACKED.items():
-        if name.startswith(packed):
-            return bits
-    return dtype_of(name).itemsize * 8
+    packed = _PACKED.fullmatch(name)
+    return int(packed[1]) if packed else dtype_of(name).itemsize * 8
 
 
-_PACKED: Final = {"int4": 4, "uint4": 4, "float4": 4, "int2": 2, "uint2": 2, "float6": 6}
+_PACKED: Final = re.compile(r"(?:u?int|float)([246])(?:_.*)?")
+"""The dtypes of which a byte holds more than one, or parts; in memory each has a byte of its own."""

@@ -198,9 +198,9 @@ class _Line:
         """The calls in the line that go to a function: by its name, or to a module where it is ``forward``."""
         calls = [node for node in self._nodes() if isinstance(node, ast.Call)]
         if function not in _FORWARD:
-            return [call for call in calls if _called(call) == function]
+            return [*(call for call in calls if _called(call) == function)]
         named = [call for call in calls if _called(call) in (module or "").split(".")]
-        return named if len(named) == 1 else [call for call in calls if not self._is_imported(call.func)]
+        return [*(named if len(named) == 1 else (call for call in calls if not self._is_imported(call.func)))]
 
     def _is_imported(self, callee: ast.expr) -> bool:
         names = _names(callee)
