@@ -33,6 +33,7 @@ _AGAIN: Final = "write it again with numpy.save or numpy.savez"
 _AGAIN_PB: Final = "write it again with onnx.numpy_helper.from_array(array).SerializeToString()"
 _FILE: Final = "give a file of numpy.save or numpy.savez, or an ONNX test data set"
 _LARGEST_PB: Final = (1 << 31) - 1
+_LONGEST_HEADER: Final = 10_000
 _MOST_PER_ENTRY: Final = 4
 """Elements that one byte, or one entry of a field, can hold: those of 2 bits."""
 
@@ -92,11 +93,7 @@ def _members(archive: zipfile.ZipFile) -> dict[str, NDArray[Any]]:
 def _array(file: IO[bytes], size: int) -> NDArray[Any]:
     """One array; no memory is taken that the file does not have."""
     try:
-        version = npy.read_magic(file)
-        header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(version)
-        if header is None:
-            raise _DamagedError("holds what is no array of numbers")
-        shape, fortran, dtype = header(file)
+        shape, fortran, dtype = _header(file)
     except (ValueError, OverflowError, RecursionError, MemoryError) as error:
         raise _DamagedError("is no .npy file, or is cut off") from error
     if dtype.hasobject:
@@ -119,6 +116,20 @@ def _array(file: IO[bytes], size: int) -> NDArray[Any]:
         return _strings(array) if dtype.kind in "US" else _native(array)
     except (ValueError, UnicodeDecodeError) as error:
         raise _DamagedError("holds what is no array of numbers") from error
+
+
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether columns come first, and dtype."""
+    known = {(1, 0): (2, npy.read_array_header_1_0), (2, 0): (4, npy.read_array_header_2_0)}
+    # the third form is for records with names, which are no numbers
+    version: tuple[int, int] = npy.read_magic(file)
+    if version not in known:
+        raise _DamagedError("holds what is no array of numbers")
+    width, read = known[version]
+    length = file.read(width)
+    header = file.read(min(int.from_bytes(length, "little"), _LONGEST_HEADER))
+    # so NumPy writes float8_e5m2, and does not read it
+    return read(io.BytesIO(length + header.replace(b"'<f1'", b"'|V1'")))
 
 
 def _native(array: NDArray[Any]) -> NDArray[Any]:

@@ -83,13 +83,17 @@ def _size(folder: Path, location: str, name: str) -> int:
     """How long an external file is."""
     if _ABSOLUTE.match(location):
         raise UsageError(f"{name} is in {location}, which is an absolute path", _ATTACK)
-    if ".." in re.split(r"[/\\]", location) or _MEMORY in location:
+    if _MEMORY in location:
+        raise UsageError(f"{name} is in {location}, which is an address in memory", _ATTACK)
+    if ".." in re.split(r"[/\\]", location):
         raise UsageError(f"{name} is in {location}, which leads out of the model's folder", _ATTACK)
     file = folder / location
     _check_links(file, folder, location, name)
     try:
-        _check_with_onnx_ir(file, folder, location)
         found = os.stat(file)
+        if not stat.S_ISREG(found.st_mode):
+            raise UsageError(f"{file} holds {name}, and is no regular file", _AGAIN)
+        _check_with_onnx_ir(file, folder, location)
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(
             f"{file} does not exist, and holds {name}", "put the model's external data beside the model"
@@ -98,8 +102,6 @@ def _size(folder: Path, location: str, name: str) -> int:
         raise UsageError(f"{file} cannot be read ({error.strerror})", "check its permissions and its disk") from error
     except ValueError as error:
         raise UsageError(f"{name} is in {location}, which onnx-ir refuses", _ATTACK) from error
-    if not stat.S_ISREG(found.st_mode):
-        raise UsageError(f"{file} holds {name}, and is no regular file", _AGAIN)
     if not os.access(file, os.R_OK):
         raise UsageError(f"{file} cannot be read (Permission denied)", "check its permissions and its disk")
     return found.st_size

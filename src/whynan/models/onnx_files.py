@@ -24,7 +24,6 @@ _AGAIN: Final = "export it again, or copy it anew"
 _LARGEST: Final = (1 << 31) - 1
 """Bytes of one message of protobuf."""
 _HEAD: Final = 16
-_LONGEST_REASON: Final = 120
 _COMPRESSED: Final = "decompress it, and give what was in it"
 _TORCH: Final = "give the .onnx file that torch.onnx.export writes"
 _STRANGERS: Final[tuple[tuple[int, bytes, str, str], ...]] = (
@@ -58,13 +57,9 @@ def read_model(path: Path) -> Read:
         if data[offset:_HEAD].startswith(beginning[: _HEAD - offset]):
             raise UsageError(f"{path} {what}", hint)
     proto = onnx.ModelProto()
-    try:
-        proto.ParseFromString(data)
-    except DecodeError as error:
-        # as every truncated model is, for its graph is longer than what is left of it
-        raise UsageError(f"{path} is no ONNX model, or is cut off ({reason(error)})", _AGAIN) from error
-    if not proto.HasField("graph"):
-        raise UsageError(f"{path} is no ONNX model, or is cut off (it has no graph)", _AGAIN)
+    # a truncated model cannot be parsed: its graph is longer than what is left of it
+    if not parsed(proto, data) or not proto.HasField("graph"):
+        raise UsageError(f"{path} is no ONNX model, or is cut off", _AGAIN)
     return Read(proto, hashlib.sha256(data).hexdigest())
 
 
@@ -106,13 +101,6 @@ def parsed(message: Message, data: bytes) -> bool:
     except DecodeError:
         return False
     return True
-
-
-def reason(error: BaseException) -> str:
-    """The first line of what another library says, without its own prefix."""
-    text = str(error).strip().partition("\n")[0]
-    text = text.rpartition("Error parsing message with type 'onnx.ModelProto': ")[2] or type(error).__name__
-    return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}..."
 
 
 def text_of(value: str) -> str | None:

@@ -40,7 +40,7 @@ def make(spec: Generated | Filled, name: str, dtype: str, dims: tuple[int, ...],
             return _filled(spec, name, dtype, dims)
         return _generated(spec, name, dtype, dims, seed)
     except (MemoryError, ValueError) as error:
-        raise UsageError(f"{name} of {list(dims)} cannot be made ({error})", _SMALLER) from error
+        raise UsageError(f"{name} of {list(dims)} cannot be made", _SMALLER) from error
 
 
 def _filled(spec: Filled, name: str, dtype: str, dims: tuple[int, ...]) -> NDArray[Any]:

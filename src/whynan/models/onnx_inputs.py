@@ -87,9 +87,8 @@ def generated(model: OnnxModel, given: Sequence[str], seed: int, n: int) -> Iter
 
 
 def _draws(model: OnnxModel, sources: Mapping[str, _Source]) -> bool:
-    return any(
-        isinstance(source := sources.get(signature.name), Generated) or source is None for signature in model.inputs
-    )
+    made = [sources.get(signature.name) for signature in model.inputs]
+    return any(source is None or (isinstance(source, Generated) and source.generator in _SEEDED) for source in made)
 
 
 def _given(model: OnnxModel, given: Sequence[str]) -> list[tuple[str | None, dict[str, _Source]]]:
@@ -188,6 +187,8 @@ def _signature(model: OnnxModel, name: str) -> Signature:
 
 
 def _case(model: OnnxModel, given: Mapping[str, _Source], seed: int | None, name: str | None) -> Case:
+    if seed is not None and seed < 0:
+        raise UsageError(f"a seed is a whole number from 0 on, and {seed} was given", "give one as in --random 0")
     sources = dict(given)
     missing = [held for held in model.inputs if held.name not in sources]
     if missing and seed is None:

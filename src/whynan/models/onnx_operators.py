@@ -16,7 +16,7 @@ from whynan.models.onnx_walking import Held, nodes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from onnx import ModelProto, OperatorSetIdProto
+    from onnx import FunctionProto, ModelProto, OperatorSetIdProto
 
 Opset = dict[str, int]
 """The version of each domain, by the name that reports use: ``ai.onnx`` where a model says nothing."""
@@ -83,30 +83,41 @@ def domain_of(domain: str) -> str:
     return text_of(domain) or ONNX
 
 
+def _within(domain: str) -> str:
+    """A domain as the table of operators knows it."""
+    return "" if domain == ONNX else domain
+
+
 def check_operators(proto: ModelProto, opset: Opset, *, custom_ops: bool) -> None:
     """Raise ``UsageError`` for the first node whose operator nobody knows.
 
     Known are those of ONNX in the version that the model asks for, the model's own functions, and whatever is in a
-    domain of ONNX Runtime: of that its engine decides. With `custom_ops`, so is every domain that ONNX does not have.
+    domain of ONNX Runtime: of that its engine decides. With `custom_ops`, so is every operator that ONNX does not have.
     """
     own = {(domain_of(function.domain), function.name) for function in proto.functions}
     versions = _known()
-    imports = {id(function): _imports(function.opset_import) for function in proto.functions}
+    imports = {_key(function): _imports(function.opset_import) for function in proto.functions}
     seen: set[tuple[str, str, int | None]] = set()
     for held in nodes(proto):
         node, function = held
         domain = domain_of(node.domain)
-        version = (opset if function is None else imports[id(function)]).get(domain)
+        version = (opset if function is None else imports[_key(function)]).get(domain)
         kind = (domain, node.op_type, version)
         if kind in seen or (domain, node.op_type) in own:
             continue
         seen.add(kind)
+        if custom_ops and not defs.has(node.op_type, domain=_within(domain)):
+            continue
         if domain in versions:
             _check_version(held, domain, version)
-        elif not custom_ops and not domain.startswith(_MICROSOFT):
+        elif not domain.startswith(_MICROSOFT):
             raise UsageError(
                 f"{_shown(held)} is of the domain {domain}, which is neither ONNX's nor ONNX Runtime's", _LIBRARY
             )
+
+
+def _key(function: FunctionProto) -> tuple[str, str, str]:
+    return function.domain, function.name, function.overload
 
 
 def _check_version(held: Held, domain: str, version: int | None) -> None:
@@ -117,7 +128,7 @@ def _check_version(held: Held, domain: str, version: int | None) -> None:
         raise UsageError(
             f"{_shown(held)} is of the domain {domain}, and the model does not say of which version", _AGAIN
         )
-    within = "" if domain == ONNX else domain
+    within = _within(domain)
     if defs.has(op, max_inclusive_version=version, domain=within):
         return
     if not defs.has(op, domain=within):

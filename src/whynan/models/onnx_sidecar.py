@@ -9,6 +9,7 @@ survive that.
 from __future__ import annotations
 
 import os
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -88,6 +89,10 @@ class Sidecar(_Strict):
     values: _Values
     functions: Annotated[dict[_Text, _Values], Field(max_length=_MOST)] = Field(default_factory=lambda: {})
 
+    def to_json(self) -> str:
+        """The document, as :func:`read` reads it."""
+        return self.model_dump_json(by_alias=True, indent=1)
+
     @property
     def located(self) -> int:
         """How many values have a site."""
@@ -107,13 +112,17 @@ def sidecar_of(model: OnnxModel) -> Sidecar:
 
 
 def write(model: OnnxModel, path: str | os.PathLike[str]) -> Sidecar:
-    """Write the map of a model; the file is one's own to read. Raises ``UsageError`` where it cannot be written."""
+    """Write the map of a model, whole or not at all, for its owner to read; raises ``UsageError`` where that fails."""
     sidecar = sidecar_of(model)
-    text = sidecar.model_dump_json(by_alias=True, indent=1)
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o600)
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+        descriptor, made = tempfile.mkstemp(dir=Path(path).parent, prefix=".whynan-")
+        try:
+            with open(descriptor, "w", encoding="utf-8") as file:
+                file.write(sidecar.to_json())
+            os.replace(made, path)
+        except BaseException:
+            os.unlink(made)
+            raise
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"{os.fspath(path)} cannot be written ({why})", _OTHER) from error
