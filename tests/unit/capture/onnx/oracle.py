@@ -60,10 +60,9 @@ def same_numbers(
             continue
         there: set[str] = set()
         for shape, others in by_size.items():
-            if len(shape) == 4 and shape[0] == value.shape[0] and shape[2:] == value.shape[2:]:
-                if value.shape[1] - block() < shape[1] <= value.shape[1]:
-                    plain = unblocked(value, shape[1])
-                    there |= {other for other in others if alike(plain, written[other])}
+            if len(shape) == 4 and (shape[0], shape[2:]) == (value.shape[0], value.shape[2:]):
+                plain = unblocked(value, shape[1])
+                there |= {other for other in others if alike(plain, written[other])}
         found[name] = there
     return found
 

@@ -28,7 +28,8 @@ agraph (float[N] x, int64 n, bool go) => (float[N] y) {
   z = Mul(x, d)
   y = Loop(n, go, z) <body = b (int64 i, bool g, float[N] p) => (bool h, float[N] q) { h = Identity(g)
     s = Add(p, z)
-    q = If(g) <then_branch = t () => (float[N] o) { o = Sub(s, d) }, else_branch = e () => (float[N] o) { o = Neg(p) }> }>
+    q = If(g) <then_branch = t () => (float[N] o) { o = Sub(s, d) },
+      else_branch = e () => (float[N] o) { o = Neg(p) }> }>
 }
 """
 
