@@ -11,12 +11,12 @@ import subprocess
 import sys
 import tempfile
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.errors import UsageError
-from whynan.records import ExitStatus, Inference, Run
+from whynan.records import ExitStatus, Inference
 from whynan.session.allow import allowance
 from whynan.session.runs import build_report, versions
 from whynan.session.waiting import told
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from whynan.models.onnx_inputs import Case
     from whynan.models.onnx_opening import OnnxModel
     from whynan.records import Report
-    from whynan.traces import Trace
     from whynan.traces.reading import Recorded
 
 JOB: Final = "job.json"
@@ -281,8 +280,3 @@ def _refused(model: OnnxModel, what: str, settings: Settings) -> UsageError:
     if settings.engine == "onnxruntime":
         hint = "try --engine reference, --graph original, another --provider, or --custom-ops LIBRARY"
     return UsageError(f"{model.path} cannot be run: {what}", hint)
-
-
-def as_told(trace: Trace, run: Run) -> tuple[Trace, Run]:
-    """A trace with the coverage of its own run."""
-    return replace(trace), run
