@@ -13,7 +13,7 @@ from onnx import helper
 from whynan.capture.onnx.execution import RunError
 from whynan.capture.onnx.sessions import as_executed
 from whynan.capture.onnx.taps import NCHWC, as_model
-from whynan.capture.onnx.values import element_type, give, read, said, same_bits
+from whynan.capture.onnx.values import give, kind_of, launch, read, said, same_bits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,8 +82,8 @@ class LoneNodes:
                 self._sessions.pop(next(iter(self._sessions)))
             self._sessions[key] = session
         names = _given(node, blocks.channels)
-        found = session.run_with_ort_values(
-            [name for name in names if name], {name: give(value, kind) for name, (value, kind) in fed.items()}
+        found = launch(
+            session, [name for name in names if name], {name: give(value, kind) for name, (value, kind) in fed.items()}
         )
         results = iter(found)
         # an own copy: the next run of the session may use the memory again
@@ -101,7 +101,7 @@ class LoneNodes:
         here = self._walk.here
         if here is not None and here.has(name) and not isinstance(value, np.ndarray):
             return here.kind(name)
-        return _kind_of(value)
+        return kind_of(value)
 
     def _around(
         self, graph: Executable, name: str, constants: list[str], fed: dict[str, tuple[Value, TypeProto]]
@@ -155,16 +155,6 @@ def _aligned(value: Value) -> Value:
     if not missing:
         return array
     return np.concatenate([array, np.zeros((array.shape[0], missing, *array.shape[2:]), array.dtype)], 1)
-
-
-def _kind_of(value: Value) -> TypeProto:
-    if value is None:
-        raise RuntimeError("of what kind an empty optional is, is not known")
-    if isinstance(value, list):
-        if not value:
-            raise RuntimeError("of what kind an empty sequence is, is not known")
-        return helper.make_sequence_type_proto(_kind_of(value[0]))
-    return helper.make_tensor_type_proto(element_type(np.asarray(value)), None)
 
 
 def _kept(value: Value) -> Value:

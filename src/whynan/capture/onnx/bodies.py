@@ -47,11 +47,11 @@ class Bodies:
         elif node.op == "Scan" and (node.opset is None or node.opset >= _BATCHED):
             same = self._scan(node, scope, observer, told)
         else:
-            self._walk.notes[f"the body of {_called(node)} ({node.op}) was not looked into"] = None
+            self._walk.notes[f"the body of {called(node)} ({node.op}) was not looked into"] = None
             return
         if not same:
             self._walk.notes[
-                f"the body of {_called(node)} ({node.op}), run once more by itself, did not give the very bits again:"
+                f"the body of {called(node)} ({node.op}), run once more by itself, did not give the very bits again:"
                 " what is said of its inside may differ from what ran"
             ] = None
 
@@ -136,16 +136,29 @@ class Bodies:
         for name, (value, kind, _) in zip(formal, fed, strict=True):
             inner.hold(name, value, kind)
         observer.enters_body(list(formal), [inner.seen(name) for name in formal], [name for _, _, name in fed])
-        path = (*node.body, (_called(node), attribute, iteration))
+        path = (*node.body, (called(node), attribute, iteration))
         self._walk.run(inner, (len(body.nodes),), observer, body.nodes, told, path)
         seen = [inner.seen(name) for name in body.outputs]
         observer.leaves_body(list(body.outputs), seen)
         return [inner.held(name) for name in body.outputs], seen
 
 
-def _called(node: Node) -> str:
+def called(node: Node) -> str:
     """The name of a node that holds a body; its type and place where it has none."""
     return node.name or f"{node.op}_{node.index}"
+
+
+def carried_names(node: Node, body: Executable, iteration: int) -> list[str]:
+    """For each input of a body the value that it is: of the graph around, or an output of the iteration before."""
+    if node.op == "Loop":
+        first = [*node.inputs[1:2], *node.inputs[2:]]
+        return ["", *(first if iteration == 0 else body.outputs[: len(first)])]
+    if node.op == "Scan":
+        scanned = next(int(a.i) for a in node.proto.attribute if a.name == "num_scan_inputs")
+        states = len(node.inputs) - scanned
+        before = list(node.inputs[:states] if iteration == 0 else body.outputs[:states])
+        return [*before, *node.inputs[states:]]
+    return []
 
 
 def _truth(value: Value) -> bool:

@@ -150,3 +150,21 @@ def _dense(sparse: onnx.SparseTensorProto) -> Tensor:
     else:
         dense[tuple(indices.T)] = values
     return dense
+
+
+def tidied(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A model as ONNX Runtime has written it, made whole: in bodies of bodies it leaves constants in twice."""
+    for node in model.graph.node:
+        for _, body in bodies_of(node):
+            _tidy(body)
+    return model
+
+
+def _tidy(graph: onnx.GraphProto) -> None:
+    initialisers = {tensor.name for tensor in graph.initializer}
+    twice = [n for n in graph.node if n.op_type == "Constant" and n.output[0] in initialisers]
+    for node in twice:
+        graph.node.remove(node)
+    for node in graph.node:
+        for _, body in bodies_of(node):
+            _tidy(body)

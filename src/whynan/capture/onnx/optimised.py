@@ -19,7 +19,7 @@ import onnx
 
 from whynan.capture.onnx.alone import LoneNodes
 from whynan.capture.onnx.digests import Digest, digest
-from whynan.capture.onnx.executable import Executable
+from whynan.capture.onnx.executable import Executable, tidied
 from whynan.capture.onnx.execution import RunError
 from whynan.capture.onnx.outcomes import Outcome
 from whynan.capture.onnx.planning import plan_of, settle
@@ -28,7 +28,7 @@ from whynan.capture.onnx.remarks import remarks
 from whynan.capture.onnx.scopes import Scope
 from whynan.capture.onnx.sessions import EngineSettings, as_user
 from whynan.capture.onnx.taps import NCHWC
-from whynan.capture.onnx.values import copied, give, read, said, type_of
+from whynan.capture.onnx.values import copied, give, launch, read, said, type_of
 from whynan.capture.onnx.walk import Walk
 from whynan.capture.onnx.written import nodes_written
 
@@ -60,7 +60,7 @@ class OnnxRuntime:
         except BaseException:
             self.close()
             raise
-        self._graph = Executable(model, self._folder)
+        self._graph = Executable(tidied(model), self._folder)
         self.nodes_as_written = nodes_written(settings.path)
 
     @property
@@ -175,7 +175,7 @@ def bare_outputs(settings: EngineSettings, feeds: Mapping[str, Value]) -> dict[s
     try:
         given = {name: give(value, kinds[name]) for name, value in feeds.items() if name in kinds}
         names = [str(output.name) for output in session.get_outputs()]
-        found = session.run_with_ort_values(names, given)
+        found = launch(session, names, given)
     except Exception as error:
         raise RunError(said(error), 0) from None
     return {name: copied(_readable(value)) for name, value in zip(names, found, strict=True)}
@@ -192,7 +192,7 @@ def _run(session: Any, names: Sequence[str], given: Mapping[str, Any]) -> dict[s
     """The outputs of a session in few bytes each, so that they need not be kept."""
     asked = list(dict.fromkeys(names))
     try:
-        found = session.run_with_ort_values(asked, dict(given))
+        found = launch(session, asked, given)
     except Exception as error:
         raise RunError(said(error), 0) from None
     return {name: digest(_readable(value)) for name, value in zip(asked, found, strict=True)}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from whynan.capture.onnx.values import give_tensor, read, type_of
+from whynan.capture.onnx.values import give_tensor, kind_of, read, type_of
 
 if TYPE_CHECKING:
     from onnx import TypeProto
@@ -61,8 +61,11 @@ class Scope:
         """The type of a value, without a shape."""
         if name in self._kinds:
             return self._kinds[name]
-        if name not in self._held and self.outer is not None:
-            return self.outer.kind(name)
+        if name not in self._held:
+            if self.graph.is_constant(name):
+                return kind_of(self.graph.array(name))
+            if self.outer is not None:
+                return self.outer.kind(name)
         return type_of(str(self._held[name].data_type()))
 
     def seen(self, name: str) -> Value:

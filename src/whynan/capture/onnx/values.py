@@ -15,7 +15,7 @@ import onnxruntime as ort
 from onnx import TensorProto, TypeProto, helper, numpy_helper
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from whynan.capture.onnx.execution import Tensor, Value
 
@@ -33,6 +33,25 @@ _ELEMENTS: Final = {
     },
 }
 """The names that ONNX Runtime has for element types."""
+
+
+class Nothing:
+    """An optional that holds nothing, in place of an ``OrtValue``: fed with one of these, ONNX Runtime crashes."""
+
+    def has_value(self) -> bool:
+        """It has none."""
+        return False
+
+
+NOTHING: Final = Nothing()
+
+
+def launch(session: Any, names: Sequence[str], feeds: Mapping[str, Any]) -> list[Any]:
+    """The outputs of a session as ``OrtValue``s, or NOTHING."""
+    if all(value.has_value() for value in feeds.values()):
+        return list(session.run_with_ort_values(list(names), dict(feeds)))
+    found = session.run(list(names), {name: value if value.has_value() else None for name, value in feeds.items()})
+    return [NOTHING if value is None else give(value, kind_of(value)) for value in found]
 
 
 def read(value: Any) -> Value:
@@ -54,7 +73,7 @@ def read(value: Any) -> Value:
 def give(value: Value, kind: TypeProto) -> Any:
     """An ``OrtValue`` that holds a value of this type; it shares the memory of an array that NumPy knows."""
     if kind.HasField("optional_type"):
-        return _empty_optional(kind) if value is None else give(value, kind.optional_type.elem_type)
+        return NOTHING if value is None else give(value, kind.optional_type.elem_type)
     if kind.HasField("sequence_type"):
         return _sequence(cast("list[Any]", value), kind.sequence_type.elem_type)
     return give_tensor(cast("Tensor", value), kind.tensor_type.elem_type)
@@ -82,6 +101,17 @@ def element_type(array: Tensor) -> int:
     if array.dtype.kind in _STRINGS:
         return TensorProto.STRING
     return int(helper.np_dtype_to_tensor_dtype(array.dtype.newbyteorder("=")))
+
+
+def kind_of(value: Value) -> TypeProto:
+    """The type that a value has by itself, without a shape; raises ``RuntimeError`` where it does not tell."""
+    if value is None:
+        raise RuntimeError("of what type an empty optional is, is not known")
+    if isinstance(value, list):
+        if not value:
+            raise RuntimeError("of what type an empty sequence is, is not known")
+        return helper.make_sequence_type_proto(kind_of(value[0]))
+    return helper.make_tensor_type_proto(element_type(np.asarray(value)), None)
 
 
 def type_of(said: str) -> TypeProto:
@@ -238,13 +268,6 @@ def _sequence(values: Sequence[Value], element: TypeProto) -> Any:
     session = _session(helper.make_graph([node], "sequence", inputs, [output]))
     fed = {name: give(value, element) for name, value in zip(names, values, strict=True)}
     return session.run_with_ort_values(None, fed)[0]
-
-
-def _empty_optional(kind: TypeProto) -> Any:
-    inner = shapeless(kind.optional_type.elem_type)
-    node = helper.make_node("Optional", [], ["o"], type=inner)
-    output = onnx.ValueInfoProto(name="o", type=helper.make_optional_type_proto(inner))
-    return _session(helper.make_graph([node], "optional", [], [output])).run_with_ort_values(None, {})[0]
 
 
 _PREFIX: Final = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")

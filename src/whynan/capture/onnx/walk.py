@@ -16,7 +16,7 @@ from whynan.capture.onnx.scopes import Scope
 from whynan.capture.onnx.sessions import EngineSettings, as_executed
 from whynan.capture.onnx.statistics import counted_ahead, counters
 from whynan.capture.onnx.taps import Tapped, tapped
-from whynan.capture.onnx.values import said, type_of
+from whynan.capture.onnx.values import launch, said, type_of
 from whynan.floats import format_of
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class Walk:
         feeds = {name: scope.held(name) for name in segment.tapped.feeds}
         fetches = segment.tapped.fetches
         try:
-            found = segment.session.run_with_ort_values(list(fetches), feeds) if fetches else []
+            found = launch(segment.session, fetches, feeds) if fetches else []
         except Exception as error:
             raise RunError(said(error), self.nodes) from None
         by_name: dict[str, Any] = dict(zip(fetches, found, strict=True))
