@@ -77,6 +77,10 @@ class Executable:
             found = self._arrays[name] = self._load(name)
         return found
 
+    def forget(self) -> None:
+        """Let go of the elements of initialisers: what was mapped of them counts as memory."""
+        self._arrays.clear()
+
     def body(self, node: Node, attribute: str) -> Executable:
         """The graph that an attribute of a node holds."""
         key = node.index, attribute

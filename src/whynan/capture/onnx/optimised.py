@@ -8,7 +8,6 @@ run without any further optimisation: fusions stay, and the outputs have the ver
 
 from __future__ import annotations
 
-import gc
 import os
 import shutil
 import tempfile
@@ -18,11 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 import onnx
 
 from whynan.capture.onnx.alone import LoneNodes
+from whynan.capture.onnx.blocks import Blocks
 from whynan.capture.onnx.digests import Digest, digest
 from whynan.capture.onnx.executable import Executable, tidied
 from whynan.capture.onnx.execution import RunError
 from whynan.capture.onnx.outcomes import Outcome
-from whynan.capture.onnx.planning import plan_of, settle
+from whynan.capture.onnx.planning import available, give_back, plan_of, settle
 from whynan.capture.onnx.profile import Profile, read_profile
 from whynan.capture.onnx.remarks import remarks
 from whynan.capture.onnx.scopes import Scope
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from whynan.capture.onnx.execution import Observer, Value
+    from whynan.capture.onnx.walk import Plan
 
 _EXECUTED: Final = "executed.onnx"
 _PROFILE: Final = "profile"
@@ -52,6 +53,7 @@ class OnnxRuntime:
         self._bare: Any = None
         self._profile: Profile | None = None
         self._walk: Walk | None = None
+        self._plan: Plan = ()
         try:
             self._bare = as_user(settings, self._folder / _EXECUTED, self._folder / _PROFILE)
             # of the session only what runs in it is kept: not the providers it was asked for
@@ -84,9 +86,13 @@ class OnnxRuntime:
         if self.settings.memory is not None:
             # before anything is planned, so that what the bare session held is free
             self._bare = None
-            gc.collect()
-        plan = plan_of(self._graph, sizes, self.settings.memory)
-        walk = self._walk = self._walk or self._walked(profile, lean=len(plan) > 1)
+            give_back()
+        if self._walk is None:
+            channels = _channels(self._graph, profile)
+            room = available(self.settings.memory)
+            self._plan = plan_of(self._graph, sizes, room, Blocks(self._graph, channels).channels)
+            self._walk = self._walked(profile, channels, lean=len(self._plan) > 1)
+        plan, walk = self._plan, self._walk
         shown = walk.shown(self._graph)
         observer.begins(shown, LoneNodes(walk))
         for name, value in feeds.items():
@@ -140,12 +146,12 @@ class OnnxRuntime:
                 path.unlink(missing_ok=True)
         return found
 
-    def _walked(self, profile: Profile, *, lean: bool) -> Walk:
+    def _walked(self, profile: Profile, channels: Mapping[str, int], *, lean: bool) -> Walk:
         threads = min(self.settings.intra_threads or os.cpu_count() or 1, _THREADS)
         return Walk(
             self.settings,
             self._folder,
-            channels=_channels(self._graph, profile),
+            channels=channels,
             providers={index: kernel.provider for index, kernel in profile.kernels.items()},
             inner_providers={name: kernel.provider for name, kernel in profile.inner.items()},
             lean=lean,

@@ -12,6 +12,7 @@ from whynan.capture.onnx.blocks import Blocks
 from whynan.capture.onnx.bodies import Bodies
 from whynan.capture.onnx.executable import Executable, bodies_of
 from whynan.capture.onnx.execution import RunError, is_tensor
+from whynan.capture.onnx.planning import give_back
 from whynan.capture.onnx.scopes import Scope
 from whynan.capture.onnx.sessions import EngineSettings, as_executed
 from whynan.capture.onnx.statistics import counted_ahead, counters
@@ -146,8 +147,8 @@ class Walk:
         with counted_ahead(values, self._threads):
             for index in range(begin, end):
                 self._tell(scope, shown[index], observer, told, path)
-        if self.lean:
-            self._drop(scope.graph, begin, end)
+        if self.lean and not path:
+            self._drop()
 
     def _executed(self, scope: Scope, begin: int, end: int) -> list[Tensor]:
         """Run some nodes and hold what they wrote; the arrays among it."""
@@ -248,9 +249,12 @@ class Walk:
             self._kept.append(graph)
             self.owners.update((id(node.proto), graph) for node in graph.nodes)
 
-    def _drop(self, graph: Executable, begin: int, end: int) -> None:
-        for key in [key for key in self._segments if key[:3] == (id(graph), begin, end)]:
-            del self._segments[key]
+    def _drop(self) -> None:
+        """Let go of all sessions and of what they mapped; those of bodies stay while their node runs."""
+        self._segments.clear()
+        for graph in self._kept:
+            graph.forget()
+        give_back()
 
 
 def _holds_external(graph: onnx.GraphProto) -> bool:
