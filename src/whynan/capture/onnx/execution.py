@@ -43,6 +43,8 @@ class Node:
     """The ``onnx.NodeProto`` as executed, which is not to be changed."""
     provider: str | None = None
     body: tuple[tuple[str, str, int], ...] = ()
+    opset: int | None = None
+    """The version of its domain that the node is of; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
