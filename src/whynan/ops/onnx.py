@@ -40,9 +40,7 @@ REDUCING_WRITES: Final = frozenset("ScatterElements ScatterND".split())
 """Of those, what may add to an element instead of replacing it: with an attribute ``reduction``."""
 
 CONTROL: Final = frozenset("If Loop Scan".split())
-RANDOM: Final = frozenset(
-    "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial Bernoulli".split()
-)
+RANDOM: Final = frozenset("RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial Bernoulli".split())
 
 # The result does not depend on the operands' values, or on the attributes' only.
 VALUE_FREE: Final = frozenset(
