@@ -208,7 +208,8 @@ Mean mean data_0[0]=self
 CumSum cumsum x=self
 CumProd cumprod x=self
 LpNormalization lp_normalization input=self
-BatchNormalization native_batch_norm X=input scale=weight B=bias input_mean=running_mean input_var=running_var epsilon=eps
+BatchNormalization native_batch_norm X=input scale=weight B=bias epsilon=eps input_mean=running_mean \
+    input_var=running_var
 InstanceNormalization native_group_norm scale=weight B=bias epsilon=eps
 GroupNormalization native_group_norm X=input scale=weight epsilon=eps
 LayerNormalization native_layer_norm X=input Scale=weight B=bias epsilon=eps
@@ -244,7 +245,7 @@ def _read(line: str) -> tuple[str, Meaning]:
 
 @cache
 def _meanings() -> Mapping[str, Meaning]:
-    return dict(_read(line) for line in _TABLE.strip().splitlines())
+    return dict(_read(line) for line in _TABLE.replace("\\\n", "").strip().splitlines())
 
 
 def op_type(op: str) -> str:

@@ -22,8 +22,8 @@ Plane: TypeAlias = NDArray[np.int32]
 class Mark:
     """What is known of a tensor that holds bad elements, or finite ones that are wrong.
 
-    ``plane``: of each bad element the number of its label set. ``taint``: the same of the finite elements that are wrong
-    because of a birth. ``shadow``: the bad elements as float64 has them, where that is known.
+    ``plane``: of each bad element the number of its label set. ``taint``: the same of the finite elements that are
+    wrong because of a birth. ``shadow``: the bad elements as float64 has them, where that is known.
     """
 
     plane: Plane | None = None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from whynan.capture.onnx.execution import Tensor, Value
-    from whynan.records import Number
+    from whynan.records.report import Number
 
 Mask: TypeAlias = NDArray[np.bool_]
 Key: TypeAlias = tuple[int, ...]

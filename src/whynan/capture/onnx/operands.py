@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from whynan.capture.onnx.execution import Node, Tensor, Value
     from whynan.capture.onnx.masks import Mask
-    from whynan.records import BirthKind, Number
+    from whynan.records import BirthKind
+    from whynan.records.report import Number
 
 Index = tuple[int, ...]
 Where = tuple["Index | None", "Tensor | None"]
