@@ -106,7 +106,8 @@ class _Run:
         names = [name for node in graph.node for name in node.output if name]
         if not names:
             return {}
-        key = (id(graph), tuple(sorted((n, str(np.asarray(held[n]).dtype), np.asarray(held[n]).shape) for n in read)))
+        level = tuple((holder, attribute) for holder, attribute, _ in body)
+        key = (level, tuple(sorted((n, str(np.asarray(held[n]).dtype), np.asarray(held[n]).shape) for n in read)))
         session = self.sessions.get(key)
         if session is None:
             made = helper.make_graph(
@@ -163,7 +164,6 @@ class _Run:
 
     def alone(self, node: Node, inputs: Sequence[Any]) -> list[Any]:
         """One node by itself."""
-        given = {n: np.asarray(v) for n, v in zip(node.inputs, inputs, strict=True) if n and v is not None}
         if any(isinstance(v, list) for v in inputs):
             raise RuntimeError("not on sequences")
         proto = onnx.NodeProto()
@@ -173,7 +173,8 @@ class _Run:
             proto.input[i] = f"i{i}" if name else ""
         named = {f"i{i}": np.asarray(v) for i, v in enumerate(inputs) if v is not None and node.inputs[i]}
         names = [name for name in node.outputs if name]
-        key = (node.body and node.body[0], node.index, tuple((k, str(v.dtype), v.shape) for k, v in named.items()))
+        level = tuple((holder, attribute) for holder, attribute, _ in node.body)
+        key = (level, node.index, tuple((k, str(v.dtype), v.shape) for k, v in named.items()))
         session = self.sessions.get(key)
         if session is None:
             graph = helper.make_graph(
@@ -186,7 +187,6 @@ class _Run:
                 session = self.sessions[key] = _session(self.whole(graph))
             except Exception as error:
                 raise RuntimeError(str(error)) from error
-        del given
         try:
             found = dict(zip(names, session.run(names, named), strict=True))
         except Exception as error:
