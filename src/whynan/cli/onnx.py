@@ -169,8 +169,8 @@ def _missing(error: ModuleNotFoundError) -> Exception:
 def _write_sidecar(model: OnnxModel, path: str) -> int:
     from whynan.models.onnx_sidecar import write
 
-    count = write(model, path)
-    click.echo(f"whynan: the source of {count:,} values is in {path}", err=True)
+    written = write(model, path)
+    click.echo(f"whynan: the source lines of {written.located:,} values are in {path}", err=True)
     return 0
 
 

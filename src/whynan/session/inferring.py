@@ -20,6 +20,7 @@ from whynan.traces.writing import TraceWriter
 
 if TYPE_CHECKING:
     from whynan.capture.onnx.engine import EngineSettings, Outcome
+    from whynan.capture.onnx.sites import Sites
 
 
 def main(folder: str) -> int:
@@ -52,6 +53,7 @@ def _leave(path: Path, text: str) -> None:
 def _run(place: Path) -> dict[str, Any]:
     from whynan.capture.onnx.engine import run
     from whynan.capture.onnx.observer import Births
+    from whynan.capture.onnx.recorder import Recorder
     from whynan.models.onnx_feeding import read_feeds
 
     job: dict[str, Any] = json.loads((place / JOB).read_text(encoding="utf-8"))
@@ -61,12 +63,13 @@ def _run(place: Path) -> dict[str, Any]:
     known = _run_record(job)
     writer.begin(known, {"ranges": job["ranges"], "memory": job["memory"]})
     sites = _sites(job)
-    births = Births(writer, sites, ranges=job["ranges"])
+    births = Births(Recorder(writer), sites, ranges=job["ranges"])
+    births.before = sites.begins
     try:
         outcome = run(settings, feeds, births)
     except RunError:
         births.end()
-        writer.end(known)
+        writer.end(known.model_copy(update={"versions": versions()}))
         raise
     births.end()
     told: dict[str, Any] = {
@@ -87,12 +90,13 @@ def settings_of(job: dict[str, Any]) -> EngineSettings:
     from whynan.capture.onnx.engine import EngineSettings
 
     chosen: dict[str, Any] = job["settings"]
+    told: dict[str, Any] = {"providers": tuple(chosen["providers"])} if chosen["providers"] else {}
     return EngineSettings(
+        **told,
         path=job["model"],
         graph=chosen["graph"],
         engine=chosen["engine"],
         level=chosen["level"],
-        providers=tuple(chosen["providers"]),
         session_config=chosen["config"] or {},
         intra_threads=chosen["threads"],
         custom_ops=tuple(chosen["custom_ops"]),
@@ -118,7 +122,7 @@ def _run_record(job: dict[str, Any]) -> Run:
     )
 
 
-def _sites(job: dict[str, Any]) -> Any:
+def _sites(job: dict[str, Any]) -> Sites:
     from whynan.capture.onnx.sites import Sites
     from whynan.models.onnx_opening import open_model
     from whynan.models.onnx_sidecar import read
