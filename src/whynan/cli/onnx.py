@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SORTS: Final = ("order", "name", "op", "min", "max", "nan", "inf", "zero", "subnormal", "headroom")
 
 
-class _Pairs(click.ParamType):
+class _Pairs(click.ParamType[tuple[str, str]]):
     """``NAME=VALUE``."""
 
     name = "name=value"
@@ -127,8 +127,8 @@ def onnx(
     from whynan.session.checking import check
     from whynan.session.files import check_writable
 
-    options = Options.load(**{**chosen, "ranges": bool(chosen["ranges"]) or csv is not None})
-    asked = bool(chosen["ranges"])
+    asked = bool(chosen.pop("ranges"))
+    options = Options.load(ranges=asked or csv is not None, **chosen)
     for option, path in (("--csv", csv), ("--sidecar", sidecar)):
         if path is not None:
             check_writable(path, option)
@@ -217,10 +217,10 @@ def _providers(names: Sequence[str]) -> tuple[str, ...]:
     if not names:
         return ()
     try:
-        import onnxruntime
+        from whynan.capture.onnx.sessions import available
     except ModuleNotFoundError as error:
         raise _missing(error) from None
-    there: list[str] = onnxruntime.get_available_providers()
+    there = available()
     short = {name.removesuffix("ExecutionProvider").lower(): name for name in there}
     found: list[str] = []
     for name in names:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import onnx
@@ -54,7 +54,7 @@ def _kind(value: Any) -> str:
 
 def _proto(value: Any, name: str) -> Any:
     if isinstance(value, list):
-        return numpy_helper.from_list(value, name)
+        return numpy_helper.from_list(cast("list[Any]", value), name)
     return numpy_helper.from_array(value, name)
 
 

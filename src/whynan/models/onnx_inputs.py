@@ -94,12 +94,15 @@ def case_of(model: OnnxModel, values: Mapping[str, Any]) -> Case:
 
 
 def _as_array(value: Any) -> Any:
-    if value is None or isinstance(value, np.ndarray):
-        return value  # pyright: ignore[reportUnknownVariableType]
+    if value is None:
+        return None
     if isinstance(value, list | tuple) and any(hasattr(one, "dtype") for one in cast("list[Any]", value)):
         return [_as_array(one) for one in cast("list[Any]", value)]
-    tensor = value.detach() if hasattr(value, "detach") else value
-    made: NDArray[Any] = np.asarray(tensor.cpu() if hasattr(tensor, "cpu") else tensor)
+    given: Any = value
+    if hasattr(given, "detach"):
+        # a tensor of torch's
+        given = given.detach().cpu()
+    made: NDArray[Any] = np.asarray(given)
     return made.astype(object) if made.dtype.kind == "U" else made
 
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.errors import UsageError
-from whynan.records import ExitStatus, Inference
+from whynan.records import ExitStatus
 from whynan.session.allow import allowance
-from whynan.session.runs import build_report, versions
+from whynan.session.runs import build_report
 from whynan.session.waiting import told
-from whynan.traces.format import NO_FACTS
+from whynan.traces.format import NO_FACTS, UNFINISHED
 from whynan.traces.reading import read_trace
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ SAID: Final = "said.txt"
 """What the engine wrote itself on its standard error stream."""
 FEEDS: Final = "feeds"
 TRACE: Final = "trace"
+FAILED_AT: Final = "the run failed after {nodes} nodes: what came after is not known"
 _RANKS: Final = ("clean", "damaged", "inconclusive", "hazard", "divergent", "nonfinite")
 _LONGEST: Final = 400
 
@@ -186,7 +187,7 @@ def _report(
     if recorded is None or (failed is not None and not recorded.trace.coverage.events):
         raise _refused(model, failed or "the engine ended without a word", settings)
     trace = recorded.trace
-    trace.coverage = trace.coverage.model_copy(update={"notes": _notes(recorded, outcome, failed)})
+    trace.coverage = trace.coverage.model_copy(update={"notes": _notes(recorded, failed)})
     if failed is not None:
         trace.failed = False
     report = build_report(
@@ -198,55 +199,33 @@ def _report(
         baseline=None if options.baseline is None else _baseline(options.baseline),
         exception=failed,
     )
-    report = _with_run(report, model, case, settings, recorded, outcome, failed)
+    report = _with_run(report, case, recorded, failed)
     return report if options.ranges else report.model_copy(update={"ranges": ()})
 
 
-def _notes(recorded: Recorded, outcome: dict[str, Any], failed: str | None) -> tuple[str, ...]:
-    notes = [note for note in recorded.trace.coverage.notes if failed is None or note != NO_FACTS]
-    if failed is not None:
-        notes = [note for note in notes if not note.startswith("this trace is unfinished")]
-        notes.append(f"the run failed after {recorded.trace.coverage.events:,} nodes: what came after is not known")
-    return tuple(dict.fromkeys((*notes, *outcome.get("notes", ()))))
+def _notes(recorded: Recorded, failed: str | None) -> tuple[str, ...]:
+    notes = recorded.trace.coverage.notes
+    if failed is None or recorded.ended is not None:
+        return notes
+    # a crash has written nothing of its own
+    kept = [note for note in notes if note != NO_FACTS and not note.startswith(UNFINISHED.partition(":")[0])]
+    return (*kept, FAILED_AT.format(nodes=f"{recorded.trace.coverage.events:,}"))
 
 
-def _with_run(
-    report: Report,
-    model: OnnxModel,
-    case: Case,
-    settings: Settings,
-    recorded: Recorded,
-    outcome: dict[str, Any],
-    failed: str | None,
-) -> Report:
-    inference = Inference(
-        model=model.path,
-        sha256=model.sha256,
-        engine="reference" if settings.engine == "reference" else "onnxruntime",
-        graph="original" if settings.graph == "original" else "optimized",
-        level=None if settings.engine == "reference" else settings.level,
-        opset=model.opset,
-        providers=settings.providers,
-        placement=outcome.get("placement", {}),
-        nodes=outcome.get("nodes", recorded.trace.coverage.events),
-        nodes_as_written=outcome.get("nodes_as_written", 0),
-        segments=outcome.get("segments", 1),
-        bit_equal=outcome.get("bit_equal"),
-        inputs=case.told,
-        changed_by=tuple(outcome.get("changed_by", ())),
-    )
+def _with_run(report: Report, case: Case, recorded: Recorded, failed: str | None) -> Report:
+    known = recorded.run
+    assert known.inference is not None
+    inference = known.inference.model_copy(update={"inputs": case.told})
     verdict, status = report.verdict, report.run.exit_status.whynan
     if failed is not None and verdict in ("clean", "damaged"):
         verdict, status = "inconclusive", 1
-    run = report.run.model_copy(
-        update={
-            "inference": inference,
-            "exception": failed,
-            "exit_status": ExitStatus(script=0 if failed is None else 1, whynan=status),
-            "versions": {**versions(), **recorded.run.versions},
-        }
-    )
-    return report.model_copy(update={"run": run, "verdict": verdict})
+    update = {
+        "inference": inference,
+        "exception": failed,
+        "exit_status": ExitStatus(script=0 if failed is None else 1, whynan=status),
+        "versions": known.versions,
+    }
+    return report.model_copy(update={"run": report.run.model_copy(update=update), "verdict": verdict})
 
 
 def _baseline(path: str) -> Any:

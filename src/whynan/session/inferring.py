@@ -11,16 +11,19 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from whynan.analysis import findings_of
 from whynan.capture.onnx.execution import RunError
 from whynan.errors import WhynanError
 from whynan.records import ExitStatus, Fed, Inference, Run
-from whynan.session.inference import FEEDS, JOB, OUTCOME
+from whynan.session.inference import FAILED_AT, FEEDS, JOB, OUTCOME
+from whynan.session.recorded import private
 from whynan.session.runs import versions
 from whynan.traces.writing import TraceWriter
 
 if TYPE_CHECKING:
     from whynan.capture.onnx.engine import EngineSettings, Outcome
     from whynan.capture.onnx.sites import Sites
+    from whynan.traces import Trace
 
 
 def main(folder: str) -> int:
@@ -61,28 +64,38 @@ def _run(place: Path) -> dict[str, Any]:
     settings = settings_of(job)
     writer = TraceWriter(job["trace"], redact=job["redact"])
     known = _run_record(job)
-    writer.begin(known, {"ranges": job["ranges"], "memory": job["memory"]})
+    writer.begin(private(writer, known), {"ranges": job["ranges"], "memory": job["memory"]})
     sites = _sites(job)
     births = Births(Recorder(writer), sites, ranges=job["ranges"])
     births.before = sites.begins
     try:
         outcome = run(settings, feeds, births)
-    except RunError:
-        births.end()
-        writer.end(known.model_copy(update={"versions": versions()}))
+    except RunError as error:
+        births.notes[FAILED_AT.format(nodes=error.nodes)] = None
+        writer.end(private(writer, _ended(known, births.end(), failed=error.what)))
         raise
-    births.end()
-    told: dict[str, Any] = {
+    changed_by, note = _blamed(settings, feeds, outcome)
+    notes = (*outcome.notes, *([] if outcome.bit_equal else [outcome.why]), *sites.notes(), *([note] if note else []))
+    births.notes.update(dict.fromkeys(one for one in notes if one))
+    assert known.inference is not None
+    told = {
         "bit_equal": outcome.bit_equal,
         "nodes": outcome.nodes,
         "nodes_as_written": outcome.nodes_as_written,
         "segments": outcome.segments,
         "placement": outcome.placement,
-        "notes": [*outcome.notes, *sites.notes()],
+        "changed_by": changed_by,
     }
-    told |= _blamed(job, settings, feeds, outcome)
-    writer.end(known.model_copy(update={"versions": versions()}))
-    return told
+    run_ = known.model_copy(update={"inference": known.inference.model_copy(update=told)})
+    writer.end(private(writer, _ended(run_, births.end())))
+    return {}
+
+
+def _ended(run: Run, trace: Trace, *, failed: str | None = None) -> Run:
+    """A run that is over, with the exit status that its trace gives."""
+    bad = failed is not None or findings_of(trace).verdict in ("nonfinite", "inconclusive")
+    status = ExitStatus(script=0 if failed is None else 1, whynan=int(bad))
+    return run.model_copy(update={"exit_status": status, "versions": versions(), "exception": failed})
 
 
 def settings_of(job: dict[str, Any]) -> EngineSettings:
@@ -106,20 +119,20 @@ def settings_of(job: dict[str, Any]) -> EngineSettings:
 
 
 def _run_record(job: dict[str, Any]) -> Run:
+    settings: dict[str, Any] = job["settings"]
+    reference = settings["engine"] == "reference"
     inference = Inference(
         model=job["model"],
         sha256=job["sha256"],
         opset=job["opset"],
-        engine=job["settings"]["engine"],
-        graph=job["settings"]["graph"],
+        engine=settings["engine"],
+        graph="original" if reference else settings["graph"],
+        level=None if reference else settings["level"],
+        providers=tuple(settings["providers"]),
         inputs=tuple(Fed.model_validate(fed) for fed in job["fed"]),
     )
-    return Run(
-        command=job["command"],
-        exit_status=ExitStatus(script=None, whynan=0),
-        versions=versions(),
-        inference=inference,
-    )
+    status = ExitStatus(script=None, whynan=0)
+    return Run(command=job["command"], exit_status=status, versions=versions(), inference=inference)
 
 
 def _sites(job: dict[str, Any]) -> Sites:
@@ -132,18 +145,13 @@ def _sites(job: dict[str, Any]) -> Sites:
     return Sites(model.proto, None, sidecar)
 
 
-def _blamed(job: dict[str, Any], settings: EngineSettings, feeds: dict[str, Any], outcome: Outcome) -> dict[str, Any]:
+def _blamed(settings: EngineSettings, feeds: dict[str, Any], outcome: Outcome) -> tuple[tuple[str, ...], str | None]:
     """Which optimizers made the difference, where the graph as written gives something else."""
     if settings.engine != "onnxruntime" or settings.graph != "optimized" or settings.level == "disabled":
-        return {}
+        return (), None
     from whynan.session.optimising import blamed
 
-    names, note = blamed(settings, feeds, outcome)
-    found: dict[str, Any] = {"changed_by": list(names)}
-    if note:
-        found["notes"] = [*outcome.notes, note]
-    del job
-    return found
+    return blamed(settings, feeds, outcome)
 
 
 if __name__ == "__main__":
