@@ -136,9 +136,9 @@ def read(path: str | os.PathLike[str]) -> Sidecar:
     try:
         return Sidecar.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(map(str, first["loc"][:6]))
-        raise UsageError(f"{file} is no sidecar ({where + ': ' if where else ''}{first['msg']})", _ANY) from error
+        raise UsageError(f"{file} is no sidecar{f', by its {where}' if where else ''}", _ANY) from error
 
 
 def _sources(nodes: Iterable[NodeProto]) -> dict[str, Source]:
