@@ -97,3 +97,16 @@ def test_a_scripted_export_leads_to_the_module(tmp_path: Path) -> None:
     found = {(node.op_type, module_of(node.name)) for node in model.proto.graph.node}
     assert {("Gemm", "layers.0.fc"), ("Div", "layers.1"), ("Gemm", "head.0"), ("Softmax", None)} <= found
     assert all(place(node) == (None, None, None) for node in model.proto.graph.node)
+
+
+def test_a_scripted_export_that_is_verbose_leads_to_the_line(tmp_path: Path) -> None:
+    model = exported(tmp_path, dynamo=False, verbose=True)
+    found = onnx_sidecar.sidecar_of(model).values
+    line = Block.forward.__code__.co_firstlineno
+    places = [found[node.output[0]].place for node in model.proto.graph.node if node.op_type in ("Gemm", "Div")]
+    assert {place.module for place in places} == {"layers.0", "layers.1", "layers.0.fc", "layers.1.fc", "head.0"}
+    for place in places:
+        assert place.site is not None
+        assert place.site.file.endswith("test_onnx_exports.py")
+        if place.module != "head.0":
+            assert place.site.line == line + 2

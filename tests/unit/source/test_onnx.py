@@ -250,6 +250,40 @@ def test_the_innermost_line_of_the_user_is_the_site(files: list[str], line: int 
 # What the entries look like.
 
 
+def doc_of(*frames: str) -> str:
+    return "".join(f"{frame}\n" for frame in frames)
+
+
+EXPORT = (
+    f"{OTHERS}/torch/jit/_trace.py(131): wrapper",
+    f"{OTHERS}/torch/onnx/utils.py(9): export",
+    "/home/me/e.py(7): <module>",
+)
+
+
+def test_a_scripted_export_that_was_asked_to_tells_the_line() -> None:
+    doc = doc_of(f"{OTHERS}/torch/nn/linear.py(9): forward", "/home/me/a.py(6): forward", *EXPORT)
+    site = Site(file="/home/me/a.py", line=6, function="forward", module="fc")
+    assert place_of({}, name="/fc/Gemm", doc=doc) == (site, None, "fc")
+
+
+@pytest.mark.usefixtures("net")
+def test_no_line_is_shown_that_the_model_does_not_tell() -> None:
+    site = site_of({}, name="/Log", doc=doc_of(f"{os.path.abspath('net.py')}({number_of('b = ')}): forward"))
+    assert site == Site(file="net.py", line=number_of("b = "), function="forward")
+
+
+@pytest.mark.parametrize("doc", [doc_of(*EXPORT), "Relu of a convolution (see 3): it is", "x(y): f", "(1): f"])
+def test_a_documentation_without_frames_leads_nowhere(doc: str) -> None:
+    assert site_of({}, doc=doc) is None
+
+
+def test_a_stack_goes_before_a_documentation() -> None:
+    site = site_of(metadata(stack_of("/home/me/a.py")), doc=doc_of("/home/me/b.py(2): g"))
+    assert site is not None
+    assert site.file == "/home/me/a.py"
+
+
 def test_the_frames_of_every_python_are_read() -> None:
     stack = """\
         File "a.py", line 1, in forward
@@ -363,5 +397,4 @@ def test_hostile_frames_do_no_harm(file: str, code: str) -> None:
     | st.lists(st.sampled_from(['File "', "a.py", '", line 1', ", in f", "\n", "x / y", "^^", "'", "["])).map("".join)
 )
 def test_any_text_is_read_or_ignored(text: str) -> None:
-    place_of({STACK: text, SCOPES: text, FX_NODE: f"target=torch.ops.aten.{text}"})
-    module_of(text)
+    place_of({STACK: text, SCOPES: text, FX_NODE: f"target=torch.ops.aten.{text}"}, name=text, doc=text)
