@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from whynan.records import Number
+    from whynan.records.report import Number
 
 Tensor: TypeAlias = "NDArray[Any]"
 """Numbers, in the dtypes of NumPy and of ml_dtypes; strings as objects."""

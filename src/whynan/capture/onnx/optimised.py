@@ -14,12 +14,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import onnx
-
 from whynan.capture.onnx.alone import LoneNodes
 from whynan.capture.onnx.blocks import Blocks
 from whynan.capture.onnx.digests import Digest, digest
-from whynan.capture.onnx.executable import Executable, tidied
+from whynan.capture.onnx.executable import Executable, tidied, without_weights
 from whynan.capture.onnx.execution import RunError
 from whynan.capture.onnx.outcomes import Outcome
 from whynan.capture.onnx.planning import available, give_back, plan_of, settle
@@ -34,6 +32,8 @@ from whynan.capture.onnx.written import nodes_written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import onnx
 
     from whynan.capture.onnx.execution import Observer, Value
     from whynan.capture.onnx.walk import Plan
@@ -58,7 +58,7 @@ class OnnxRuntime:
             self._bare = as_user(settings, self._folder / _EXECUTED, self._folder / _PROFILE)
             # of the session only what runs in it is kept: not the providers it was asked for
             self.providers = tuple(str(name) for name in self._bare.get_providers())
-            model = onnx.load(self._folder / _EXECUTED, load_external_data=False)
+            model = without_weights(self._folder / _EXECUTED)
         except BaseException:
             self.close()
             raise

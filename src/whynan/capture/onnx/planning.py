@@ -51,9 +51,7 @@ def available(memory: int | None) -> int:
     return sys.maxsize if free is None else free // SHARE
 
 
-def plan_of(
-    graph: Executable, sizes: Mapping[int, int], room: int, blocked: Mapping[str, int] | None = None
-) -> Plan:
+def plan_of(graph: Executable, sizes: Mapping[int, int], room: int, blocked: Mapping[str, int] | None = None) -> Plan:
     """The ends of the segments; ``sizes`` are the bytes that each node writes, as a run has told them.
 
     One segment if all fits into the room; else as many nodes in each as fit, one at the least. Where the bytes are not

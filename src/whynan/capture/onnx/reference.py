@@ -41,7 +41,7 @@ class Reference:
         self.settings = settings
         self._teller = _Teller()
         try:
-            self._model = onnx.load(settings.path)
+            self._model = cast("Any", onnx).load(settings.path)
             self._evaluator = _told(self._teller)(self._model)
         except Exception as error:
             raise RunError(_words(error), 0) from None
@@ -233,7 +233,7 @@ def _told(teller: _Teller) -> type[Any]:
 
         def run(self, output_names: Any, feed_inputs: Any, *more: Any, **named: Any) -> Any:
             return teller.evaluates(
-                self, feed_inputs, lambda: super(Told, self).run(output_names, feed_inputs, *more, **named)
+                self, feed_inputs, lambda: cast("Any", super(Told, self)).run(output_names, feed_inputs, *more, **named)
             )
 
     return Told

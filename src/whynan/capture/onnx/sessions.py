@@ -7,10 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-import onnxruntime as ort
-
 from whynan.capture.onnx.execution import RunError
-from whynan.capture.onnx.values import said
+from whynan.capture.onnx.values import ort, said
 
 if TYPE_CHECKING:
     from pathlib import Path
