@@ -46,7 +46,9 @@ def test_a_numpy_array_is_shared() -> None:
 FLOATS = helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, ["N"]))
 
 
-@pytest.mark.parametrize("values", [[], [np.ones(2, np.float32)], [np.zeros((0, 2), np.float32), np.ones(3, np.float32)]])
+@pytest.mark.parametrize(
+    "values", [[], [np.ones(2, np.float32)], [np.zeros((0, 2), np.float32), np.ones(3, np.float32)]]
+)
 def test_sequences_come_back(values: list[Any]) -> None:
     assert same_bits(read(give(values, FLOATS)), values)
     assert same_bits(read(give(values, helper.make_optional_type_proto(FLOATS))), values)
@@ -83,7 +85,15 @@ def test_bits_decide_what_is_the_same() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [None, [], [np.ones(2)], np.array(["a", "b"], object), np.float32(1), np.zeros((0, 3)), np.ones(2, ml_dtypes.bfloat16)],
+    [
+        None,
+        [],
+        [np.ones(2)],
+        np.array(["a", "b"], object),
+        np.float32(1),
+        np.zeros((0, 3)),
+        np.ones(2, ml_dtypes.bfloat16),
+    ],
     ids=repr,
 )
 def test_a_digest_is_that_of_the_bits(value: Any) -> None:
