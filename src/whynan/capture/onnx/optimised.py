@@ -58,7 +58,9 @@ class OnnxRuntime:
             self._bare = as_user(settings, self._folder / _EXECUTED, self._folder / _PROFILE)
             # of the session only what runs in it is kept: not the providers it was asked for
             self.providers = tuple(str(name) for name in self._bare.get_providers())
+            self._required = [str(value.name) for value in self._bare.get_inputs()]
             model = without_weights(self._folder / _EXECUTED)
+            _prune(model, {*self._required, *(str(v.name) for v in self._bare.get_overridable_initializers())})
         except BaseException:
             self.close()
             raise
@@ -130,7 +132,7 @@ class OnnxRuntime:
             except Exception as error:
                 raise RunError(f"{name}: {said(error)}", 0) from None
             scope.show(name, value)
-        missing = [n for n in self._graph.inputs if n not in feeds and not self._graph.is_constant(n)]
+        missing = [name for name in self._required if name not in feeds]
         if missing:
             raise RunError(f"nothing is given for the input {missing[0]}", 0)
         return scope
@@ -190,6 +192,13 @@ def bare_outputs(settings: EngineSettings, feeds: Mapping[str, Value]) -> dict[s
     except Exception as error:
         raise RunError(said(error), 0) from None
     return {name: copied(_readable(value)) for name, value in zip(names, found, strict=True)}
+
+
+def _prune(model: onnx.ModelProto, inputs: set[str]) -> None:
+    """Take away the inputs that were initialisers and that the optimised graph has no use for."""
+    kept = [value for value in model.graph.input if value.name in inputs]
+    del model.graph.input[:]
+    model.graph.input.extend(kept)
 
 
 def _readable(value: Any) -> Value:
