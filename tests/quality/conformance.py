@@ -34,7 +34,7 @@ SAMPLED = (
     " sequenceinsert slice softmax split string_concat stringnormalizer topk unique where"
 )
 """Modules of onnx's cases; of each the last case is taken."""
-TWICE = frozenset("cast if_ loop sequenceinsert optionalhaselement".split())
+TWICE = frozenset("add cast if_ loop sequenceinsert optionalhaselement".split())
 """Of these the first one too."""
 EMULATED = "InsertedPrecisionFreeCast_"
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
@@ -129,11 +129,11 @@ def sample() -> tuple[Case, ...]:
 
     taken: list[Case] = []
     for name in SAMPLED.split():
-        before = len(package._NodeTestCases)  # noqa: SLF001
+        before = len(package._NodeTestCases)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             importlib.import_module(f"{package.__name__}.{name}")
-        new = package._NodeTestCases[before:]  # noqa: SLF001
+        new = package._NodeTestCases[before:]
         taken += [_of_node(case) for case in ([new[0], new[-1]] if name in TWICE else new[-1:])]
     return tuple(taken)
 
