@@ -99,8 +99,11 @@ class LoneNodes:
 
     def _kind(self, name: str, value: Value) -> TypeProto:
         here = self._walk.here
-        if here is not None and here.has(name) and not isinstance(value, np.ndarray):
-            return here.kind(name)
+        if here is not None and here.has(name):
+            kind = here.kind(name)
+            # of all else the value given may be of another type than the one that was there
+            if value is None or isinstance(value, list) or kind.HasField("optional_type"):
+                return kind
         return kind_of(value)
 
     def _around(

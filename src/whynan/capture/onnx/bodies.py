@@ -172,7 +172,7 @@ def _shaped(array: Tensor, declared: TypeProto) -> Tensor:
 
 
 def _ints(node: Node, name: str, count: int) -> list[int]:
-    found = next((list(a.ints) for a in node.proto.attribute if a.name == name), [])
+    found: list[int] | None = next((list(a.ints) for a in node.proto.attribute if a.name == name), None)
     return found or [0] * count
 
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
@@ -25,4 +25,4 @@ def digest(value: Value) -> Digest:
     if array.dtype.kind in "OUST":
         return "string", array.shape, hashlib.blake2b(repr(array.tolist()).encode()).digest()
     raw = np.asarray(array, order="C").reshape(-1).view(np.uint8)
-    return array.dtype.name, array.shape, hashlib.blake2b(memoryview(raw)).digest()
+    return array.dtype.name, array.shape, hashlib.blake2b(cast("Any", raw)).digest()

@@ -14,7 +14,7 @@ from whynan.capture.onnx.sessions import EngineSettings as EngineSettings
 from whynan.capture.onnx.sessions import available as available
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Generator, Mapping
 
     import onnx
 
@@ -42,7 +42,7 @@ class Engine(Protocol):
 
 
 @contextmanager
-def opened(settings: EngineSettings) -> Iterator[Engine]:
+def opened(settings: EngineSettings) -> Generator[Engine]:
     """A model, opened to be run; raises ``RunError`` where the engine refuses it."""
     engine: Engine = Reference(settings) if settings.engine == "reference" else OnnxRuntime(settings)
     try:

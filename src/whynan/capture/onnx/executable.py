@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import onnx
@@ -154,6 +154,11 @@ def _dense(sparse: onnx.SparseTensorProto) -> Tensor:
     else:
         dense[tuple(indices.T)] = values
     return dense
+
+
+def without_weights(path: Path) -> onnx.ModelProto:
+    """A model whose weights in files are left there."""
+    return cast("Any", onnx).load(path, load_external_data=False)
 
 
 def tidied(model: onnx.ModelProto) -> onnx.ModelProto:

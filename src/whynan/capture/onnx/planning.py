@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import os
 import sys
 from pathlib import Path
@@ -37,8 +36,7 @@ def settle(memory: int | None) -> None:
 
 
 def give_back() -> None:
-    """Give the memory of all that is gone back to the system."""
-    gc.collect()
+    """Give the memory of all that is gone back to the system; nothing large is in cycles that need a collection."""
     if (libc := _libc()) is not None:
         libc.malloc_trim(0)
 

@@ -7,10 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-import onnxruntime as ort
-
 from whynan.capture.onnx.execution import RunError
-from whynan.capture.onnx.values import said
+from whynan.capture.onnx.values import ort, said
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +24,7 @@ _LEVELS: Final = {
 }
 _CPU: Final = "CPUExecutionProvider"
 _SILENT: Final = 4
+_SEED: Final = 0
 SPINNING: Final = {"session.intra_op.allow_spinning": "0", "session.inter_op.allow_spinning": "0"}
 """Threads that wait for work by spinning take it from the sessions beside them."""
 
@@ -110,6 +109,8 @@ def _options(settings: EngineSettings, config: dict[str, str]) -> Any:
 
 
 def _opened(settings: EngineSettings, model: str | bytes, options: Any, disabled: tuple[str, ...] = ()) -> Any:
+    # so that what is random is the same in every session of one graph
+    ort.set_seed(_SEED)
     more: dict[str, Any] = {"disabled_optimizers": list(disabled)} if disabled else {}
     try:
         # its own fallback prints, and tries the providers that nobody asked for

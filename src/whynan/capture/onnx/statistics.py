@@ -16,7 +16,7 @@ from whynan.errors import UsageError
 from whynan.floats import format_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable
     from concurrent.futures import Future
 
     from numpy.typing import NDArray
@@ -40,7 +40,7 @@ def counters(value: Value) -> Counters:
 
 
 @contextmanager
-def counted_ahead(values: Iterable[Tensor], threads: int) -> Iterator[None]:
+def counted_ahead(values: Iterable[Tensor], threads: int) -> Generator[None]:
     """Count these arrays on other threads: within, ``counters`` of one of them waits for what has begun already.
 
     The arrays must not change meanwhile, and must be kept by the caller.
@@ -73,7 +73,7 @@ def _counted(value: Value) -> Counters:
     if array.size == 0:
         return Counters(name, array.shape, 0)
     if kind == "c":
-        parts = _floats(array.reshape(-1).view(array.real.dtype))
+        parts = _floats(array.reshape(-1).view(np.float32 if array.dtype.itemsize == 8 else np.float64))
         return Counters(name, array.shape, **_without_range(parts))
     if kind in "iub":
         return Counters(name, array.shape, **_integers(array))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import onnx
-import onnxruntime as ort
+import onnxruntime  # pyright: ignore[reportMissingTypeStubs]
 from onnx import TensorProto, TypeProto, helper, numpy_helper
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from whynan.capture.onnx.execution import Tensor, Value
 
+ort: Final[Any] = onnxruntime
+"""ONNX Runtime, which says nothing of its types."""
 _NUMPY_KINDS: Final = "biuf"
 _STRINGS: Final = "OUST"
 _OPSET: Final = 17
@@ -187,7 +189,7 @@ def _memory(value: Any) -> Tensor:
     """The bytes of a tensor, which keep it alive."""
     buffer = (ctypes.c_ubyte * int(value.tensor_size_in_bytes())).from_address(int(value.data_ptr()))
     cast("Any", buffer).kept = value
-    return np.frombuffer(buffer, np.uint8)
+    return np.frombuffer(cast("Any", buffer), np.uint8)
 
 
 _PACKED: Final = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2}
@@ -207,7 +209,7 @@ def _constant(array: Tensor, element: int) -> Any:
     """Through a model that has the tensor as initialiser and output: for what cannot be made in any other way."""
     if element == TensorProto.STRING:
         texts = [text if isinstance(text, bytes) else str(text).encode() for text in array.reshape(-1).tolist()]
-        tensor = helper.make_tensor("x", element, array.shape, texts)
+        tensor = helper.make_tensor("x", element, array.shape, cast("Any", texts))
     else:
         tensor = numpy_helper.from_array(array, "x")
     output = helper.make_tensor_value_info("x", element, None)

@@ -164,9 +164,8 @@ class Walk:
             scope.hold(name, by_name[name], segment.kinds.get(name))
         for name, plain in segment.tapped.plain.items():
             scope.show(name, by_name[plain].numpy())
-        return [
-            value for name in (*segment.tapped.values, *segment.tapped.plain) if is_tensor(value := scope.seen(name))
-        ]
+        seen: list[Any] = [scope.seen(name) for name in {*segment.tapped.values, *segment.tapped.plain}]
+        return [value for value in seen if is_tensor(value)]
 
     def _tell(
         self,
