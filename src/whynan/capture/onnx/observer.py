@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from whynan.capture.onnx.attribution import Carrier, Question, attribute
-from whynan.capture.onnx.births import Roots, writes_constants
+from whynan.capture.onnx.births import Roots, apart, writes_constants
 from whynan.capture.onnx.causes import Causes
 from whynan.capture.onnx.damage import Damage
 from whynan.capture.onnx.execution import Counters
@@ -135,6 +135,7 @@ class Births:
 
     def leaves_body(self, names: Sequence[str], values: Sequence[Value]) -> None:
         """An iteration of a body is over."""
+        del values
         self.levels.leave(names)
 
     def leaves(self, name: str, value: Value) -> None:
@@ -309,9 +310,9 @@ class Births:
             if masks is not None:
                 literal = roots.constant(node, tensor, masks, ordinal, key[0])
                 carried, born = np.where(masks, np.int32(literal), carried), born & ~masks
-            if born.any():
-                birth = roots.born(question, key, tensor, born, verdict.causes, ordinal)
-                carried = np.where(born, np.int32(birth), carried)
+            for part, count in apart(born, tensor):
+                birth = roots.born(question, key, tensor, part, count, verdict.causes, ordinal)
+                carried = np.where(part, np.int32(birth), carried)
         if labels.literals and node.op not in COPYING:
             carried = roots.named(carried, question, tensor, ordinal, key[0])
         roots.step(before, node, ordinal, f"{node.op} carries it on")
