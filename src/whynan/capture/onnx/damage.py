@@ -70,9 +70,10 @@ class Damage:
     def shadow(self, node: Node, inputs: Sequence[Value], marks: Sequence[Marks], key: Key, mark: Mark) -> None:
         """A node carried a birth on, or bore it: what its bad elements are in float64, where that may be finite."""
         assert mark.plane is not None
-        if len(key) > 1 or not self._may_be_finite(mark.plane, marks) or mark.plane.size > LARGEST:
+        position, *within = key
+        if within or not self._may_be_finite(mark.plane, marks) or mark.plane.size > LARGEST:
             return
-        exact = self._exact(node, inputs, marks, key[0])
+        exact = self._exact(node, inputs, marks, position)
         if exact is not None and exact.shape == mark.plane.shape and exact.dtype == np.float64:
             mark.shadow = exact
 
