@@ -1,4 +1,4 @@
-"""What the rules say of births in the nodes of ONNX models: each hazard as a model of one node, beside a healthy twin."""
+"""What the rules say of births in ONNX nodes: each hazard as a model of one node, beside a healthy twin."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def spelled(finding: Finding, name: str) -> str | None:
     """
     found = operand(finding, name)
     if found is not None and is_onnx(finding):
-        return found.name
+        return _NAMES.get(found.name, found.name)
     return _variable(found.expression if found is not None else None)
 
 

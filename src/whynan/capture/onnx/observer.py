@@ -68,6 +68,7 @@ class Births:
         self._unread: dict[str, frozenset[int]] = {}
         self._last: dict[str, int] = {}
         self._told = 0
+        self._reached = 0
         self._ready: tuple[Experiments, Causes, Roots, Damage] | None = None
 
     # -- what the engine tells -----------------------------------------------------------------------------------
@@ -151,7 +152,7 @@ class Births:
     def trace(self) -> Trace:
         """All that is known now; of a run that has come to no end, what nothing has read yet counts as observed."""
         reached = self._reachings
-        sinks = reached.sinks if reached.left else reached.held(self.levels.main.marks.values())
+        sinks = reached.sinks if reached.left else reached.held(self._unfinished())
         notes = tuple(self.notes)
         if self.recorder.omitted:
             notes = (*notes, f"the ranges of {self.recorder.omitted:,} more values are left out")
@@ -162,6 +163,11 @@ class Births:
             fatal_seen=reached.left,
             unexplained=list(reached.unexplained),
         )
+
+    def _unfinished(self) -> list[Marks]:
+        """The marks of values that some node is still to read, and of those that none reads: outputs."""
+        held = self.levels.main.marks
+        return [m for name, m in held.items() if name not in self._last or self._last[name] >= self._reached]
 
     def end(self) -> Trace:
         """The run is over: write everything, and give it."""
@@ -343,7 +349,10 @@ class Births:
 
     def _release(self, node: Node) -> None:
         """Of a value that nothing reads any more only the counts are kept."""
-        if node.body or not self.levels.main.marks:
+        if node.body:
+            return
+        self._reached = node.index + 1
+        if not self.levels.main.marks:
             return
         for name in {*node.inputs, *node.outputs}:
             mark = self.levels.main.marks.get(name)
