@@ -28,11 +28,12 @@ Path = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A value that may be overwritten: the body that it stands in, its name and its shape."""
+    """A value that may be overwritten: the body that it stands in, its name and shape, and where it is not finite."""
 
     path: Path
     name: str
     shape: tuple[int, ...]
+    bad: frozenset[tuple[int, ...]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Shapes:
     """An observer that notes which values there are."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple[Path, str], tuple[int, ...]] = {}
+        self.found: dict[tuple[Path, str], Candidate] = {}
 
     def begins(self, *_: Any) -> None: ...
     def enters(self, *_: Any) -> None: ...
@@ -66,14 +67,15 @@ class Shapes:
         path = tuple((holder, attribute) for holder, attribute, _ in node.body)
         for name, value in zip(node.outputs, outputs, strict=True):
             if name and isinstance(value, np.ndarray) and value.dtype == np.float32 and value.size:
-                self.found[(path, name)] = value.shape
+                bad = frozenset(tuple(map(int, index)) for index in np.argwhere(~np.isfinite(value)))
+                self.found[(path, name)] = Candidate(path, name, value.shape, bad)
 
 
 def candidates(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Candidate]:
     """Every value of a float32 model that a node writes, in bodies too."""
     shapes = Shapes()
     run(model, feeds, shapes)
-    return [Candidate(path, name, shape) for (path, name), shape in shapes.found.items()]
+    return list(shapes.found.values())
 
 
 def draw(found: list[Candidate], seed: int, count: int) -> list[Plant]:
@@ -84,9 +86,19 @@ def draw(found: list[Candidate], seed: int, count: int) -> list[Plant]:
         picked.append(chosen.choice(found))
     plants: list[Plant] = []
     for i, candidate in enumerate(picked):
-        index = tuple(chosen.randrange(s) for s in candidate.shape)
-        plants.append(Plant(candidate, index, ("nan", "inf", "-inf")[i % 3]))
+        index = _element(candidate, chosen)
+        # an infinity has no remainder
+        ways = ("inf", "-inf") if candidate.bad else ("nan", "inf", "-inf")
+        plants.append(Plant(candidate, index, ways[i % len(ways)]))
     return plants
+
+
+def _element(candidate: Candidate, chosen: random.Random) -> tuple[int, ...]:
+    """A finite element."""
+    while True:
+        index = tuple(chosen.randrange(s) for s in candidate.shape)
+        if index not in candidate.bad:
+            return index
 
 
 def planted(model: onnx.ModelProto, plant: Plant) -> onnx.ModelProto:

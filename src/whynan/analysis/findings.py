@@ -109,8 +109,9 @@ def _folded(findings: list[tuple[Root, Finding]]) -> tuple[Finding, ...]:
     same: dict[object, list[Root]] = {}
     for root, finding in findings:
         site = finding.site
-        node = _whatever_iteration(finding.node)
-        place = node if site is None else (site.file, site.line, site.column, site.end_column)
+        place = (
+            _whatever_iteration(finding.node) if site is None else (site.file, site.line, site.column, site.end_column)
+        )
         inner = finding.library_site
         library = None if inner is None else (inner.file, inner.line, inner.column)
         what = (finding.op, finding.phase, finding.birth, finding.grad_fn)

@@ -176,8 +176,8 @@ Elu elu X=self
 Cast _to_copy input=self
 CastLike _to_copy input=self
 MatMul mm A=self B=mat2
-FusedMatMul mm A=self B=mat2
-TransposeMatMul mm A=self B=mat2
+FusedMatMul addmm A=mat1 B=mat2
+TransposeMatMul addmm A=mat1 B=mat2
 Gemm addmm A=mat1 B=mat2 C=self
 FusedGemm addmm A=mat1 B=mat2 C=self
 Einsum einsum Inputs[0]=self Inputs[1]=mat2
@@ -202,9 +202,9 @@ ReduceMin amin data=self
 ReduceL1 norm data=self
 ReduceL2 linalg_vector_norm data=self
 ReduceSumSquare linalg_vector_norm data=self
-ReduceLogSum log data=self
+ReduceLogSum reducelogsum data=self
 ReduceLogSumExp logsumexp data=self
-Mean mean data_0[0]=self
+Mean mean_of data_0[0]=self
 CumSum cumsum x=self
 CumProd cumprod x=self
 LpNormalization lp_normalization input=self

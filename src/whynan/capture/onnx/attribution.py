@@ -314,7 +314,10 @@ def _by_experiment(question: Question, key: Key, output: Tensor, bad: Mask) -> V
     except Refused:  # replaced operands may be refused: all labels to all bad elements
         if whole:
             return Verdict(np.where(bad, np.int32(whole), carried), nothing)
-        return Verdict(carried, bad, labels.of(literals))
+        # an infinity is taken for the one that was there, a NaN for one that was computed from it
+        copied = bad & ~nan_mask(output) if literals else nothing
+        source = np.int32(labels.intern(labels.of(literals)))
+        return Verdict(np.where(copied, source, carried), bad & ~copied, labels.of(literals))
     if rest.any():
         # bad only together (or more sets than are asked apart)
         if whole:

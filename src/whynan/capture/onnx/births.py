@@ -20,6 +20,8 @@ from whynan.records import ChainLink
 from whynan.traces import Birth, Event
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from whynan.capture.onnx.causes import Causes
     from whynan.capture.onnx.execution import Node, Tensor
     from whynan.capture.onnx.labels import Plane
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 SEPARATE: Final = 256
 """So many births of one node and kind are told apart, in the iterations of a body."""
 STEPS_KEPT: Final = 6
+APART: Final = 8
+"""So few elements that were born together are told apart, so that each has its own fate."""
 _EXTREMES: Final = tuple(FORMATS[name].max for name in ("float16", "bfloat16", "float32", "float64"))
 
 
@@ -45,15 +49,22 @@ class Roots:
     # -- births --------------------------------------------------------------------------------------------------
 
     def born(
-        self, question: Question, key: Key, output: Tensor, mask: Mask, made_from: frozenset[int], ordinal: int
+        self,
+        question: Question,
+        key: Key,
+        output: Tensor,
+        mask: Mask,
+        count: int,
+        made_from: frozenset[int],
+        ordinal: int,
     ) -> int:
-        """A birth at the first true element of a mask; gives the id of its set."""
+        """A birth at the first true element of a mask, one of `count` of its kind; gives the id of its set."""
         node = question.node
         index = first_index(mask)
         assert index is not None
         operands = element_operands(node, question.inputs, index)
         name = node.outputs[key[0]] if key[0] < len(node.outputs) else ""
-        element = element_of(output, mask, index, key[0], operands)
+        element = element_of(output, mask, index, key[0], operands).model_copy(update={"count": count})
         kind = kind_of(node.op, element.value, operands)
         group = self._groups.setdefault((level_of(node), node.index, key[0], kind), [])
         if len(group) >= SEPARATE:
@@ -228,6 +239,20 @@ class Roots:
                     role="step", op=event.op, phase="inference", site=event.site, node=event.node, summary=summary
                 )
             )
+
+
+def apart(born: Mask, output: Tensor) -> Iterator[tuple[Mask, int]]:
+    """The born elements in parts that may have fates of their own, each with the count of its kind."""
+    nan = born & nan_mask(output)
+    for kind in (nan, born & ~nan):
+        count = int(np.count_nonzero(kind))
+        if 0 < count <= APART:
+            for place in np.argwhere(kind):
+                part = np.zeros_like(kind)
+                part[tuple(place)] = True
+                yield part, count
+        elif count:
+            yield kind, count
 
 
 def writes_constants(node: Node) -> bool:

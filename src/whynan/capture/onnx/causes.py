@@ -82,7 +82,7 @@ class Causes:
             return (None, Spot(outer, spot.index, depth - 1), value) if outer and depth else (None, None, None)
         node = level.writers[spot.name].node
         if spot.index is None:
-            low, high = finite_range(value) if isinstance(value, np.ndarray) else (None, None)
+            low, high = finite_range(np.asarray(value))
             said = f"{node.op} made it" if low is None else f"{node.op} made it, from {text(low)} to {text(high)}"
             return self._link(node, said), None, None
         if node.op in CONSTANTS:
@@ -148,10 +148,10 @@ class Causes:
 
     def _want(self, node: Node, depth: int, hops: int) -> None:
         """Ask for what this walk would have read on its way."""
-        ahead = [node]
+        ahead: list[Node] = [node]
         for _ in range(hops):
             names = [name for each in ahead for name in each.inputs if name]
-            ahead = []
+            ahead.clear()
             for name in names:
                 if len(self.wanted) >= MOST_WANTED:
                     return
@@ -195,7 +195,7 @@ class Causes:
             found = dict(tensors(self.experiments.run(node, inputs, numbered)[output], (output,))).get((output,))
         except (Refused, IndexError):
             return None
-        if found is None or found.dtype not in (np.float32, np.float64) or len(index) != found.ndim:
+        if found is None or dtype_name(found.dtype) not in ("float32", "float64") or len(index) != found.ndim:
             return None
         place = int(found[index])
         for i, tensor in enumerate(inputs):

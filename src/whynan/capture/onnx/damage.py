@@ -70,9 +70,10 @@ class Damage:
     def shadow(self, node: Node, inputs: Sequence[Value], marks: Sequence[Marks], key: Key, mark: Mark) -> None:
         """A node carried a birth on, or bore it: what its bad elements are in float64, where that may be finite."""
         assert mark.plane is not None
-        if len(key) > 1 or not self._may_be_finite(mark.plane, marks) or mark.plane.size > LARGEST:
+        position, *within = key
+        if within or not self._may_be_finite(mark.plane, marks) or mark.plane.size > LARGEST:
             return
-        exact = self._exact(node, inputs, marks, key[0])
+        exact = self._exact(node, inputs, marks, position)
         if exact is not None and exact.shape == mark.plane.shape and exact.dtype == np.float64:
             mark.shadow = exact
 
@@ -98,9 +99,16 @@ class Damage:
                 continue
             tensor = np.asarray(output)
             dropped |= self._dropped(node, sources, tensor)
-            plane = self._depends(node, inputs, sources, tensor, position)
+            plane = self._depends(node, inputs, sources, tensor, position, (0, 1))
             if plane is None:
                 continue
+            if node.op in SWALLOWS and floating(tensor) and (left := self._left_out(sources)):
+                # whatever the NaN had been: a choice without it is none
+                extremes = (0, 1, _most(tensor), -_most(tensor))
+                lost = self._depends(node, inputs, left, tensor, position, extremes)
+                if lost is not None and lost.any():
+                    found[position] = Mark(taint=compact(lost))
+                    continue
             tainted = any(s.tainted for s in sources.values())
             if floating(tensor) and not tainted:
                 plane = self._wrong(node, inputs, marks, tensor, position, plane, ordinal)
@@ -153,9 +161,15 @@ class Damage:
     # -- what depends --------------------------------------------------------------------------------------------
 
     def _depends(
-        self, node: Node, inputs: Sequence[Value], sources: dict[Key, Source], output: Tensor, position: int
+        self,
+        node: Node,
+        inputs: Sequence[Value],
+        sources: dict[Key, Source],
+        output: Tensor,
+        position: int,
+        others: tuple[float, ...],
     ) -> Plane | None:
-        """Which output elements depend on the sources: by position, or by changing the sources."""
+        """Which output elements depend on the sources: by position, or by changing the sources to some others."""
         if node.op in POINTWISE:
             return self._by_place(node, inputs, sources, output)
         only = sources.get((0,))
@@ -165,10 +179,10 @@ class Damage:
             self.labels.of(s for source in sources.values() for s in self.labels.present(source.plane))
         )
         differs: Mask | None = None
-        # an index may happen to be the value that it is changed to: two values are tried
-        for other in (0, 1):
+        # an index may happen to be the value that it is changed to: several are tried
+        for other in others:
 
-            def changed(key: Key, tensor: Tensor, other: int = other) -> Tensor:
+            def changed(key: Key, tensor: Tensor, other: float = other) -> Tensor:
                 source = sources.get(key)
                 if source is None:
                     return tensor
@@ -281,16 +295,23 @@ class Damage:
                     differs |= nan != 0
         return np.where(differs, plane, np.int32(0))
 
+    def _left_out(self, sources: dict[Key, Source]) -> dict[Key, Source]:
+        """Of the sources those elements that are NaN and were born so."""
+        found: dict[Key, Source] = {}
+        for key, source in sources.items():
+            if not source.tainted and floating(source.tensor):
+                plane = np.where(nan_mask(source.tensor), source.plane, np.int32(0))
+                if plane.any():
+                    found[key] = Source(source.tensor, plane, False)
+        return found
+
     def _dropped(self, node: Node, sources: dict[Key, Source], output: Tensor) -> frozenset[int]:
         """The births whose NaN a node has read and left out of what it chose."""
         if node.op not in SWALLOWS or not output.size:
             return frozenset()
         found: frozenset[int] = frozenset()
-        for source in sources.values():
-            if not source.tainted and floating(source.tensor):
-                nan = nan_mask(source.tensor)
-                if nan.any():
-                    found |= self.labels.labels_in(np.where(nan, source.plane, np.int32(0)))
+        for source in self._left_out(sources).values():
+            found |= self.labels.labels_in(source.plane)
         return found
 
     def _told(self, label: int, node: Node, ending: str | None = None) -> bool:
@@ -298,6 +319,14 @@ class Damage:
         if ending is not None:
             return any(link.summary.endswith(ending) for link in steps)
         return any(link.summary == f"{node.op} drops NaN" for link in steps)
+
+
+def _most(output: Tensor) -> float:
+    """The greatest number of a dtype."""
+    try:
+        return format_of(dtype_name(output.dtype)).max
+    except UsageError:
+        return 1.0
 
 
 def _tiny(output: Tensor) -> float:

@@ -92,7 +92,7 @@ def _reference(node: Node, inputs: Sequence[Value], since: int) -> list[Tensor |
     graph = onnx.helper.make_graph(
         [proto], "one", [untyped[name] for name in given], [untyped[name] for name in node.outputs if name]
     )
-    evaluator = ReferenceEvaluator(graph, opsets={node.domain: node.opset or since})
+    evaluator: Any = ReferenceEvaluator(graph, opsets={node.domain: node.opset or since})
     with np.errstate(all="ignore"):
         found: Any = evaluator.run(None, given)
     results = iter(found)

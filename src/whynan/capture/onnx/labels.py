@@ -32,6 +32,14 @@ class Mark:
     counts: dict[frozenset[int], int] = field(default_factory=lambda: {})
     """In place of the planes, once no node reads the tensor any more."""
     damaged: dict[frozenset[int], int] = field(default_factory=lambda: {})
+    size: int = 0
+    """Elements of the tensor, where the planes are gone."""
+
+    @property
+    def total(self) -> int:
+        """Elements of the tensor."""
+        plane = self.taint if self.plane is None else self.plane
+        return self.size if plane is None else int(plane.size)
 
 
 Marks: TypeAlias = "Mark | list[Marks] | None"
@@ -146,6 +154,7 @@ def released(mark: Marks, labels: Labels) -> Marks:
     return Mark(
         counts={} if mark.plane is None else labels.counts(mark.plane),
         damaged={} if mark.taint is None else labels.counts(mark.taint),
+        size=mark.total,
     )
 
 

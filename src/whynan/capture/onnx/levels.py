@@ -172,7 +172,7 @@ def _fitting(mark: Mark, bad: Any, number: int) -> Mark | None:
     for axis in range(plane.ndim):
         for place in (number, plane.shape[axis] - 1 - number):
             if 0 <= place < plane.shape[axis]:
-                part: Plane = plane.take(place, axis)
+                part = np.asarray(plane.take(place, axis), dtype=np.int32)
                 if part.shape == bad.shape and bool(((part != 0) == bad).all()):
                     return Mark(part)
     return None

@@ -87,17 +87,13 @@ def first_index(mask: Mask) -> tuple[int, ...] | None:
 
 def number(value: Any) -> Number | bool | str:
     """An element as a number of Python's; a complex one as text."""
-    if isinstance(value, (bool, np.bool_)):
+    kind: np.dtype[Any] = np.asarray(value).dtype
+    if kind.kind == "b":
         return bool(value)
-    if isinstance(value, (complex, np.complexfloating)):
+    if kind.kind == "c":
         plain = complex(value)
         return f"{plain.real:g}{plain.imag:+g}j"
-    return int(value) if isinstance(value, (int, np.integer)) or _is_whole(value) else float(value)
-
-
-def _is_whole(value: Any) -> bool:
-    kind: np.dtype[Any] | None = getattr(value, "dtype", None)
-    return kind is not None and "int" in kind.name
+    return int(value) if "int" in kind.name else float(value)
 
 
 def at(tensor: Tensor, index: tuple[int, ...]) -> Number | bool | str:

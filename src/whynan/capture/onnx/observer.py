@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from whynan.capture.onnx.attribution import Carrier, Question, attribute
-from whynan.capture.onnx.births import Roots, writes_constants
+from whynan.capture.onnx.births import Roots, apart, writes_constants
 from whynan.capture.onnx.causes import Causes
 from whynan.capture.onnx.damage import Damage
 from whynan.capture.onnx.execution import Counters
@@ -70,6 +70,7 @@ class Births:
         self._unread: dict[str, frozenset[int]] = {}
         self._last: dict[str, int] = {}
         self._told = 0
+        self._reached = 0
         self._ready: tuple[Experiments, Causes, Roots, Damage] | None = None
 
     # -- what the engine tells -----------------------------------------------------------------------------------
@@ -138,6 +139,7 @@ class Births:
 
     def leaves_body(self, names: Sequence[str], values: Sequence[Value]) -> None:
         """An iteration of a body is over."""
+        del values
         self.levels.leave(names)
 
     def leaves(self, name: str, value: Value) -> None:
@@ -153,7 +155,7 @@ class Births:
     def trace(self) -> Trace:
         """All that is known now; of a run that has come to no end, what nothing has read yet counts as observed."""
         reached = self._reachings
-        sinks = reached.sinks if reached.left else reached.held(self.levels.main.marks.values())
+        sinks = reached.sinks if reached.left else reached.held(self._unfinished())
         notes = tuple(self.notes)
         if self.recorder.omitted:
             notes = (*notes, f"the ranges of {self.recorder.omitted:,} more values are left out")
@@ -164,6 +166,11 @@ class Births:
             fatal_seen=reached.left,
             unexplained=list(reached.unexplained),
         )
+
+    def _unfinished(self) -> list[Marks]:
+        """The marks of values that some node is still to read, and of those that none reads: outputs."""
+        held = self.levels.main.marks
+        return [m for name, m in held.items() if name not in self._last or self._last[name] >= self._reached]
 
     def end(self) -> Trace:
         """The run is over: write everything, and give it."""
@@ -312,9 +319,9 @@ class Births:
             if masks is not None:
                 literal = roots.constant(node, tensor, masks, ordinal, key[0])
                 carried, born = np.where(masks, np.int32(literal), carried), born & ~masks
-            if born.any():
-                birth = roots.born(question, key, tensor, born, verdict.causes, ordinal)
-                carried = np.where(born, np.int32(birth), carried)
+            for part, count in apart(born, tensor):
+                birth = roots.born(question, key, tensor, part, count, verdict.causes, ordinal)
+                carried = np.where(part, np.int32(birth), carried)
         if labels.literals and node.op not in COPYING:
             carried = roots.named(carried, question, tensor, ordinal, key[0])
         roots.step(before, node, ordinal, f"{node.op} carries it on")
@@ -345,7 +352,10 @@ class Births:
 
     def _release(self, node: Node) -> None:
         """Of a value that nothing reads any more only the counts are kept."""
-        if node.body or not self.levels.main.marks:
+        if node.body:
+            return
+        self._reached = node.index + 1
+        if not self.levels.main.marks:
             return
         for name in {*node.inputs, *node.outputs}:
             mark = self.levels.main.marks.get(name)

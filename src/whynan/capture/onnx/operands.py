@@ -125,9 +125,10 @@ def _product(node: Node, position: int, tensor: Tensor, index: Index) -> Where:
     if not index or (tensor.ndim > len(index) + 1):
         return None, tensor
     # a vector as the other factor leaves no dimension of its own
-    alone = tensor.ndim == len(index) + 1
-    kept = index[-1] if alone else (index[-2] if position == 0 and len(index) > 1 else index[-1])
-    batch = index[: len(index) - 1] if alone else index[:-2]
+    place = list(index)
+    alone = tensor.ndim == len(place) + 1
+    kept = place[-2] if not alone and position == 0 and len(place) > 1 else place[-1]
+    batch = tuple(place[:-1] if alone else place[:-2])
     outer = broadcast_index(tensor.shape[:-2], batch)
     if outer is None:
         return None, tensor

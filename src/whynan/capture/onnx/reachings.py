@@ -46,14 +46,13 @@ class Reachings:
             self.sinks.append(Sink("output", name, sum(damaged.values()), total, carried, True, damage=True))
 
     def held(self, marks: Iterable[Marks]) -> list[Sink]:
-        """What a run that has come to no end has made, and no node has read for the last time."""
+        """What a run that has come to no end still held: these values, which some node was still to read, or none."""
         found: list[Sink] = []
         for mark in marks:
             counts, _ = self._tally(mark)
             carried = frozenset(label for labels in counts for label in labels)
-            planes = [part.plane for part in flat(mark) if part.plane is not None]
-            if carried and planes:
-                total = sum(int(plane.size) for plane in planes)
+            if carried:
+                total = sum(part.total for part in flat(mark))
                 found.append(Sink("observed", STILL_HELD, sum(counts.values()), total, carried, False, counts=counts))
         return found
 
