@@ -22,6 +22,7 @@ from torch.nn import functional as F
 
 SAMPLES = 1024
 """The length that the model was made for; a shorter recording is filled up with silence."""
+MODELS = Path(__file__).parent / "models"
 EXPORTERS = {"torchscript.onnx": False, "default.onnx": True}
 
 
@@ -52,6 +53,13 @@ class Spectrum(nn.Module):
         return wave[:, 0, half:-half] / window_sum[:, 0, half:-half]
 
 
+class Polar(nn.Module):
+    """Magnitude and phase of a complex number."""
+
+    def forward(self, real: Tensor, imag: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.sqrt(real**2 + imag**2 + 1e-12), torch.atan2(imag, real)
+
+
 class Mask(nn.Module):
     """How much of each frequency is signal, from the magnitudes around it."""
 
@@ -71,17 +79,17 @@ class Denoiser(nn.Module):
     def __init__(self, fixed: bool = False) -> None:
         super().__init__()
         self.spectrum = Spectrum()
+        self.polar = Polar()
         self.mask = Mask()
         self.fixed = fixed
 
     def forward(self, wave: Tensor) -> Tensor:
         real, imag = self.spectrum(wave)
-        magnitude = torch.sqrt(real**2 + imag**2 + 1e-12)
+        magnitude, phase = self.polar(real, imag)
         mask = self.mask(magnitude)
         if self.fixed:
             clean = self.spectrum.inverse(mask * real, mask * imag)
         else:
-            phase = torch.atan2(imag, real)
             masked = mask * magnitude
             clean = self.spectrum.inverse(masked * torch.cos(phase), masked * torch.sin(phase))
         loudness = wave.square().mean(-1, keepdim=True).sqrt()
@@ -111,14 +119,16 @@ def trained(waves: Tensor, fixed: bool, steps: int = 60) -> Denoiser:
 def told(wave: np.ndarray) -> str:
     """What one sees of a result."""
     bad = int((~np.isfinite(wave)).sum())
-    return f"NaN in {bad:,} of {wave.size:,} samples" if bad else f"finite, between {wave.min():.1f} and {wave.max():.1f}"
+    return (
+        f"NaN in {bad:,} of {wave.size:,} samples" if bad else f"finite, between {wave.min():.1f} and {wave.max():.1f}"
+    )
 
 
 def main() -> None:
     """Parse the options, train, export, and run what was exported."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fixed", action="store_true", help="mask the two parts themselves, without the phase")
-    parser.add_argument("--to", type=Path, default=Path("istft_export"), help="the folder to write the models to")
+    parser.add_argument("--to", type=Path, default=MODELS, help="the folder to write the models to")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)

@@ -182,7 +182,10 @@ class _Scope:
             if value in self.pairing.values:
                 continue
             for name in names.of_value(value.name):
-                found = self._chosen(self.by_name.get(name, ()), op)
+                named = self.by_name.get(name, ())
+                found = self._chosen(named, op)
+                if found is None and len(named) == 1 and names.is_cast(value.name):
+                    found = named[0]  # one that no node writes
                 if found is not None:
                     self.put(value, found)
                     if names.is_cast(value.name):

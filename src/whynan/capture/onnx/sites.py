@@ -163,8 +163,12 @@ class Sites:
     def _computed(self, op: Operation | None) -> list[Operation]:
         """The written nodes behind an executed one that compute numbers, and no other node the same ones."""
         nodes = [] if op is None else [node for node in self._cover(op).nodes if _counts(node)]
-        first = [n for n in nodes if any(self._pairing.representative(value) is value for value in n.writes())]
-        return first or nodes
+        for kept in (self._first, _changes):
+            nodes = [node for node in nodes if kept(node)] or nodes
+        return nodes
+
+    def _first(self, written: Operation) -> bool:
+        return any(self._pairing.representative(value) is value for value in written.writes())
 
     def _cover(self, op: Operation) -> Cover:
         return self._covers.get(op, Cover((), None))
@@ -261,6 +265,11 @@ def _added(op: Operation, cover: Cover) -> bool:
 def _counts(written: Operation) -> bool:
     """Whether what it writes is known only once the model runs, and hangs on more than shapes."""
     return not all(value.shape_only or value.constant for value in written.writes())
+
+
+def _changes(written: Operation) -> bool:
+    """Whether it does more than to hand on numbers; a cast may make one too great."""
+    return written.op not in MOVES or written.op == "Cast"
 
 
 def _name(op: Operation) -> str:
