@@ -7,6 +7,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import warnings
 import zipfile
 import zlib
 from typing import TYPE_CHECKING, Any, Final
@@ -94,7 +95,10 @@ def _array(file: IO[bytes], size: int) -> NDArray[Any]:
     """One array; no memory is taken that the file does not have."""
     try:
         shape, fortran, dtype = _header(file)
-    except (ValueError, OverflowError, RecursionError, MemoryError) as error:
+    except _DamagedError:
+        raise
+    except Exception as error:
+        # NumPy tokenizes and evaluates what it finds, and raises whatever that does
         raise _DamagedError("is no .npy file, or is cut off") from error
     if dtype.hasobject:
         raise _DamagedError("holds Python objects, which could only be read by running code")
@@ -129,7 +133,10 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     length = file.read(width)
     header = file.read(min(int.from_bytes(length, "little"), _LONGEST_HEADER))
     # so NumPy writes float8_e5m2, and does not read it
-    return read(io.BytesIO(length + header.replace(b"'<f1'", b"'|V1'")))
+    with warnings.catch_warnings():
+        # what NumPy has to say of old files is for those who write them
+        warnings.simplefilter("ignore")
+        return read(io.BytesIO(length + header.replace(b"'<f1'", b"'|V1'")))
 
 
 def _native(array: NDArray[Any]) -> NDArray[Any]:
@@ -208,7 +215,7 @@ def _tensor(tensor: TensorProto) -> NDArray[Any]:
         raise _DamagedError("holds a tensor that is in another file")
     n = math.prod(tensor.dims)
     if any(dim < 0 for dim in tensor.dims) or n > _MOST_PER_ENTRY * _entries(tensor):
-        raise _DamagedError("is cut off")
+        raise _DamagedError("is cut off or damaged")
     shape = tuple(tensor.dims)
     try:
         if dtype == STRING:
@@ -216,11 +223,11 @@ def _tensor(tensor: TensorProto) -> NDArray[Any]:
             texts[:] = [text.decode() for text in tensor.string_data]
             return texts.reshape(shape)
         if tensor.HasField("raw_data") and len(tensor.raw_data) != -(-n * (bits_of(tensor.data_type) or 8) // 8):
-            raise _DamagedError("is cut off")
+            raise _DamagedError("is cut off or damaged")
         # what is unpacked from protobuf's memory can be read, and not be written
         return np.array(numpy_helper.to_array(tensor), dtype_of(dtype)).reshape(shape)
     except (ValueError, TypeError, OverflowError, IndexError) as error:
-        raise _DamagedError("is cut off") from error
+        raise _DamagedError("is cut off or damaged") from error
 
 
 def _entries(tensor: TensorProto) -> int:

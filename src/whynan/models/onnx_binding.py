@@ -103,12 +103,12 @@ class Binding:
         # numpy.save knows no dtypes but its own, and writes the bytes of others
         if array.dtype.kind == "V" and wanted != STRING and array.dtype.itemsize == dtype_of(wanted).itemsize:
             return array.view(dtype_of(wanted))
-        raise self._unfit(signature, array, origin)
+        cast_to = f"; array.astype('{wanted}') would be it" if _converts(array, wanted) else ""
+        raise self._unfit(signature, array, origin, cast_to)
 
-    def _unfit(self, signature: Signature, value: Any, origin: str) -> UsageError:
-        return UsageError(
-            f"{signature.name} is {shape_of(value)} ({origin}), and the model takes {signature.type}", self._beside()
-        )
+    def _unfit(self, signature: Signature, value: Any, origin: str, more: str = "") -> UsageError:
+        what = f"{signature.name} is {shape_of(value)} ({origin}), and the model takes {signature.type}"
+        return UsageError(what, f"{self._beside()}{more}")
 
     def _check_dims(self, signature: Signature, shape: tuple[int, ...], what: str, *, shares: bool) -> None:
         if signature.dims is None:
@@ -129,6 +129,11 @@ class Binding:
     def _beside(self) -> str:
         taken = listed(self._model.inputs)
         return f"the model takes {taken}; it was given {_joined(list(self._given.values()))}"
+
+
+def _converts(array: NDArray[Any], wanted: str) -> bool:
+    """Whether NumPy can make the one dtype of the other."""
+    return wanted != STRING and array.dtype.kind in "biufc" and dtype_of(wanted).kind in "biufc"
 
 
 def _of(signature: Signature, name: str) -> Signature:

@@ -86,6 +86,26 @@ def generated(model: OnnxModel, given: Sequence[str], seed: int, n: int) -> Iter
             yield _case(model, sources, number, name or f"seed {number}")
 
 
+def case_of(model: OnnxModel, values: Mapping[str, Any]) -> Case:
+    """The case that a program's own values make, NumPy's arrays or what gives one; raises ``UsageError``."""
+    _check_known(model, list(values))
+    sources: dict[str, _Source] = {name: _Read(_as_array(value), "given") for name, value in values.items()}
+    return _case(model, sources, None, None)
+
+
+def _as_array(value: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, list | tuple) and any(hasattr(one, "dtype") for one in cast("list[Any]", value)):
+        return [_as_array(one) for one in cast("list[Any]", value)]
+    given: Any = value
+    if hasattr(given, "detach"):
+        # a tensor of torch's
+        given = given.detach().cpu()
+    made: NDArray[Any] = np.asarray(given)
+    return made.astype(object) if made.dtype.kind == "U" else made
+
+
 def _draws(model: OnnxModel, sources: Mapping[str, _Source]) -> bool:
     made = [sources.get(signature.name) for signature in model.inputs]
     return any(source is None or (isinstance(source, Generated) and source.generator in _SEEDED) for source in made)

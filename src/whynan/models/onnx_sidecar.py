@@ -20,7 +20,7 @@ from whynan.errors import UsageError
 from whynan.models.onnx_files import read_file, text_of
 from whynan.models.onnx_walking import nodes_of
 from whynan.records import Site
-from whynan.source.onnx import Place, module_of, place_of
+from whynan.source.onnx import Place, place_of
 from whynan.source.positions import file_of_site
 
 if TYPE_CHECKING:
@@ -136,20 +136,20 @@ def read(path: str | os.PathLike[str]) -> Sidecar:
     try:
         return Sidecar.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(map(str, first["loc"][:6]))
-        raise UsageError(f"{file} is no sidecar ({where + ': ' if where else ''}{first['msg']})", _ANY) from error
+        raise UsageError(f"{file} is no sidecar{f', by its {where}' if where else ''}", _ANY) from error
 
 
 def _sources(nodes: Iterable[NodeProto]) -> dict[str, Source]:
     found: dict[str, Source] = {}
     for node in nodes_of(nodes):
         metadata = {entry.key: entry.value for entry in node.metadata_props}
-        place = place_of(metadata)
+        place = place_of(metadata, name=node.name, doc=node.doc_string)
         source = Source(
             node=_shortened(node.name),
             op=_shortened(node.op_type),
-            module=place.module or module_of(node.name),
+            module=place.module,
             site=_stored(place.site),
             library_site=_stored(place.library_site),
         )

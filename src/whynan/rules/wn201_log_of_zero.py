@@ -43,10 +43,11 @@ from whynan.rules.facts import (
     forward_value,
     is_zero,
     result,
+    row,
     said,
     value,
 )
-from whynan.rules.wording import derivative, here, readable, spelled, spelled_forward
+from whynan.rules.wording import derivative, doing, here, readable, spelled, spelled_forward
 
 if TYPE_CHECKING:
     from whynan.records import Finding
@@ -75,6 +76,12 @@ def match(finding: Finding) -> Explanation | None:
         return Explanation(
             f"{said(value(finding, 'self'))} × log(0) is {out}{here(spelled(finding, 'other'), '0')}",
             "xlogy is 0 where both operands are 0, and infinite where only the second is.",
+            OPERATION,
+        )
+    if name == "reducelogsum" and row(finding, "self") == (0, 0):
+        return Explanation(
+            f"{doing(finding)} of a row of zeros is log(0), which is {out}",
+            "Where nothing is left of a row its sum is 0, and the logarithm has a pole there.",
             OPERATION,
         )
     if name == "logit" and found in (0.0, 1.0):

@@ -30,9 +30,12 @@ FX_NODE: Final = "pkg.torch.onnx.fx_node"
 
 _LONGEST: Final = 1 << 16
 """Characters of one entry that are read."""
+_LONGEST_SCOPES: Final = 1 << 13
 _LONGEST_NAME: Final = 512
 _LARGEST_SOURCE: Final = 1 << 24
 _FRAME: Final = re.compile(r'\s*File "(?P<file>[^"\n]+)", line (?P<line>[0-9]{1,9}), in (?P<function>[^\n]*)')
+_DOC_FRAME: Final = re.compile(r"(?P<file>[^\n(]+)\((?P<line>[0-9]{1,9})\): (?P<function>[^\n]*)")
+_EXPORTER: Final = re.compile(r"/torch/(?:onnx/|jit/_trace\.py$)")
 _MARKS: Final = re.compile(r"\s*[~^]+\s*")
 _STRING: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _TARGET: Final = re.compile(r"target=(?:torch\.ops\.)?(?P<name>[A-Za-z0-9_.]+)")
@@ -60,17 +63,23 @@ class Place(NamedTuple):
     module: str | None
 
 
-def place_of(metadata: Mapping[str, str]) -> Place:
-    """Where the metadata of a node say that it comes from; nothing where they say nothing, or what cannot be.
+def place_of(metadata: Mapping[str, str], *, name: str = "", doc: str = "") -> Place:
+    """Where a node says that it comes from; nothing where it says nothing, or what cannot be.
+
+    Args:
+        metadata: of the node, as PyTorch's exporter writes them.
+        name: of the node, which tells the module where TorchScript's exporter wrote it.
+        doc: its documentation, in which that exporter writes the frames, if it is asked to (``verbose=True``). It
+            leaves out what the lines say, so that none is shown: the file may be another by now.
 
     The user's site is the innermost frame that is neither installed nor Python's own; where there is none, the
     innermost that is not torch's. A source file is read only to find the expression in a line that it and the model
     tell alike; without it there are only the line and its text.
     """
-    module = _module(_entry(metadata, SCOPES))
-    frames = frames_of(_entry(metadata, STACK))
+    module = _module(_entry(metadata.get(SCOPES))[:_LONGEST_SCOPES]) or module_of(_entry(name))
+    frames = frames_of(_entry(metadata.get(STACK))) or _frames_of_doc(_entry(doc))
     owners = [_owner(frame.file) for frame in frames]
-    operator = _operator(_entry(metadata, FX_NODE))
+    operator = _operator(_entry(metadata.get(FX_NODE)))
     own = _last(owners, (Owner.USER,))
     library = _last(owners, (Owner.LIBRARY,))
     if own is None:
@@ -82,14 +91,14 @@ def place_of(metadata: Mapping[str, str]) -> Place:
     return Place(site.model_copy(update={"module": module}), inner, module)
 
 
-def site_of(metadata: Mapping[str, str]) -> Site | None:
-    """The user's site of a node, by its metadata; see :func:`place_of`."""
-    return place_of(metadata).site
+def site_of(metadata: Mapping[str, str], *, name: str = "", doc: str = "") -> Site | None:
+    """The user's site of a node; see :func:`place_of`."""
+    return place_of(metadata, name=name, doc=doc).site
 
 
-def library_site_of(metadata: Mapping[str, str]) -> Site | None:
+def library_site_of(metadata: Mapping[str, str], *, name: str = "", doc: str = "") -> Site | None:
     """The site of a node in a library that the user's code calls; None where it stands in the user's own."""
-    return place_of(metadata).library_site
+    return place_of(metadata, name=name, doc=doc).library_site
 
 
 def module_of(node_name: str) -> str | None:
@@ -123,9 +132,19 @@ def frames_of(stack: str) -> list[Frame]:
     return [frame._replace(code=None if frame.code is None else textwrap.dedent(frame.code)) for frame in frames]
 
 
-def _entry(metadata: Mapping[str, str], key: str) -> str:
+def _frames_of_doc(doc: str) -> list[Frame]:
+    """The frames that TorchScript's exporter writes, innermost first, as far as the model's own go."""
+    frames: list[Frame] = []
+    for line in doc.split("\n"):
+        found = _DOC_FRAME.fullmatch(line)
+        if found is None or _EXPORTER.search(found["file"].replace("\\", "/")):
+            break
+        frames.append(Frame(found["file"], int(found["line"]), found["function"][:_LONGEST_NAME], None))
+    return frames[::-1]
+
+
+def _entry(value: object) -> str:
     """One entry, as far as it is text, and of a length that an exporter writes."""
-    value: object = metadata.get(key)
     return value if isinstance(value, str) and len(value) <= _LONGEST else ""
 
 

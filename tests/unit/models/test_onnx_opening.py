@@ -6,17 +6,22 @@ import gzip
 import hashlib
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from syrupy.assertion import SnapshotAssertion
 
 from tests.unit.models.onnx_models import info, model_of, relu, taking, tensor, written
 from whynan.errors import UsageError
+from whynan.models.onnx_inputs import read_inputs
 from whynan.models.onnx_opening import OnnxModel, open_model
+from whynan.models.onnx_sidecar import sidecar_of
 from whynan.models.onnx_types import bits_of, dtype_name
 
 
@@ -345,3 +350,48 @@ def test_a_model_that_may_not_be_read_is_refused() -> None:
     written(relu(), Path("m.onnx")).chmod(0)
     with pytest.raises(UsageError, match="cannot be read"):
         open_model("m.onnx")
+
+
+def rich() -> bytes:
+    """A model with something of everything: bodies, functions, weights, metadata, sequences, optionals."""
+    body = helper.make_graph([helper.make_node("Relu", ["x"], ["z"])], "body", [], [info("z", None)])
+    nodes = [
+        helper.make_node("If", ["c"], ["b"], then_branch=body, else_branch=body),
+        helper.make_node("Twice", ["b"], ["t"], domain="mine"),
+        helper.make_node("Add", ["t", "w"], ["y"], name="/layers.0/Add", doc_string="net.py(3): forward\n"),
+    ]
+    nodes[2].metadata_props.add(key="pkg.torch.onnx.stack_trace", value='File "net.py", line 3, in f\n    x + w')
+    inputs = [
+        info("c", [], TensorProto.BOOL),
+        info("x", ["N", 4]),
+        helper.make_tensor_sequence_value_info("s", TensorProto.INT64, ["T"]),
+        helper.make_value_info("o", helper.make_optional_type_proto(helper.make_tensor_type_proto(1, [None]))),
+    ]
+    weights = [
+        numpy_helper.from_array(np.ones(4, np.float32), "w"),
+        numpy_helper.from_array(np.array(["a"], object), "t0"),
+    ]
+    return model_of(
+        nodes, inputs, weights=weights, functions=[function("mine", "Twice")], opset_imports=IMPORTS
+    ).SerializeToString()
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(spoilt=st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), min_size=1, max_size=4))
+def test_bytes_that_are_spoilt_never_raise_anything_else(spoilt: list[tuple[int, int]]) -> None:
+    data = bytearray(rich())
+    for place, value in spoilt:
+        data[place % len(data)] = value
+    Path("m.onnx").write_bytes(bytes(data))
+    with suppress(UsageError):
+        model = open_model("m.onnx")
+        sidecar_of(model)
+        assert all(map(str, (*model.inputs, *model.outputs)))
+        read_inputs(model, [], seed=0)
+
+
+def test_what_is_not_spoilt_is_read() -> None:
+    Path("m.onnx").write_bytes(rich())
+    model = open_model("m.onnx")
+    assert set(read_inputs(model, [], seed=0)[0].values) == {"c", "x", "s", "o"}
+    assert sidecar_of(model).located == 1

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from whynan.capture import failure
 from whynan.config import Options
 from whynan.errors import NonFiniteError
 from whynan.session.attended import Attended
@@ -258,8 +259,9 @@ def test_merged_pieces_are_each_told_once() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _unwatched() -> Any:
-    """No watch of a test that failed stands in the way of the next one."""
+def _alone(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Nothing that is meant to last as long as the process outlasts a test, nor a watch of one that failed."""
+    monkeypatch.setattr(failure, "_told", None)
     yield
     from whynan.session import training
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from whynan.records import Number
+    from whynan.records.report import Number
 
 Tensor: TypeAlias = "NDArray[Any]"
 """Numbers, in the dtypes of NumPy and of ml_dtypes; strings as objects."""
@@ -43,6 +43,8 @@ class Node:
     """The ``onnx.NodeProto`` as executed, which is not to be changed."""
     provider: str | None = None
     body: tuple[tuple[str, str, int], ...] = ()
+    opset: int | None = None
+    """The version of its domain that the node is of; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
