@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -76,16 +76,17 @@ class _Scope:
         self.written = written
         self.pairing = pairing
         self.claimed: set[Value] = set()
-        self.by_name: dict[str, list[Value]] = defaultdict(list)
+        self.known: set[Value] = set()
+        self.by_name: dict[str, dict[Value, None]] = defaultdict(dict)
         self.by_node: dict[str, list[Operation]] = defaultdict(list)
         self.members: dict[Value, list[Value]] = defaultdict(list)
         for value in (*written.values.values(), *written.hidden):
             if value.function is not None:
-                self.by_name[names.in_function(value.function, value.name)].append(value)
+                self.by_name[names.in_function(value.function, value.name)][value] = None
             elif holder is not None:  # an operator whose definition was opened up around its body
-                self.by_name[names.in_function(holder.op, value.name)].append(value)
+                self.by_name[names.in_function(holder.op, value.name)][value] = None
             if value.function is None or written.outer is not None:
-                self.by_name[names.plain(value.name)].append(value)
+                self.by_name[names.plain(value.name)][value] = None
             self.members[pairing.representative(value)].append(value)
         for op in written.operations:
             if op.name:
@@ -112,6 +113,7 @@ class _Scope:
         if found is not None and value not in self.pairing.values:
             self.pairing.values[value] = found
             self.claimed.add(found)
+            self.known.add(self.pairing.representative(found))
 
     def forward(self) -> None:
         """From the inputs on: each value that has no name of the file's own."""
@@ -149,7 +151,7 @@ class _Scope:
         name = names.blocked(op.name)
         if op.domain != NCHWC or name is None or not op.outputs or op.outputs[0] is None:
             return
-        found = [value for value in self.by_name.get(name, ()) if not value.constant]
+        found = [value for value in self.by_name.get(name, {}) if not value.constant]
         if len(found) == 1:
             self.put(op.outputs[0], self._through(found[0], op))
             self.pairing.renamed.add(op.outputs[0])
@@ -182,32 +184,31 @@ class _Scope:
             if value in self.pairing.values:
                 continue
             for name in names.of_value(value.name):
-                named = self.by_name.get(name, ())
+                named = self.by_name.get(name, {})
                 found = self._chosen(named, op)
                 if found is None and len(named) == 1 and names.is_cast(value.name):
-                    found = named[0]  # one that no node writes
+                    (found,) = named  # one that no node writes
                 if found is not None:
                     self.put(value, found)
                     if names.is_cast(value.name):
                         self.pairing.renamed.add(value)
                     break
 
-    def _chosen(self, found: Sequence[Value], op: Operation) -> Value | None:
+    def _chosen(self, found: Mapping[Value, None], op: Operation) -> Value | None:
         """One of several values of one name: that which is made of what the node reads."""
         if len(found) <= 1:
-            return found[0] if found and found[0].maker is not None else None
-        free = [value for value in found if value not in self.claimed and value.maker is not None]
-        made = self._made_alike(op, lambda like: any(value in free for value in like.writes()))
+            return next((value for value in found if value.maker is not None), None)
+        made = self._made_alike(op, lambda like: any(v in found and v not in self.claimed for v in like.writes()))
         if made is not None:
-            return next((value for value in made.writes() if value in free), None)
+            return next(value for value in made.writes() if value in found and value not in self.claimed)
+        free = [value for value in found if value not in self.claimed and value.maker is not None]
         reads = {self.pairing.representative(found) for found in _border(op, self.pairing.values.get)}
-        known = {self.pairing.representative(found) for found in self.claimed}
         if not reads:
             return None
 
         def paired(value: Value) -> Value | None:
             holds = self.pairing.representative(value)
-            return holds if holds in known or value.maker is None else None
+            return holds if holds in self.known or value.maker is None else None
 
         return next((v for v in free if v.maker is not None and _border(v.maker, paired) == reads), None)
 
@@ -237,13 +238,23 @@ class _Scope:
         reads = [self.pairing.of(value) for value in op.inputs if value is not None and not value.constant]
         if not reads or None in reads:
             return None
-        likes = min(([*self._readers(read)] for read in reads if read is not None), key=len)
-        found = [like for like in likes if wanted(like) and _alike(op, like) and self._reads_the_same(op, like)]
+        rarest = min((read for read in reads if read is not None), key=self._count)
+        found = [
+            like
+            for like in self._readers(rarest)
+            if wanted(like) and _alike(op, like) and self._reads_the_same(op, like)
+        ]
         free = [like for like in found if not any(value in self.claimed for value in like.writes())]
         return next(iter(free), None)
 
+    def _members(self, value: Value) -> list[Value]:
+        return self.members.get(self.pairing.representative(value), [value])
+
+    def _count(self, value: Value) -> int:
+        return sum(len(member.readers) for member in self._members(value))
+
     def _readers(self, value: Value) -> Iterable[Operation]:
-        members = self.members.get(self.pairing.representative(value), [value])
+        members = self._members(value)
         return dict.fromkeys(reader for member in members for reader in member.readers if reader.graph is self.written)
 
     def _reads_the_same(self, op: Operation, like: Operation) -> bool:
