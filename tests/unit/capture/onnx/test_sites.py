@@ -326,3 +326,40 @@ def test_a_node_of_another_graph_has_no_place(tmp_path: Path) -> None:
     astray = replace(stray, body=(("loop", "body", 3),))
     assert sites.note(astray) is None
     assert sites.originals(astray) == ()
+
+
+ALIKE = """<ir_version: 8, opset_import: ["" : 18]>
+agraph (float[2, 3] x) => (float[M, K] y, float[M, K] z) {
+  s = Shape(x)
+  zero = Constant<value = int64 {0}>()
+  g = Gather(s, zero)
+  two = Constant<value = int64 {2}>()
+  c = Equal(g, two)
+  r = Sqrt(x)
+  y, z = If(c) <then_branch = t1 () => (float[M, K] o, float[M, K] p) { t = Sin(r)
+    o = Neg(t)
+    p = Exp(t) }, else_branch = e1 () => (float[M, K] o, float[M, K] p) { t = Sin(x)
+    o = Neg(t)
+    p = Exp(t) }>
+}
+"""
+
+
+def test_branches_of_the_same_names_are_told_apart_by_what_they_read(tmp_path: Path) -> None:
+    model = numbered(parsed(ALIKE))
+    executed = optimised(model, tmp_path)
+    found = told(Sites(model, executed, reading=Numbered()), executed)
+    assert {op for op, _ in found.values()} == {"Sqrt", "Sin", "Neg", "Exp"}
+    for op, line in found.values():
+        assert op == "Sqrt" or line_in(model, "y", "then_branch", line or 0)
+
+
+def test_names_that_cannot_be_told_apart_lead_to_one_of_the_same_calculation(tmp_path: Path) -> None:
+    text = CALLS.replace("b = l.F(a)", "b = l.F(x)").replace("y = l.G(b)", "y = Sub(a, b)")
+    model = numbered(parsed(text))
+    executed = optimised(model, tmp_path)
+    sites = Sites(model, executed, reading=Numbered())
+    (sine,) = [node for node in nodes(executed.graph) if node.op == "Sin"]
+    assert sites.originals(sine) == ("a/t", "b/t")
+    assert sites.covers(sine) == ("Sin a/t",)
+    assert sites.note(sine) is None
