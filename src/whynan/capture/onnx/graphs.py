@@ -35,6 +35,7 @@ class Value:
     graph: Graph
     maker: Operation | None = None
     function: str | None = None
+    calls: tuple[str, ...] = ()
     constant: bool = False
     shape_only: bool = False
     content: bytes | None = None
@@ -120,7 +121,7 @@ class _Builder:
     def _own(self, graph: Graph, names: _Names, name: str, around: _Around, *, constant: bool = False) -> Value:
         held = names.maps[0].get(name)
         if held is None or held.graph is not graph:
-            held = Value(name, graph, function=around.function)
+            held = Value(name, graph, function=around.function, calls=around.calls)
             names[name] = held
             self._keep(graph, held, around)
         held.constant = held.constant or constant

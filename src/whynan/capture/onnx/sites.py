@@ -123,7 +123,8 @@ class Sites:
             return Place(*found, node.name or output, output, node.op)
         if op not in self._places:
             self._places[op] = self._placed(op)
-        return Place(*self._places[op], node.name or output, self._value(op, output), node.op)
+        value = self._value(op, output)
+        return Place(*self._places[op], node.name or value, value, node.op)
 
     def covers(self, node: Node) -> tuple[str, ...]:
         """The nodes of the file that an executed node computes, by type and name, as far as a line can hold.
@@ -179,10 +180,12 @@ class Sites:
         return self._covers.get(op, Cover((), None))
 
     def _value(self, op: Operation, output: str) -> str:
+        """What the file calls the numbers; those in a function by the calls that lead to it."""
         value = next((value for value in op.writes() if value.name == output), None)
-        if value is None or value not in self._pairing.renamed:
+        written = self._pairing.values.get(value) if value is not None else None
+        if written is None or (value not in self._pairing.renamed and written.function is None):
             return output
-        return self._pairing.values[value].name
+        return "/".join((*reversed(written.calls), written.name))
 
     def _placed(self, op: Operation) -> Source:
         module: str | None = None

@@ -266,10 +266,13 @@ def test_nodes_of_functions_lead_to_the_function_and_name_the_call(level: str, t
             assert place.site.line == inner[node.op]
         if node.op == "Cos":
             calls += sites.originals(node)
+            assert place.node == place.value == sites.originals(node)[0]
         if node.op == "HardSigmoid":
             assert place.site.line == inner["HardSwish"]
             assert (sites.note(node) or "").startswith("part of HardSwish ")
     assert sorted(calls) == ["a/u/t", "b/u/t", "y/t"]
+    values = [sites.site(node, node.outputs[0]).value for node in nodes(executed.graph)]
+    assert {"a", "a/t", "a/u", "a/u/h", "y", "y/h"} <= set(values)
 
 
 def test_a_function_without_lines_leads_to_its_call(tmp_path: Path) -> None:
