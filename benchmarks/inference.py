@@ -28,8 +28,8 @@ from rich.text import Text
 
 from benchmarks.inference_models import MODELS, Model
 from benchmarks.inference_ways import BARE, BOUNDED, MARKED, POLYGRAPHY, REFERENCE, SLOW, TRACED
-from benchmarks.workers import start
 
+ROOT = Path(__file__).parents[1]
 QUICK = 3
 ROUNDS = 9
 RUNS = 3
@@ -62,7 +62,7 @@ class _Worker:
 
     def __init__(self, folder: str, model: Model, way: str, *more: str) -> None:
         self.row = Row(way)
-        self._process: subprocess.Popen[str] = start("benchmarks.inference_ways", folder, model.name, way, *more)
+        self._process: subprocess.Popen[str] = _start(folder, model.name, way, *more)
         answer = self._answer()
         for name in ("built", "first", "first_cpu", "values", "peak"):
             setattr(self.row, name, answer.pop(name, getattr(self.row, name)))
@@ -93,6 +93,19 @@ class _Worker:
         answer = json.loads(line) if line else {"stopped": f"ended with status {self._process.wait()}"}
         self.row.stopped = answer.pop("stopped", None)
         return answer
+
+
+def _start(*arguments: str) -> subprocess.Popen[str]:
+    """A way to look in a new interpreter, which loads what that way needs and no more."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.inference_ways", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
 
 
 def measure(folder: str, model: Model, rounds: int, *, slow: bool) -> list[Row]:
@@ -149,10 +162,8 @@ def judged(found: list[tuple[Model, list[Row]]]) -> list[str]:
             lines.append(f"{model.name}: missed, the outputs have not the bits of the bare session's")
         lines.append(f"{model.name}: first pass {_against(ours.first / base.first, FIRST)}")
         peak, time = bounded.peak / base.peak, bounded.first / base.first
-        lines.append(
-            f"{model.name}: bounded to {BOUND} of the bare peak: {_against(peak, BOUND)}, in {_against(time, BOUNDED_TIME)}"
-            f" of the bare time, {bounded.said.get('segments')} segments"
-        )
+        held = f"bounded to {BOUND} of the bare peak: {_against(peak, BOUND)}, in {_against(time, BOUNDED_TIME)}"
+        lines.append(f"{model.name}: {held} of the bare time, {bounded.said.get('segments')} segments")
     if warm:
         lines.append(f"warm, median of the models {_against(statistics.median(warm.values()), WARM_MEDIAN)}")
         worst = max(warm, key=lambda name: warm[name])

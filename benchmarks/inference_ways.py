@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmarks.resident import peak
 
 BARE, TRACED, BOUNDED = "bare", "whynan", "whynan, bounded"
 MARKED, POLYGRAPHY, REFERENCE = "all outputs marked, min and max", "Polygraphy, all marked", "ReferenceEvaluator"
@@ -36,7 +37,7 @@ class Counting:
     def enters(self, name: str, value: Any, kind: str) -> None:
         """Weights are counted once, where they are told of."""
 
-    def executed(self, node: Any, inputs: Any, outputs: Any) -> None:
+    def executed(self, _: Any, __: Any, outputs: Any) -> None:
         for value in outputs:
             if value is not None:
                 self.values += 1
@@ -68,7 +69,7 @@ def _session(path: str, level: str = "ORT_ENABLE_ALL") -> Any:
 
 
 @contextmanager
-def bare(path: str, feed: Any, memory: int | None) -> Iterator[tuple[Run, dict[str, Any]]]:
+def bare(path: str, feed: Any, _: int | None) -> Iterator[tuple[Run, dict[str, Any]]]:
     session = _session(path)
     name = session.get_inputs()[0].name
     yield lambda: len(session.run(None, {name: feed})), {}
@@ -95,7 +96,7 @@ def traced(path: str, feed: Any, memory: int | None) -> Iterator[tuple[Run, dict
 
 
 @contextmanager
-def marked(path: str, feed: Any, memory: int | None) -> Iterator[tuple[Run, dict[str, Any]]]:
+def marked(path: str, feed: Any, _: int | None) -> Iterator[tuple[Run, dict[str, Any]]]:
     import onnx
 
     proto = onnx.load(path)
@@ -110,14 +111,15 @@ def marked(path: str, feed: Any, memory: int | None) -> Iterator[tuple[Run, dict
     def run() -> int:
         found = session.run(None, {name: feed})
         for value in found:
-            value.min(), value.max()
+            value.min()
+            value.max()
         return len(found)
 
     yield run, {}
 
 
 @contextmanager
-def polygraphy(path: str, feed: Any, memory: int | None) -> Iterator[tuple[Run, dict[str, Any]]]:
+def polygraphy(path: str, feed: Any, _: int | None) -> Iterator[tuple[Run, dict[str, Any]]]:
     from polygraphy import constants  # type: ignore[import-not-found]
     from polygraphy.backend.onnx import ModifyOutputs, OnnxFromPath  # type: ignore[import-not-found]
     from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx  # type: ignore[import-not-found]
@@ -129,14 +131,15 @@ def polygraphy(path: str, feed: Any, memory: int | None) -> Iterator[tuple[Run, 
         def run() -> int:
             found = runner.infer({name: feed})
             for value in found.values():
-                value.min(), value.max()
+                value.min()
+            value.max()
             return len(found)
 
         yield run, {}
 
 
 @contextmanager
-def reference(path: str, feed: Any, memory: int | None) -> Iterator[tuple[Run, dict[str, Any]]]:
+def reference(path: str, feed: Any, _: int | None) -> Iterator[tuple[Run, dict[str, Any]]]:
     from onnx.reference import ReferenceEvaluator
 
     evaluator = ReferenceEvaluator(path, verbose=3)
@@ -162,9 +165,8 @@ WAYS: dict[str, Any] = {
 def main(folder: str, name: str, way: str, memory: str = "") -> None:
     """Build, run once, and then as often as asked at each turn; every answer is a line of JSON."""
     from benchmarks.inference_models import MODELS
-    from benchmarks.workers import answers
 
-    to = answers()
+    to = _answers()
     model = next(model for model in MODELS if model.name == name)
     feed = model.feed()
     # what the libraries take at first use is not the model's
@@ -180,7 +182,7 @@ def main(folder: str, name: str, way: str, memory: str = "") -> None:
                 "first": time.perf_counter() - began,
                 "first_cpu": time.process_time() - cpu,
                 "values": values,
-                "peak": _peak(),
+                "peak": int(peak() * 2**20),
                 **said,
             }
             to.write(json.dumps(answer) + "\n")
@@ -190,14 +192,16 @@ def main(folder: str, name: str, way: str, memory: str = "") -> None:
                     run()
                 wall, used = time.perf_counter() - began, time.process_time() - cpu
                 to.write(json.dumps({"wall": wall / asked, "cpu": used / asked}) + "\n")
-            to.write(json.dumps({"peak": _peak()}) + "\n")
+            to.write(json.dumps({"peak": int(peak() * 2**20)}) + "\n")
     except Exception as error:
         to.write(json.dumps({"stopped": f"{type(error).__name__}: {error}".splitlines()[0]}) + "\n")
 
 
-def _peak() -> int:
-    """The most bytes that the process ever had in memory."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+def _answers() -> Any:
+    """The way back to the parent; from here on whatever else is printed, as peers do, is dropped."""
+    kept = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return kept
 
 
 if __name__ == "__main__":
