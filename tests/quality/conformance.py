@@ -30,8 +30,8 @@ IR, OPSET = 13, 26
 SAMPLED = (
     "abs add attention averagepool batch_normalization bitshift cast clip concat constant conv cumsum dequantizelinear"
     " div dynamicquantizelinear einsum expand gather gemm gru identity if_ isinf layernormalization log loop lstm"
-    " matmul max maxpool nonzero optionalhaselement pow qlinearconv quantizelinear reducemax reducesum reshape resize scan"
-    " sequenceinsert slice softmax split string_concat stringnormalizer topk unique where"
+    " matmul max maxpool nonzero optionalhaselement pow qlinearconv quantizelinear reducemax reducesum reshape"
+    " resize scan sequenceinsert slice softmax split string_concat stringnormalizer topk unique where"
 )
 """Modules of onnx's cases; of each the last case is taken."""
 TWICE = frozenset("add cast if_ loop sequenceinsert optionalhaselement".split())
