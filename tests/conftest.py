@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 import pytest
+
+
+def pytest_configure() -> None:
+    """A shell that starts something in the background lets it, and all that it starts, ignore interrupts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -31,10 +31,10 @@ PARTS = 8
 OF_A_WATCH = frozenset(
     f"whynan.capture.{name}"
     for name in """
-        outside streams taking reaching
+        outside streams taking reaching lookout waking
         torch.watch torch.entrances torch.observed torch.evaluations torch.judging torch.standing torch.marks
-        torch.moving torch.history torch.samples torch.replay torch.undo torch.contents torch.state torch.inherited
-        torch.together torch.reading torch.transfers torch.unread torch.behind torch.gates torch.graphs
+        torch.moving torch.history torch.samples torch.replay torch.ways torch.undo torch.contents torch.state
+        torch.inherited torch.together torch.reading torch.transfers torch.unread torch.behind torch.gates torch.graphs
     """.split()
 )
 # some run only after a failure, five are asked by a watch only, one is torch's question about a mode while it

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _EVERY: Final = 0.5
 """Seconds from one look at the thread to the next."""
+_AT_MOST: Final = 10.0
+"""So long its end is waited for; a look takes next to nothing."""
 _STUCK: Final = 6
 """So many looks on end at the same `with`, and none of them has seen it compute, are a wait for itself."""
 _ENTERS: Final = frozenset(
@@ -42,12 +44,14 @@ def woken(over: Callable[[], bool], tell: Callable[[FrameType | None, bool], obj
         return
     watcher = _Watcher(number, over)
     before = signal.signal(number, lambda _, frame: tell(frame, watcher.stuck))
-    watcher.start()
     try:
+        watcher.start()
         yield
     finally:
-        watcher.end()
-        signal.signal(number, before)
+        try:
+            watcher.end()
+        finally:
+            signal.signal(number, before)
 
 
 def _unused() -> signal.Signals | int | None:
@@ -76,12 +80,17 @@ class _Watcher:
         """Begin to look; no thread of `threading`'s, which the program may count or replace."""
         self._ended.acquire()
         self._gone.acquire()
-        start_new_thread(self._run, ())
+        try:
+            start_new_thread(self._run, ())
+        except BaseException:
+            self._gone.release()
+            raise
 
     def end(self) -> None:
         """Look no more; no signal comes after this."""
-        self._ended.release()
-        self._gone.acquire()
+        if self._ended.locked():
+            self._ended.release()
+            self._gone.acquire(timeout=_AT_MOST)
 
     def _run(self) -> None:
         try:

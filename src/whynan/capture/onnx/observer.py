@@ -61,6 +61,8 @@ class Births:
         self.labels = Labels()
         self.levels = Levels(frozenset(keep))
         self.notes: dict[str, None] = {}
+        self.before: Callable[[Sequence[Node]], object] = lambda _: None
+        """Told of the nodes of the main graph before anything else is."""
         self._ranges = ranges
         self._count = count or _counter()
         self._events = 0
@@ -75,6 +77,7 @@ class Births:
 
     def begins(self, nodes: Sequence[Node], alone: Alone) -> None:
         """The run begins."""
+        self.before(nodes)
         self._last = last_readers(nodes)
         experiments = Experiments(alone, self.notes)
         causes = Causes(self.levels, self.places, experiments)

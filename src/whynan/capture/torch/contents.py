@@ -112,7 +112,10 @@ class Contents:
         """Have everything hold what it held, the containers themselves being the same."""
         for undo in self._undo:
             try:
-                undo()
+                try:
+                    undo()
+                except Exception:
+                    undo()
             except Exception as error:
                 self.failed.append(error)
         self._gradients.put_back()

@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from whynan.capture.torch import reading
 from whynan.capture.torch.samples import ratio_of
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Entry:
     @property
     def is_there(self) -> bool:
         """Whether its numbers can be read without waiting for a device."""
-        return self.moved is None or self.moved[0].is_cpu
+        return self.moved is None or reading.is_on_host(self.moved[0])
 
 
 class History:

@@ -146,7 +146,9 @@ def replay(
         with ExitStack() as entered:
             held = entered.enter_context(held_back(_seconds(way)))
             refused = held.refused
-            undo = entered.enter_context(Undo())
+            undo = Undo()
+            undo.__enter__()
+            entered.callback(_surely, lambda: undo.__exit__(None, None, None))
             if eager:
                 entered.enter_context(torch.compiler.set_stance("force_eager"))
             elif compiles():
@@ -199,11 +201,20 @@ def replay(
             last.callback(_leave, guard, losses, inside=inside)
             last.callback(restore, begun)
             last.callback(put, moved)
-            last.callback(contents.put_back)
-            last.callback(gradients.put_back)
+            last.callback(_surely, contents.put_back)
+            last.callback(_surely, gradients.put_back)
             if scaler is not None:
                 last.callback(scaler.put_back)
     return Outcome(reached[0]) if reached else Outcome(None, why)
+
+
+def _surely(put_back: Callable[[], None]) -> None:
+    """Put back what is the program's, if need be a second time."""
+    try:
+        put_back()
+    except Exception:
+        put_back()
+        raise
 
 
 def _seconds(way: Way) -> float:
