@@ -120,7 +120,8 @@ class Births:
         marks = [self.levels.mark_of(name) for name in node.inputs] if self.levels.marked else []
         read = any(m is not None for m in marks)
         if any(bad) or read or (node.op in CONTROL and self.levels.here.finished):
-            self._look(node, inputs, outputs, marks, bad, ordinal)
+            with np.errstate(all="ignore"):
+                self._look(node, inputs, outputs, marks, bad, ordinal)
         if node.op in CONTROL:
             self.levels.here.finished.clear()
         for name, value in zip(node.outputs, outputs, strict=False):
@@ -313,7 +314,8 @@ class Births:
             return Mark(compact(np.where(bad, np.int32(set_id), np.int32(0))))
         verdict = attribute(question, key, tensor)
         carried, born = verdict.carried, verdict.born
-        before = labels.labels_in(carried)
+        births = any(c.explains is not None for c in question.carriers.values())
+        before = labels.labels_in(carried) if births else frozenset[int]()
         if born.any():
             masks = roots.extremes(question, born, tensor)
             if masks is not None:
