@@ -38,7 +38,8 @@ class Standardise(nn.Module):
         if self.fixed:
             centred = centred / centred.abs().amax(-1, keepdim=True)
             return centred / centred.square().mean(-1, keepdim=True).sqrt()
-        variance = (n * wines.square().sum(-1, keepdim=True) - total.square()) / n**2
+        squares = n * wines.square().sum(-1, keepdim=True)
+        variance = (squares - total.square()) / (n * n)
         return centred / variance.sqrt()
 
 

@@ -24,7 +24,7 @@ _LARGE: Final = 65536
 """Bytes of a node from which its attributes are compared as they stand."""
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, repr=False)
 class Value:
     """One value of one graph, as it or the function around it, told as ``domain::name``, names it.
 
@@ -41,7 +41,7 @@ class Value:
     readers: list[Operation] = field(default_factory=lambda: [])
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, repr=False)
 class Operation:
     """One node. ``metadata`` is its own, then that of the calls around it, from the innermost outwards.
 
@@ -72,7 +72,7 @@ class Operation:
         yield from (value for value in self.outputs if value is not None)
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, repr=False)
 class Graph:
     """A graph or a body. ``values`` are its own by name, ``hidden`` those in the functions that it calls."""
 

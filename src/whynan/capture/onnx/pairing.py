@@ -20,7 +20,7 @@ _FAR: Final = 200
 """Values that are looked through for those that have been paired."""
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, repr=False)
 class Pairing:
     """The written values by executed value, and the written graphs by executed one.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from whynan.capture.onnx import names
 from whynan.capture.onnx.covers import MOVES, Cover, covers
 from whynan.capture.onnx.graphs import Graph, Operation, Value, everything, listed, opened
-from whynan.capture.onnx.pairing import paired
+from whynan.capture.onnx.pairing import Pairing, paired
 from whynan.source import onnx as exported
 
 if TYPE_CHECKING:
@@ -94,7 +94,12 @@ class Sites:
         self._read = reading or exported
         self._beside: Mapping[str, Kept] = {} if sidecar is None else sidecar.values
         self._inside: Mapping[str, Mapping[str, Kept]] = {} if sidecar is None else sidecar.functions
-        self._graph(Graph() if executed is None else opened(executed))
+        self._main, self._pairing = Graph(), Pairing()
+        self._covers: dict[Operation, Cover] = {}
+        self._found: dict[tuple[tuple[tuple[str, str], ...], str, tuple[str, ...]], Operation | None] = {}
+        self._places: dict[Operation, Source] = {}
+        if executed is not None:
+            self._graph(opened(executed))
 
     def begins(self, nodes: Sequence[Node]) -> None:
         """The nodes of the main graph that is to be executed."""
@@ -107,8 +112,8 @@ class Sites:
         self._main = executed
         self._pairing = paired(executed, opened(self._original))
         self._covers = covers(executed, self._pairing)
-        self._found: dict[tuple[tuple[tuple[str, str], ...], str, tuple[str, ...]], Operation | None] = {}
-        self._places: dict[Operation, Source] = {}
+        self._found.clear()
+        self._places.clear()
 
     def site(self, node: Node, output: str) -> Place:
         """The place of a node, and of one value that it wrote."""

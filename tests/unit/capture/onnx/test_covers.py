@@ -157,12 +157,12 @@ def test_each_live_node_of_a_network_is_behind_one_executed_cluster(
     assert assert_divided(*network(name, level)) == least
 
 
-def test_an_executed_node_that_leads_nowhere_is_noticed(network: Network) -> None:
+def test_an_executed_node_that_is_missing_is_noticed(network: Network) -> None:
     """The twin of the checks above."""
     model, sound = network("squeezenet", "EXTENDED")
     executed = onnx.ModelProto()
     executed.CopyFrom(sound)
-    executed.graph.node[-1].output[0] = "of another model"
+    del executed.graph.node[-1]
     with pytest.raises(AssertionError):
         assert_divided(model, executed)
 
