@@ -9,9 +9,10 @@ import pytest
 
 
 def pytest_configure() -> None:
-    """A shell that starts something in the background lets it, and all that it starts, ignore interrupts."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """A shell that starts something in the background lets it, and all that it starts, ignore interrupts and quits."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(autouse=True)

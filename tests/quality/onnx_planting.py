@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,7 @@ from onnx import helper, numpy_helper
 
 from tests.onnx_engine import bare, run
 from whynan.analysis import findings_of
+from whynan.capture.onnx import engine
 from whynan.capture.onnx.observer import Births, counters_of
 from whynan.capture.onnx.places import NoSites
 from whynan.capture.onnx.recorder import Recorder
@@ -154,9 +157,19 @@ class Outcome:
 
 
 def traced(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> Findings:
-    """What is found in a run of a model."""
+    """What is found in a run of a model by the engine of these tests."""
     births = Births(Recorder(), NoSites(), ranges=False, count=counters_of)
     run(model, feeds, births)
+    return findings_of(births.end())
+
+
+def as_executed(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> Findings:
+    """What is found in the graph that ONNX Runtime really executes."""
+    births = Births(Recorder(), NoSites(), ranges=True)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.onnx")
+        onnx.save(model, path)
+        engine.run(engine.EngineSettings(path=path, graph="optimized", level="all"), feeds, births)
     return findings_of(births.end())
 
 

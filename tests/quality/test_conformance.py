@@ -29,6 +29,8 @@ def _judged(found: Iterable[tuple[Case, Held]], what: str, tally: Tally) -> list
             tally.count(f"{what}: refused by the bare engine too", 1, 1)
             continue
         tally.count(what, not held.misses, 1, "cases")
+        if held.emulated:
+            tally.count(f"{what}: float16 kept in float32, outputs and nodes only", 1, 1)
         tally.count(f"{what}: values", held.values, held.values)
         tally.count(f"{what}: nodes", held.nodes, held.nodes)
         for miss in held.misses:

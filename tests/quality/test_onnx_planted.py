@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.quality.onnx_models import MODELS
-from tests.quality.onnx_planting import candidates, draw, judge, planted, traced
+from tests.quality.onnx_planting import as_executed, candidates, draw, judge, planted, traced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ SAMPLE = {"resnet50": 2, "transformer": 9, "lstm": 6, "loop": 9}
 
 def _plant_all(name: str, count: int, tally: Tally) -> None:
     model, feeds = MODELS[name]()
-    outcomes = [judge(model, feeds, plant) for plant in draw(candidates(model, feeds), len(name), count)]
+    outcomes = [judge(model, feeds, plant, as_executed) for plant in draw(candidates(model, feeds), len(name), count)]
     bad = [o for o in outcomes if o.bad]
     fine = [o for o in outcomes if not o.bad]
     missed = [o for o in outcomes if o.miss is not None]
@@ -47,9 +47,19 @@ def test_planted_births_are_named(name: str, tally: Tally) -> None:
     _plant_all(name, FULL, tally)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["transformer", "lstm", "loop"])
-def test_a_model_without_a_plant_is_clean(name: str) -> None:
-    found = traced(*MODELS[name]())
+def test_they_are_named_in_the_graph_as_written_too(name: str) -> None:
+    model, feeds = MODELS[name]()
+    outcomes = [judge(model, feeds, plant, traced) for plant in draw(candidates(model, feeds), 1, FULL)]
+    missed = [str(o) for o in outcomes if o.miss is not None]
+    assert not missed, "\n".join(missed)
+
+
+@pytest.mark.parametrize("watch", [traced, as_executed])
+@pytest.mark.parametrize("name", ["transformer", "lstm", "loop"])
+def test_a_model_without_a_plant_is_clean(name: str, watch: Callable[..., Findings]) -> None:
+    found = watch(*MODELS[name]())
     assert (found.verdict, found.escaped, found.damaging, found.absorbed) == ("clean", (), (), ())
 
 

@@ -94,7 +94,7 @@ def _held(names: str, *, raised: bool) -> str:
 def born(finding: Finding) -> list[str]:
     """The place of a birth: file, line and column, function, module, and the phase where it is not the forward."""
     if finding.site is None:
-        named = node(finding) or finding.op or "a value"
+        named = node(finding) or finding.node or finding.op or "a value"
         module = [f"in {_module(finding.modules[0])}"] if finding.modules else []
         return [f"{named}, whose line is not known", *module, *_phase(finding)]
     return [*place(finding.site), *_phase(finding)]

@@ -41,6 +41,7 @@ from whynan.rules.facts import (
     forward_base,
     forward_is_zero,
     forward_value,
+    is_onnx,
     is_zero,
     result,
     row,
@@ -69,7 +70,10 @@ def match(finding: Finding) -> Explanation | None:
         return Explanation(
             f"{name}({at}) {finite}{derivative(finding) or here(spelled(finding, 'self'), at)}",
             _complement(spelled(finding, "self"), finding)
-            or "A probability that underflowed or a count of 0 is the usual operand; the gradient 1/x is Inf there as well.",
+            or (
+                "A probability that underflowed or a count of 0 is the usual operand"
+                + ("." if is_onnx(finding) else "; the gradient 1/x is Inf there as well.")
+            ),
             OPERATION,
         )
     if name == "xlogy" and is_zero(finding, "other"):

@@ -10,9 +10,10 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from whynan.capture.onnx.blocks import FLAT
 from whynan.capture.onnx.execution import RunError
 from whynan.capture.onnx.sessions import as_executed
-from whynan.capture.onnx.taps import NCHWC, as_model
+from whynan.capture.onnx.taps import as_model
 from whynan.capture.onnx.values import give, kind_of, launch, read, said, same_bits
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class LoneNodes:
 
     def _run(self, graph: Executable, node: Node, inputs: Sequence[Value]) -> list[Value]:
         blocks = self._walk.blocks(graph)
-        if node.outputs[0] in blocks.aliases:
+        if blocks.is_reorder(node):
             # looked at, a value in blocks is what it was before
             return [_kept(inputs[0])]
         constants: list[str] = []
@@ -126,12 +127,9 @@ class LoneNodes:
         turned: dict[str, str],
     ) -> Any:
         blocks = self._walk.blocks(graph)
-        before = [helper.make_node("ReorderInput", [p], [name], domain=NCHWC) for name, p in turned.items()]
-        after = [
-            helper.make_node("ReorderOutput", [name], [name + _PLAIN], domain=NCHWC, channels=blocks.channels[name])
-            for name in node.outputs
-            if name in blocks.channels
-        ]
+        back = [blocks.turn_back(name, plain) for name, plain in turned.items()]
+        before = [each for nodes, _ in back for each in nodes]
+        after = [n for name in node.outputs if name in blocks.channels for n in blocks.turn(name, name + _PLAIN)]
         holders = [graph.constant_of(name) for name in constants]
         owners = [holder[0] for holder in holders if holder is not None]
         names = _given(node, blocks.channels)
@@ -140,7 +138,11 @@ class LoneNodes:
             "alone",
             [onnx.ValueInfoProto(name=name, type=kind) for name, kind in kinds.items()],
             [onnx.ValueInfoProto(name=name) for name in names if name],
-            [o.constants[name] for o, name in zip(owners, constants, strict=True) if name in o.constants],
+            [
+                *(o.constants[name] for o, name in zip(owners, constants, strict=True) if name in o.constants),
+                *(constant for _, shapes in back for constant in shapes),
+                *([FLAT] if after else []),
+            ],
             sparse_initializer=[o.sparse[n] for o, n in zip(owners, constants, strict=True) if n in o.sparse],
         )
         return as_executed(self._walk.settings, self._walk.handed(as_model(graph, body)), lean=True)

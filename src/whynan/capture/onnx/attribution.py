@@ -83,6 +83,8 @@ def attribute(question: Question, key: Key, output: Tensor) -> Verdict:
     if not question.carriers or question.node.op in VALUE_FREE:
         return Verdict(_empty(output), bad)
     op = question.node.op
+    if op in POINTWISE and len(key) == 1 and (verdict := _copied(question, output, bad)) is not None:
+        return verdict
     if op in POINTWISE and len(key) == 1 and (verdict := _pointwise(question, output, bad)) is not None:
         return verdict
     if moves(question.node) and (verdict := _moved(question, key, output, bad)) is not None:
@@ -119,6 +121,30 @@ def spread(plane: Plane | Mask, shape: tuple[int, ...]) -> Plane | None:
 
 def _empty(output: Tensor) -> Plane:
     return np.zeros(output.shape, dtype=np.int32)
+
+
+def _copied(question: Question, output: Tensor, bad: Mask) -> Verdict | None:
+    """The usual case of a healthy model: infinities that are those of one mask. None for every other."""
+    literals: set[int] = set()
+    for key, carrier in question.carriers.items():
+        if carrier.explains is not None or carrier.literal is None or carrier.literal_nan or len(key) != 1:
+            return None
+        literals.update(question.labels.present(carrier.literal))
+    if len(literals) != 1 or question.node.op == "Where" or output.dtype.kind == "c" or np.isnan(output).any():
+        return None
+    covered = np.zeros(output.shape, dtype=np.bool_)
+    for carrier in question.carriers.values():
+        assert carrier.literal is not None
+        own = carrier.literal != 0
+        try:
+            if question.node.op in _KEEPS_SIGNS:
+                own = np.broadcast_to(own, output.shape) & (carrier.value == output)
+            covered |= own
+        except ValueError:
+            return None
+    if (bad & ~covered).any():
+        return None
+    return Verdict(bad.astype(np.int32) * np.int32(literals.pop()), np.zeros(output.shape, dtype=np.bool_))
 
 
 def _pointwise(question: Question, output: Tensor, bad: Mask) -> Verdict | None:

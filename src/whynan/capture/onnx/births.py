@@ -195,6 +195,8 @@ class Roots:
     def named(self, carried: Plane, question: Question, output: Tensor, ordinal: int, position: int) -> Plane:
         """Literals of which a node computed a NaN are named after it from here on."""
         nan = nan_mask(output)
+        if not nan.any():
+            return carried
         for set_id in self.labels.present(np.where(nan, carried, np.int32(0))):
             sources = [self.labels.birth(label) for label in self.labels.sets[set_id]]
             if not self.labels.is_literal(set_id) or any(s.named for s in sources):

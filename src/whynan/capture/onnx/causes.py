@@ -16,7 +16,7 @@ from whynan.capture.onnx.operands import locate
 from whynan.capture.onnx.places import Places
 from whynan.capture.onnx.schemas import attribute, operand_names
 from whynan.capture.onnx.sentences import CLIPS, Part, least, phrase, text, to_follow, underflow
-from whynan.ops.onnx import CONSTANTS, CONTROL, MOVEMENT, PRODUCTS, RANDOM, RESHAPES
+from whynan.ops.onnx import CONSTANTS, CONTROL, MOVEMENT, POINTWISE, PRODUCTS, RANDOM, RESHAPES
 from whynan.records import ChainLink
 
 if TYPE_CHECKING:
@@ -245,7 +245,8 @@ def _unravel(place: int, shape: tuple[int, ...]) -> Index:
 def _parts(node: Node, inputs: list[Tensor | None], index: Index) -> list[Part]:
     found: list[Part] = []
     for position, tensor in enumerate(inputs):
-        if tensor is None or tensor.dtype.kind in "OUS":
+        if tensor is None or tensor.dtype.kind in "OUS" or not (floating(tensor) or node.op in POINTWISE):
+            # an axis or a shape has no part in a value
             continue
         place, region = locate(node, inputs, position, index)
         name = node.inputs[position]

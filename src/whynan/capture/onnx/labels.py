@@ -112,9 +112,15 @@ class Labels:
         high = int(plane.max())
         if high == 0:
             return []
-        if int(plane.min()) == high:
+        highest = plane == high
+        if np.count_nonzero(highest) == np.count_nonzero(plane):
+            # one set and nothing else, as with a mask: no need to sort
             return [high]
         return [int(v) for v in np.unique(plane) if v > 0]
+
+    def only_literals(self, plane: Plane) -> bool:
+        """Whether every set of a plane holds literals only."""
+        return all(self.is_literal(s) for s in self.present(plane))
 
     def labels_in(self, plane: Plane) -> frozenset[int]:
         """All labels that occur in a plane."""

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 SMALL: Final = 1 << 16
 """Bytes of a value that is remembered without being asked for."""
 BUDGET: Final = 64 << 20
-"""Bytes of all values that are."""
+"""Bytes of all values that are; the oldest leave when they are used up."""
+ASKED: Final = 256 << 20
+"""Bytes of those that have been asked for, which stay."""
 
 
 class Written(NamedTuple):
@@ -61,6 +64,8 @@ class Levels:
         self.stack = [Level()]
         self._keep = keep
         self._bytes = 0
+        self._asked = 0
+        self._order: deque[tuple[Level, str]] = deque()
 
     @property
     def here(self) -> Level:
@@ -101,9 +106,17 @@ class Levels:
         if not is_array(value) or isinstance(value, list):
             return
         tensor = np.asarray(value)
-        if (tensor.nbytes <= SMALL or name in self._keep) and self._bytes + tensor.nbytes <= BUDGET:
+        if name in self._keep and self._asked + tensor.nbytes <= ASKED:
+            self._asked += tensor.nbytes
+            level.values[name] = np.array(tensor, copy=True)
+        elif tensor.nbytes <= SMALL:
             self._bytes += tensor.nbytes
             level.values[name] = np.array(tensor, copy=True)
+            self._order.append((level, name))
+            while self._bytes > BUDGET and self._order:
+                oldest, gone = self._order.popleft()
+                held = oldest.values.pop(gone, None)
+                self._bytes -= 0 if held is None else held.nbytes
 
     def value(self, name: str) -> Tensor | None:
         """The copy of a value that is read here, where one is kept."""
@@ -156,7 +169,15 @@ class Levels:
         """An iteration is over: what it gives is marked for the node that holds the body."""
         marks = {name: self.mark_of(name) for name in names}
         ended = self.stack.pop()
-        self._bytes -= sum(v.nbytes for v in ended.values.values())
+        for name in ended.values:
+            taken = ended.values[name].nbytes
+            if name in self._keep:
+                self._asked -= min(taken, self._asked)
+            else:
+                self._bytes -= taken
+        ended.values.clear()
+        while self._order and self._order[-1][0] is ended:
+            self._order.pop()
         self.here.finished.append(Iteration(tuple(names), marks))
 
 

@@ -19,6 +19,8 @@ Mask: TypeAlias = NDArray[np.bool_]
 Key: TypeAlias = tuple[int, ...]
 """Which operand or output, and where within a sequence."""
 
+_EXPONENTS: Final = {"float16": np.uint16(0x7C00), "bfloat16": np.uint16(0x7F80)}
+"""Of two bytes: the bits that are all set in what is no number."""
 _NAMES: Final = {"object": "string", "str": "string"}
 
 
@@ -44,7 +46,8 @@ def floating(value: Any) -> bool:
 
 def bad_mask(tensor: Tensor) -> Mask:
     """Which elements are NaN or infinite."""
-    return np.asarray(~np.isfinite(tensor))
+    finite = np.asarray(np.isfinite(tensor))
+    return np.logical_not(finite, out=finite)
 
 
 def nan_mask(tensor: Tensor) -> Mask:
@@ -54,7 +57,15 @@ def nan_mask(tensor: Tensor) -> Mask:
 
 def is_bad(tensor: Tensor) -> bool:
     """Whether a floating tensor holds a NaN or an Inf."""
-    return bool(tensor.size) and not bool(np.isfinite(tensor).all())
+    if not tensor.size:
+        return False
+    if tensor.dtype.char in "fd":
+        # least and greatest carry a NaN, and are faster than a mask of all elements
+        return not (np.isfinite(tensor.min()) and np.isfinite(tensor.max()))
+    exponent = _EXPONENTS.get(tensor.dtype.name)
+    if exponent is not None:
+        return bool(((tensor.view(np.uint16) & exponent) == exponent).any())
+    return not bool(np.isfinite(tensor).all())
 
 
 def constant_like(tensor: Tensor, number: float) -> Tensor:

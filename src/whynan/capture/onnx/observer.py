@@ -69,6 +69,7 @@ class Births:
         self._reachings = Reachings(self.labels)
         self._unread: dict[str, frozenset[int]] = {}
         self._last: dict[str, int] = {}
+        self._over: dict[int, list[str]] = {}
         self._told = 0
         self._reached = 0
         self._ready: tuple[Experiments, Causes, Roots, Damage] | None = None
@@ -79,6 +80,8 @@ class Births:
         """The run begins."""
         self.before(nodes)
         self._last = last_readers(nodes)
+        for name, index in self._last.items():
+            self._over.setdefault(index, []).append(name)
         experiments = Experiments(alone, self.notes)
         causes = Causes(self.levels, self.places, experiments)
         roots = Roots(self.labels, self.places, causes)
@@ -120,7 +123,8 @@ class Births:
         marks = [self.levels.mark_of(name) for name in node.inputs] if self.levels.marked else []
         read = any(m is not None for m in marks)
         if any(bad) or read or (node.op in CONTROL and self.levels.here.finished):
-            self._look(node, inputs, outputs, marks, bad, ordinal)
+            with np.errstate(all="ignore"):
+                self._look(node, inputs, outputs, marks, bad, ordinal)
         if node.op in CONTROL:
             self.levels.here.finished.clear()
         for name, value in zip(node.outputs, outputs, strict=False):
@@ -313,7 +317,8 @@ class Births:
             return Mark(compact(np.where(bad, np.int32(set_id), np.int32(0))))
         verdict = attribute(question, key, tensor)
         carried, born = verdict.carried, verdict.born
-        before = labels.labels_in(carried)
+        births = any(c.explains is not None for c in question.carriers.values())
+        before = labels.labels_in(carried) if births else frozenset[int]()
         if born.any():
             masks = roots.extremes(question, born, tensor)
             if masks is not None:
@@ -355,12 +360,11 @@ class Births:
         if node.body:
             return
         self._reached = node.index + 1
-        if not self.levels.main.marks:
-            return
-        for name in {*node.inputs, *node.outputs}:
-            mark = self.levels.main.marks.get(name)
+        held = self.levels.main.marks
+        for name in (*self._over.pop(node.index, ()), *node.outputs) if held else ():
+            mark = held.get(name)
             if mark is not None and self._last.get(name, -1) <= node.index:
-                self.levels.main.marks[name] = released(mark, self.labels)
+                held[name] = released(mark, self.labels)
 
 
 def _is_joined(node: Node, position: int, outputs: int) -> bool:

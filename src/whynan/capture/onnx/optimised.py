@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.capture.onnx.alone import LoneNodes
-from whynan.capture.onnx.blocks import Blocks
+from whynan.capture.onnx.blocks import NCHWC, Blocks
 from whynan.capture.onnx.digests import Digest, digest
 from whynan.capture.onnx.executable import Executable, tidied, without_weights
 from whynan.capture.onnx.execution import RunError
@@ -25,7 +25,6 @@ from whynan.capture.onnx.profile import Profile, read_profile
 from whynan.capture.onnx.remarks import remarks
 from whynan.capture.onnx.scopes import Scope
 from whynan.capture.onnx.sessions import EngineSettings, as_user
-from whynan.capture.onnx.taps import NCHWC
 from whynan.capture.onnx.values import copied, give, launch, read, said, type_of
 from whynan.capture.onnx.walk import Walk
 from whynan.capture.onnx.written import nodes_written

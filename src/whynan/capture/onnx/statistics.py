@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 1 << 17
 """Elements looked at in one go: what was read for the minimum is still in the cache for the rest."""
+_WORTHWHILE: Final = 1 << 13
+"""Elements from which on another thread is worth its while."""
 _FP4_TINY: Final = 1.0
 _AHEAD: Final[dict[int, Future[Counters]]] = {}
 """By identity, the arrays that are counted on other threads while earlier ones are looked at."""
@@ -36,7 +38,8 @@ def counters(value: Value) -> Counters:
     A complex element counts as its two parts, and has no range. No counter is inferred from a minimum or maximum.
     """
     begun = _AHEAD.get(id(value))
-    return _counted(value) if begun is None else begun.result()
+    # what no other thread has come to is counted here rather than waited for
+    return _counted(value) if begun is None or begun.cancel() else begun.result()
 
 
 @contextmanager
@@ -45,18 +48,27 @@ def counted_ahead(values: Iterable[Tensor], threads: int) -> Generator[None]:
 
     The arrays must not change meanwhile, and must be kept by the caller.
     """
-    if threads < 2:
+    large = [value for value in values if value.size >= _WORTHWHILE] if threads > 1 else []
+    if not large:
         yield
         return
-    with ThreadPoolExecutor(threads) as pool:
-        begun = {id(value): pool.submit(_counted, value) for value in values}
-        _AHEAD.update(begun)
-        try:
-            yield
-        finally:
-            for identity, future in begun.items():
-                _AHEAD.pop(identity, None)
-                future.cancel()
+    pool = _pool(threads - 1)
+    # from the last on: the caller begins with the first
+    begun = {id(value): pool.submit(_counted, value) for value in reversed(large)}
+    _AHEAD.update(begun)
+    try:
+        yield
+    finally:
+        for identity, future in begun.items():
+            _AHEAD.pop(identity, None)
+            # an array that is being counted must outlast that
+            if not future.cancel():
+                wait([future])
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, "whynan-counting")
 
 
 def _counted(value: Value) -> Counters:

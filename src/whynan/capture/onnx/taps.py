@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Final
 import onnx
 from onnx import helper
 
+from whynan.capture.onnx.blocks import FLAT, NCHWC
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from onnx import TypeProto
 
+    from whynan.capture.onnx.blocks import Blocks
     from whynan.capture.onnx.executable import Executable
 
-NCHWC: Final = "com.microsoft.nchwc"
 _PLAIN: Final = "/whynan plain"
 
 
@@ -44,13 +46,13 @@ def tapped(
     begin: int,
     end: int,
     types: Mapping[str, TypeProto],
-    blocked: Mapping[str, int],
+    blocks: Blocks | None = None,
     unseen: frozenset[str] = frozenset(),
 ) -> Tapped:
     """The nodes from ``begin`` to before ``end``; ``types`` are those of the values that come from before.
 
-    ``blocked`` says of values that are kept in blocks how many channels they have; these leave as they are only where
-    a node after ``end`` reads them. Values that are ``unseen`` are no outputs.
+    Values that are kept in ``blocks`` are turned into what they mean, and leave as they are only where a node after
+    ``end`` reads them. Values that are ``unseen`` are no outputs.
     """
     nodes = [graph.nodes[i].proto for i in range(begin, end)]
     written = {name for node in nodes for name in node.output if name}
@@ -69,16 +71,18 @@ def tapped(
                 sparse[name] = owner.sparse[name]
         else:
             inputs.append(onnx.ValueInfoProto(name=name, type=types[name]))
-    plain = {name: name + _PLAIN for node in nodes for name in node.output if name in blocked}
+    plain = {
+        name: name + _PLAIN for node in nodes for name in node.output if blocks is not None and name in blocks.channels
+    }
     later = {name for name in plain if graph.last_reads.get(name, -1) >= end or name in graph.outputs}
     values = [n for node in nodes for n in node.output if n and n not in unseen and (n not in plain or n in later)]
-    unblocking = [_unblocking(name, plain[name], blocked[name]) for name in plain]
+    turning = [] if blocks is None else [n for name in plain for n in blocks.turn(name, plain[name])]
     body = helper.make_graph(
-        [*nodes, *unblocking],
+        [*nodes, *turning],
         graph.graph.name or "graph",
         inputs,
         [onnx.ValueInfoProto(name=name) for name in (*values, *plain.values())],
-        list(constants.values()),
+        [*constants.values(), *([FLAT] if plain else [])],
         sparse_initializer=list(sparse.values()),
     )
     return Tapped(as_model(graph, body), tuple(value.name for value in inputs), tuple(values), plain)
@@ -92,7 +96,3 @@ def as_model(graph: Executable, body: onnx.GraphProto) -> onnx.ModelProto:
         model.opset_import.append(helper.make_opsetid(NCHWC, 1))
     model.functions.extend(graph.model.functions)
     return model
-
-
-def _unblocking(name: str, plain: str, channels: int) -> onnx.NodeProto:
-    return helper.make_node("ReorderOutput", [name], [plain], domain=NCHWC, channels=channels)

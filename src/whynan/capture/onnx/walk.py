@@ -85,7 +85,7 @@ class Walk:
         self._providers = providers
         self._inner_providers = inner_providers
         self._threads = threads
-        self._segments: dict[tuple[int, int, int, tuple[tuple[str, bytes], ...]], Segment] = {}
+        self._segments: dict[tuple[int, int, int, bool, tuple[tuple[str, bytes], ...]], Segment] = {}
         self._kept: list[Executable] = []
         self._made = 0
         self._bodies = Bodies(self)
@@ -137,22 +137,45 @@ class Walk:
         try:
             values = self._executed(scope, begin, end)
         except RunError as error:
-            if end - begin == 1:
-                raise RunError(error.what, self.nodes) from None
-            # one node at a time, so that what ran before the one that failed is told of
-            for one in range(begin, end):
-                self._segment(scope, one, one + 1, observer, shown, told, path)
-            self.notes[f"the nodes from {begin} on could only be run one at a time: {error.what}"] = None
-            return
+            if end - begin > 1:
+                self._one_at_a_time(scope, begin, end, observer, shown, told, path, error)
+                return
+            values = self._alone(scope, begin, error)
         with counted_ahead(values, self._threads):
             for index in range(begin, end):
                 self._tell(scope, shown[index], observer, told, path)
         if self.lean and not path:
             self._drop()
 
-    def _executed(self, scope: Scope, begin: int, end: int) -> list[Tensor]:
+    def _one_at_a_time(
+        self,
+        scope: Scope,
+        begin: int,
+        end: int,
+        observer: Observer,
+        shown: Sequence[Node],
+        told: set[str],
+        path: tuple[tuple[str, str, int], ...],
+        error: RunError,
+    ) -> None:
+        """After a failure, so that what ran before the node that failed is told of."""
+        for one in range(begin, end):
+            self._segment(scope, one, one + 1, observer, shown, told, path)
+        self.notes[f"the nodes from {begin} on could only be run one at a time: {error.what}"] = None
+
+    def _alone(self, scope: Scope, index: int, error: RunError) -> list[Tensor]:
+        """Run one node that failed once more, without turning what it writes out of blocks; raises ``RunError``."""
+        node = scope.graph.nodes[index]
+        blocks = self.blocks(scope.graph)
+        if not any(name in blocks.channels for name in node.outputs):
+            raise RunError(error.what, self.nodes) from None
+        values = self._executed(scope, index, index + 1, turned=False)
+        self.notes[f"the value {node.outputs[0]} is looked at in blocks of channels, as the engine keeps it"] = None
+        return values
+
+    def _executed(self, scope: Scope, begin: int, end: int, *, turned: bool = True) -> list[Tensor]:
         """Run some nodes and hold what they wrote; the arrays among it."""
-        segment = self._opened(scope, begin, end)
+        segment = self._opened(scope, begin, end, turned=turned)
         feeds = {name: scope.held(name) for name in segment.tapped.feeds}
         fetches = segment.tapped.fetches
         try:
@@ -210,7 +233,7 @@ class Walk:
                 if found.dtype == "float32" and greatest > _HALF:
                     self.overflows.append((name.removeprefix(_EMULATED), greatest))
 
-    def _opened(self, scope: Scope, begin: int, end: int) -> Segment:
+    def _opened(self, scope: Scope, begin: int, end: int, *, turned: bool) -> Segment:
         graph = scope.graph
         types = {
             name: scope.kind(name)
@@ -218,12 +241,12 @@ class Walk:
             for name in graph.reads[index]
             if not begin <= graph.producers.get(name, -1) < end and scope.has(name)
         }
-        key = id(graph), begin, end, tuple((name, kind.SerializeToString()) for name, kind in types.items())
+        key = id(graph), begin, end, turned, tuple((name, kind.SerializeToString()) for name, kind in types.items())
         segment = self._segments.get(key)
         if segment is None:
             blocks = self.blocks(graph)
             unread = frozenset(name for name in blocks.aliases if graph.last_reads.get(name, -1) < end)
-            model = tapped(graph, begin, end, types, blocks.channels, unread)
+            model = tapped(graph, begin, end, types, blocks if turned else None, unread)
             session = as_executed(self.settings, self.handed(model.model), lean=self.lean)
             segment = Segment(begin, end, model, session)
             # a NodeArg keeps its whole session: only what it says is kept

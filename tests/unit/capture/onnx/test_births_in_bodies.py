@@ -1,100 +1,173 @@
-"""Births inside of Loop, Scan and If: their paths, and the labels that cross the borders of bodies."""
+"""The bodies of If, Loop and Scan, iteration by iteration."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from onnx import TensorProto, helper
 
-from tests.unit.capture.onnx.looking import N, f32, look
+from tests.unit.capture.onnx.told import FLOAT, Told, model, node, saved, scalar
+from whynan.capture.onnx.engine import EngineSettings, run
+from whynan.capture.onnx.values import same_bits
 
-FLOAT, INT, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
-info = helper.make_tensor_value_info
+ENGINES = ["onnxruntime", "reference"]
+X = np.array([4.0, -1.0, 9.0], np.float32)
 
 
-def _loop(inner: list[Any], name: str = "loop") -> Any:
-    """A Loop whose body turns `s` into `t` and collects `c`."""
-    body = helper.make_graph(
-        [*inner, N("Identity", ["go"], ["on"])],
+def graph(name: str, nodes: list[Any], inputs: list[Any], outputs: list[Any]) -> Any:
+    """A body."""
+    return helper.make_graph(nodes, name, inputs, outputs)
+
+
+def of_floats(name: str) -> Any:
+    return helper.make_tensor_value_info(name, FLOAT, None)
+
+
+def pair(name: str) -> Any:
+    """A Scan wants to know the shapes of what its body gives."""
+    return helper.make_tensor_value_info(name, FLOAT, [2])
+
+
+def ran(proto: Any, folder: Path, feeds: dict[str, Any], engine: str) -> tuple[Told, Any]:
+    told = Told(again=engine == "onnxruntime")
+    outcome = run(EngineSettings(saved(proto, folder), graph="original", engine=engine), feeds, told)  # type: ignore[arg-type]
+    assert outcome.bit_equal is True
+    assert outcome.notes == ()
+    assert all(told.same_alone)
+    return told, outcome
+
+
+def loop() -> Any:
+    """Three times: the root of the state, less one; the roots are collected."""
+    body = graph(
         "body",
-        [info("i", INT, []), info("go", BOOL, []), info("s", FLOAT, None)],
-        [info("on", BOOL, []), info("t", FLOAT, None), info("c", FLOAT, None)],
+        [node("Sqrt", "state", "root"), node("Sub", "root one", "next"), node("Identity", "going", "still")],
+        [scalar("i"), scalar("going", TensorProto.BOOL), of_floats("state")],
+        [scalar("still", TensorProto.BOOL), of_floats("next"), of_floats("root")],
     )
-    return N("Loop", ["count", "true", "x"], ["last", "all"], name=name, body=body)
+    nodes = [node("Abs", "x", "a"), node("Loop", "count - a", "last roots", body=body), node("Neg", "last", "y")]
+    return model(nodes, ["x"], ["y", "roots"], {"one": np.float32(1), "count": np.array(3)})
 
 
-HELD = {
-    "count": np.array(3, np.int64),
-    "true": np.array(True),
-    "one": np.array(1, np.float32),
-    "first": np.array(0, np.int64),
-}
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_loop_is_told_iteration_by_iteration(tmp_path: Path, engine: str) -> None:
+    proto = loop()
+    if engine == "reference":  # which wants the condition
+        proto.graph.node[1].input[1] = "yes"
+        proto.graph.initializer.append(helper.make_tensor("yes", TensorProto.BOOL, [], [True]))
+    told, _ = ran(proto, tmp_path, {"x": X}, engine)
+    paths = [n.body for n in told.nodes if n.op == "Sqrt"]
+    assert paths == [(("loop", "body", i),) for i in range(3)]
+    enters = [entry for entry in told.bodies if entry[0] == "enters"]
+    first = "" if engine == "onnxruntime" else "yes"
+    assert [entry[2] for entry in enters] == [("", first, "a"), ("", "still", "next"), ("", "still", "next")]
+    assert [int(np.asarray(entry[3][0])) for entry in enters] == [0, 1, 2]
+    leaves = [entry for entry in told.bodies if entry[0] == "leaves"]
+    roots: Any = told.values["roots"]
+    assert [leave[1] for leave in leaves] == [("still", "next", "root")] * 3
+    if engine == "onnxruntime":
+        assert all(same_bits(leave[3][2], np.array(roots[i])) for i, leave in enumerate(leaves))
+    assert np.isnan(roots).sum() == 1
+    ops = [n.op for n in told.nodes]
+    assert ops.index("Loop") == len(ops) - 2
 
 
-def test_a_birth_in_a_later_iteration_says_which() -> None:
-    loop = _loop(
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("value", [1.0, -1.0])
+def test_only_the_branch_that_ran_is_told(tmp_path: Path, engine: str, value: float) -> None:
+    then = graph("then", [node("Sqrt", "x", "t")], [], [of_floats("t")])
+    other = graph("else", [node("Neg", "x", "n"), node("Log", "n", "e")], [], [of_floats("e")])
+    nodes = [node("Greater", "x zero", "g"), node("If", "g", "y", then_branch=then, else_branch=other)]
+    proto = model(nodes, [scalar("x", FLOAT)], ["y"], {"zero": np.float32(0)})
+    told, _ = ran(proto, tmp_path, {"x": np.array(value, np.float32)}, engine)
+    inside = [n.op for n in told.nodes if n.body]
+    assert inside == (["Sqrt"] if value > 0 else ["Neg", "Log"])
+    assert {n.body[0][1] for n in told.nodes if n.body} == {"then_branch" if value > 0 else "else_branch"}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_scan_is_told_slice_by_slice(tmp_path: Path, engine: str) -> None:
+    body = graph(
+        "body",
+        [node("Add", "sum part", "next"), node("Log", "next", "out")],
+        [pair("sum"), pair("part")],
+        [pair("next"), pair("out")],
+    )
+    nodes = [node("Scan", "zero x", "total logs", body=body, num_scan_inputs=1)]
+    proto = model(nodes, ["x"], ["total", "logs"], {"zero": np.zeros(2, np.float32)})
+    x = np.array([[1, -1], [2, -2], [3, 4]], np.float32)
+    told, _ = ran(proto, tmp_path, {"x": x}, engine)
+    enters = [entry for entry in told.bodies if entry[0] == "enters"]
+    assert [entry[2] for entry in enters] == [("zero", "x"), ("next", "x"), ("next", "x")]
+    assert all(same_bits(entry[3][1], x[i]) for i, entry in enumerate(enters))
+
+
+def test_a_scan_may_run_backwards_along_any_axis(tmp_path: Path) -> None:
+    body = graph(
+        "body",
+        [node("Add", "sum part", "next"), node("Neg", "next", "out")],
+        [pair("sum"), pair("part")],
+        [pair("next"), pair("out")],
+    )
+    how = {"scan_input_axes": [1], "scan_input_directions": [1], "scan_output_axes": [1], "scan_output_directions": [1]}
+    nodes = [node("Scan", "zero x", "total sums", body=body, num_scan_inputs=1, **how)]
+    proto = model(nodes, ["x"], ["total", "sums"], {"zero": np.zeros(2, np.float32)})
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    told, _ = ran(proto, tmp_path, {"x": x}, "onnxruntime")
+    enters = [entry for entry in told.bodies if entry[0] == "enters"]
+    assert all(same_bits(entry[3][1], np.array(x[:, 2 - i])) for i, entry in enumerate(enters))
+
+
+def test_a_body_in_a_body_reads_what_is_around_both(tmp_path: Path) -> None:
+    then = graph("then", [node("Mul", "state x", "t")], [], [of_floats("t")])
+    other = graph("else", [node("Div", "state zero", "e")], [], [of_floats("e")])
+    body = graph(
+        "body",
         [
-            N("Sub", ["s", "one"], ["t"], name="less"),
-            N("Log", ["t"], ["c"], name="log"),
-        ]
+            node("Equal", "i one", "is_one"),
+            node("If", "is_one", "next", then_branch=then, else_branch=other),
+            node("Identity", "going", "still"),
+        ],
+        [scalar("i"), scalar("going", TensorProto.BOOL), of_floats("state")],
+        [scalar("still", TensorProto.BOOL), of_floats("next")],
     )
-    seen = look([loop], {"x": f32(2.5)}, ["last", "all"], HELD)
-    assert seen.first.node == "loop/body[2]/log"
-    assert (seen.first.element.index, [r.name for r in seen.first.reaches]) == ((0,), ["all"])
+    nodes = [node("Loop", "count yes x", "y", body=body)]
+    weights = {"zero": np.float32(0), "one": np.array(1), "count": np.array(2), "yes": np.array(True)}
+    told, _ = ran(model(nodes, ["x"], ["y"], weights), tmp_path, {"x": X}, "onnxruntime")
+    deepest = [(n.op, n.body) for n in told.nodes if len(n.body) == 2]
+    assert deepest == [
+        ("Div", (("loop", "body", 0), ("if", "else_branch", 0))),
+        ("Mul", (("loop", "body", 1), ("if", "then_branch", 0))),
+    ]
 
 
-def test_a_birth_that_is_repeated_in_iterations_is_one_finding() -> None:
-    loop = _loop([N("Identity", ["s"], ["t"]), N("Log", ["s"], ["c"], name="log")])
-    seen = look([loop], {"x": f32(-1)}, ["last", "all"], HELD)
-    (found,) = seen.findings.escaped
-    assert (found.node, found.occurrences) == ("loop/body[0]/log", 3)
-
-
-def test_a_label_goes_into_a_body_on_to_the_next_iteration_and_out() -> None:
-    loop = _loop([N("Add", ["s", "one"], ["t"], name="add"), N("Neg", ["s"], ["c"])])
-    nodes = [N("Log", ["w"], ["x"], name="log"), loop, N("Neg", ["last"], ["y"], name="after")]
-    seen = look(nodes, {"w": f32(-1, 1)}, ["y", "all"], HELD)
-    (found,) = seen.findings.escaped
-    assert (found.node, found.element.index) == ("log", (0,))
-    assert {(r.name, r.bad, r.total) for r in found.reaches} == {("y", 1, 2), ("all", 3, 6)}
-
-
-def test_a_body_reads_what_is_bad_around_it() -> None:
-    loop = _loop([N("Add", ["s", "bad"], ["t"], name="add"), N("Identity", ["s"], ["c"])])
-    seen = look([N("Log", ["w"], ["bad"], name="log"), loop], {"w": f32(-1, 1), "x": f32(1, 1)}, ["last", "all"], HELD)
-    (found,) = seen.findings.escaped
-    assert found.node == "log"
-
-
-def test_a_loop_that_does_not_turn_hands_its_state_on() -> None:
-    loop = _loop([N("Neg", ["s"], ["t"]), N("Neg", ["s"], ["c"])])
-    nodes = [N("Log", ["w"], ["x"], name="log"), loop]
-    seen = look(nodes, {"w": f32(-1, 1)}, ["last"], {**HELD, "count": np.array(0, np.int64)})
-    (found,) = seen.findings.escaped
-    assert found.node == "log"
-
-
-def test_a_branch_has_no_number() -> None:
-    then = helper.make_graph([N("Log", ["x"], ["l"], name="log")], "then", [], [info("l", FLOAT, None)])
-    other = helper.make_graph([N("Neg", ["x"], ["n"], name="neg")], "else", [], [info("n", FLOAT, None)])
-    node = N("If", ["yes"], ["y"], name="if", then_branch=then, else_branch=other)
-    seen = look([node], {"x": f32(-1, 1)}, ["y"], {"yes": np.array(True)})
-    (found,) = seen.findings.escaped
-    assert (found.node, found.element.index) == ("if/then_branch/log", (0,))
-    assert [(r.name, r.bad) for r in found.reaches] == [("y", 1)]
-
-
-def test_a_scan_takes_slices_and_gives_them_back() -> None:
-    body = helper.make_graph(
-        [N("Add", ["s", "part"], ["t"], name="add"), N("Neg", ["part"], ["c"], name="neg")],
+def test_a_loop_that_ends_itself_or_does_not_begin(tmp_path: Path) -> None:
+    body = graph(
         "body",
-        [info("s", FLOAT, [2]), info("part", FLOAT, [2])],
-        [info("t", FLOAT, [2]), info("c", FLOAT, [2])],
+        [node("Neg", "state", "next"), node("Less", "i two", "still")],
+        [scalar("i"), scalar("going", TensorProto.BOOL), of_floats("state")],
+        [scalar("still", TensorProto.BOOL), of_floats("next")],
     )
-    scan = N("Scan", ["x", "rows"], ["last", "all"], name="scan", body=body, num_scan_inputs=1)
-    rows = np.array([[1, 1], [1, -1], [1, 1]], np.float32)
-    seen = look([N("Log", ["w"], ["rows"], name="log"), scan], {"w": rows, "x": f32(0, 0)}, ["last", "all"])
-    (found,) = seen.findings.escaped
-    assert (found.node, found.element.index) == ("log", (1, 1))
-    assert {(r.name, r.bad) for r in found.reaches} == {("last", 1), ("all", 1)}
+    nodes = [node("Loop", "- yes x", "y", body=body)]
+    proto = model(nodes, ["x", scalar("yes", TensorProto.BOOL)], ["y"], {"two": np.array(2)})
+    told, _ = ran(proto, tmp_path, {"x": X, "yes": np.array(True)}, "onnxruntime")
+    assert sum(n.op == "Neg" for n in told.nodes) == 3
+    told, _ = ran(proto, tmp_path, {"x": X, "yes": np.array(False)}, "onnxruntime")
+    assert [n.op for n in told.nodes] == ["Loop"]
+
+
+def test_a_body_that_gives_other_bits_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whynan.capture.onnx.bodies.same_bits", lambda one, other: False)
+    body = graph(
+        "body",
+        [node("RandomNormal", "", "r", shape=[2]), node("Identity", "going", "still")],
+        [scalar("i"), scalar("going", TensorProto.BOOL)],
+        [scalar("still", TensorProto.BOOL), of_floats("r")],
+    )
+    nodes = [node("Loop", "count -", "y", body=body)]
+    told = Told()
+    outcome = run(EngineSettings(saved(model(nodes, [], ["y"], {"count": np.array(2)}), tmp_path)), {}, told)
+    assert any("did not give the very bits again" in note for note in outcome.notes)

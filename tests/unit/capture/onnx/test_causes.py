@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from tests.unit.capture.onnx.looking import N, f32, look
+from whynan.capture.onnx import levels
 
 ONE = {"one": np.ones((), np.float32)}
 
@@ -72,3 +74,18 @@ def test_steps_are_told_from_the_birth_to_the_output() -> None:
         ("step", "tanh"),
         ("sink", None),
     ]
+
+
+def test_an_axis_is_no_part_of_a_sum() -> None:
+    nodes = [N("ReduceL2", ["x", "axis"], ["n"], name="norm"), N("Div", ["x", "n"], ["y"], name="div")]
+    held = {"axis": np.array([-1], np.int64)}
+    seen = look(nodes, {"x": np.zeros((1, 3), np.float32)}, ["y"], held)
+    assert ("cause", "ReduceL2 of a row of 0 is 0") in seen.chain
+
+
+def test_the_oldest_of_small_values_leave_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(levels, "BUDGET", 64)
+    held = levels.Levels({"asked"})
+    for name in ("asked", "first", "second", "third"):
+        held.remember(held.main, name, np.zeros(8, np.float32))
+    assert set(held.main.values) == {"asked", "second", "third"}
