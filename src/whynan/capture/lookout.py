@@ -83,6 +83,8 @@ class Lookout:
                 profile.enable()
 
     def _call(self, frame: FrameType, event: str, function: Any) -> None:
+        if not self._on:
+            return
         what = self._judge(frame, event, function)
         if what is None and self._is_over():
             if self._may_end(frame):

@@ -22,9 +22,11 @@ CAUGHT = 5
 
 def clauses(action: Callable[[], object], seconds: float = 60.0) -> list[str]:
     """What a replay was refused, in order."""
+    trace = sys.gettrace()
     with held_back(seconds) as held, suppress(Outside):
         action()
     assert sys.getprofile() is None
+    assert sys.gettrace() is trace
     return [r.what for r in held.refused]
 
 

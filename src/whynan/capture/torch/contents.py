@@ -60,10 +60,8 @@ def _same_memory(tensor: Tensor, data: Tensor) -> bool:
 
 
 OBJECTS: Final = 100_000
-DEPTH: Final = 5
-"""Four below the values of names, for what is handed over are their dicts."""
-ARRAY_BYTES: Final = 1 << 20
-"""A NumPy array of more is taken for data, which a step reads."""
+DEPTH: Final = 5  # four below the values of names, for what is handed over are their dicts
+ARRAY_BYTES: Final = 1 << 20  # a NumPy array of more is taken for data, which a step reads
 
 _PLAIN: Final = frozenset((int, float, str, bytes, bool, complex, type(None), type(Ellipsis), range, slice))
 _OPAQUE: Final = (
