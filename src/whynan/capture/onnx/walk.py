@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from onnx import TypeProto
 
     from whynan.capture.onnx.execution import Node, Observer, Tensor, Value
+    from whynan.capture.onnx.written import Written
 
 Plan = tuple[int, ...]
 """Where the segments of a graph end: the last of them is the number of its nodes."""
@@ -61,6 +62,7 @@ class Walk:
         folder: Path,
         *,
         channels: Mapping[str, int],
+        written: Written,
         providers: Mapping[int, str],
         inner_providers: Mapping[str, str],
         lean: bool,
@@ -69,6 +71,7 @@ class Walk:
         self.settings = settings
         self.folder = folder
         self._channels = channels
+        self._written = written
         self._blocks: dict[int, Blocks] = {}
         self.lean = lean
         self.notes: dict[str, None] = {}
@@ -102,7 +105,7 @@ class Walk:
     def blocks(self, graph: Executable) -> Blocks:
         """Which values of a graph are in blocks of channels."""
         if id(graph) not in self._blocks:
-            blocks = self._blocks[id(graph)] = Blocks(graph, self._channels)
+            blocks = self._blocks[id(graph)] = Blocks(graph, self._channels, self._written)
             self._own(graph)
             for name in sorted(blocks.unknown):
                 self.notes[f"the value {name} is looked at in blocks of channels, as the engine keeps it"] = None
