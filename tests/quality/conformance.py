@@ -254,7 +254,12 @@ def _fetched(session: Any, feeds: Mapping[str, Value]) -> dict[str, Value]:
     """The outputs of a session, through NumPy where that knows all the types, else through the engine's memory."""
     names = [output.name for output in session.get_outputs()]
     kinds = {i.name: i.type for i in session.get_inputs()}
-    exotic = any(not _is_numpys(np.asarray(v)) for v in feeds.values() if v is not None and not isinstance(v, list))
+    unknown = any(
+        t in str(o.type) for o in session.get_outputs() for t in ("float8", "float4", "bfloat16", "int4", "int2")
+    )
+    exotic = unknown or any(
+        not _is_numpys(np.asarray(v)) for v in feeds.values() if v is not None and not isinstance(v, list)
+    )
     if not exotic:
         try:
             return dict(zip(names, session.run(names, dict(feeds)), strict=True))

@@ -92,6 +92,8 @@ class Blocks:
         """Whether a node only changes how a value is kept."""
         if node.outputs[0] in self.aliases:
             return True
+        if node.domain == NCHWC and node.op == "ReorderOutput":
+            return node.inputs[0] in self.channels and not _attribute(node, "channels_last", 0)
         return node.op == "Reshape" and node.outputs[0] in self.channels
 
     def _leaves_blocked(self, node: Node, found: Mapping[str, Node]) -> bool:
