@@ -17,7 +17,7 @@ from whynan.capture.onnx.scopes import Scope
 from whynan.capture.onnx.sessions import EngineSettings, as_executed
 from whynan.capture.onnx.statistics import counted_ahead, counters
 from whynan.capture.onnx.taps import Tapped, tapped
-from whynan.capture.onnx.values import launch, said, type_of
+from whynan.capture.onnx.values import detached, launch, said, type_of
 from whynan.floats import format_of
 
 if TYPE_CHECKING:
@@ -187,7 +187,8 @@ class Walk:
             raise RunError(said(error), self.nodes) from None
         by_name: dict[str, Any] = dict(zip(fetches, found, strict=True))
         for name in segment.tapped.values:
-            scope.hold(name, by_name[name], segment.kinds.get(name))
+            value = detached(by_name[name]) if self.lean else by_name[name]
+            scope.hold(name, value, segment.kinds.get(name))
         for name, plain in segment.tapped.plain.items():
             scope.show(name, by_name[plain].numpy())
         seen: list[Any] = [scope.seen(name) for name in {*segment.tapped.values, *segment.tapped.plain}]
