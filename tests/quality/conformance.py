@@ -368,7 +368,8 @@ def holds_in_reference(case: Case, folder: Path, runner: Runner = run) -> Held:
     held.misses += told.differently
     if told.random:
         return held
-    if outcome.bit_equal is not True:
+    # a run that takes long is not made once more by whynan; it is here, in any case
+    if outcome.bit_equal is False or (outcome.bit_equal is None and not outcome.why.startswith("a run takes")):
         held.misses.append(outcome.why)
     if not all(same_bits(expected[name], value) for name, value in outcome.outputs.items()):
         held.misses.append("other bits than the evaluator's")

@@ -115,6 +115,7 @@ def _opened(settings: EngineSettings, model: str | bytes, options: Any, disabled
     more: dict[str, Any] = {"disabled_optimizers": list(disabled)} if disabled else {}
     try:
         # its own fallback prints, and tries the providers that nobody asked for
-        return ort.InferenceSession(model, options, providers=list(settings.providers), enable_fallback=0, **more)
+        providers = [p if isinstance(p, str) else tuple(p) for p in settings.providers]
+        return ort.InferenceSession(model, options, providers=providers, enable_fallback=0, **more)
     except Exception as error:
         raise RunError(said(error), 0) from None
