@@ -254,7 +254,12 @@ def _fetched(session: Any, feeds: Mapping[str, Value]) -> dict[str, Value]:
     """The outputs of a session, through NumPy where that knows all the types, else through the engine's memory."""
     names = [output.name for output in session.get_outputs()]
     kinds = {i.name: i.type for i in session.get_inputs()}
-    exotic = any(not _is_numpys(np.asarray(v)) for v in feeds.values() if v is not None and not isinstance(v, list))
+    unknown = any(
+        t in str(o.type) for o in session.get_outputs() for t in ("float8", "float4", "bfloat16", "int4", "int2")
+    )
+    exotic = unknown or any(
+        not _is_numpys(np.asarray(v)) for v in feeds.values() if v is not None and not isinstance(v, list)
+    )
     if not exotic:
         try:
             return dict(zip(names, session.run(names, dict(feeds)), strict=True))
@@ -363,7 +368,8 @@ def holds_in_reference(case: Case, folder: Path, runner: Runner = run) -> Held:
     held.misses += told.differently
     if told.random:
         return held
-    if outcome.bit_equal is not True:
+    # a run that takes long is not made once more by whynan; it is here, in any case
+    if outcome.bit_equal is False or (outcome.bit_equal is None and not outcome.why.startswith("a run takes")):
         held.misses.append(outcome.why)
     if not all(same_bits(expected[name], value) for name, value in outcome.outputs.items()):
         held.misses.append("other bits than the evaluator's")

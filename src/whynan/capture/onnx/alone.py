@@ -141,7 +141,7 @@ class LoneNodes:
             [
                 *(o.constants[name] for o, name in zip(owners, constants, strict=True) if name in o.constants),
                 *(constant for _, shapes in back for constant in shapes),
-                *([FLAT] if after else []),
+                *([FLAT] if any(name in blocks.five for name in node.outputs) else []),
             ],
             sparse_initializer=[o.sparse[n] for o, n in zip(owners, constants, strict=True) if n in o.sparse],
         )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from whynan.capture.onnx.executable import Executable
     from whynan.capture.onnx.execution import Node
+    from whynan.capture.onnx.written import Written
 
 NCHWC: Final = "com.microsoft.nchwc"
 _ELEMENTWISE: Final = frozenset(
@@ -27,6 +28,10 @@ _ELEMENTWISE: Final = frozenset(
     " Softplus Softsign ThresholdedRelu Abs Neg Exp Log Sqrt Erf Gelu QuickGelu Swish Mish Identity Cast".split()
 )
 """What leaves its operands in the blocks that they are in; of these ONNX Runtime uses some."""
+_SUFFIXES: Final = ("_bn_nchwc", "_mul_nchwc", "_nchwc")
+"""What ONNX Runtime calls a convolution in blocks: after its value, as it was before."""
+_LARGEST: Final = 16
+"""Channels of a block, at most."""
 _FLAT: Final = (0, -1, 0, 0)
 """The shape, as Reshape takes it, that puts five dimensions in four again."""
 
@@ -38,9 +43,14 @@ class Blocks:
     be turned back.
     """
 
-    def __init__(self, graph: Executable, known: Mapping[str, int]) -> None:
-        """``known``: how many channels a value has that is not in blocks, where a run has told."""
+    def __init__(self, graph: Executable, known: Mapping[str, int], written: Written | None = None) -> None:
+        """``known``: how many channels a value has that is not in blocks, where a run has told.
+
+        ``written`` is the model before it was optimised: only there it stands how many channels a convolution has
+        that is filled up, where the next one takes it as it is.
+        """
         self._graph = graph
+        self._written = written
         self.aliases: dict[str, str] = {}
         self.five: dict[str, int] = {}
         self._links: dict[str, set[str]] = {}
@@ -82,6 +92,8 @@ class Blocks:
         """Whether a node only changes how a value is kept."""
         if node.outputs[0] in self.aliases:
             return True
+        if node.domain == NCHWC and node.op == "ReorderOutput":
+            return node.inputs[0] in self.channels and not _attribute(node, "channels_last", 0)
         return node.op == "Reshape" and node.outputs[0] in self.channels
 
     def _leaves_blocked(self, node: Node, found: Mapping[str, Node]) -> bool:
@@ -150,7 +162,10 @@ class Blocks:
         """The channels of what a node writes, where these are not filled up."""
         if node.op == "Conv":
             weight = self._graph.constants.get(node.inputs[1])
-            return 0 if weight is None else int(weight.dims[0])
+            filled = 0 if weight is None else int(weight.dims[0])
+            name = next((node.name.removesuffix(s) for s in _SUFFIXES if node.name.endswith(s)), "")
+            meant = self._written.convolved(name) if self._written is not None and name else None
+            return meant if meant is not None and filled - _LARGEST < meant <= filled else filled
         if node.op == "Concat":
             parts = [found.get(name, 0) for name in node.inputs]
             return sum(parts) if all(parts) else 0

@@ -158,7 +158,8 @@ def carried_names(node: Node, body: Executable, iteration: int) -> list[str]:
         states = len(node.inputs) - scanned
         before = list(node.inputs[:states] if iteration == 0 else body.outputs[:states])
         return [*before, *node.inputs[states:]]
-    return []
+    # what other operators make of their bodies is theirs
+    return [""] * len(body.inputs)
 
 
 def _truth(value: Value) -> bool:

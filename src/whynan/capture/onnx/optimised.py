@@ -27,7 +27,7 @@ from whynan.capture.onnx.scopes import Scope
 from whynan.capture.onnx.sessions import EngineSettings, as_user
 from whynan.capture.onnx.values import copied, give, launch, read, said, type_of
 from whynan.capture.onnx.walk import Walk
-from whynan.capture.onnx.written import nodes_written
+from whynan.capture.onnx.written import read_written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,7 +64,8 @@ class OnnxRuntime:
             self.close()
             raise
         self._graph = Executable(tidied(model), self._folder)
-        self.nodes_as_written = nodes_written(settings.path)
+        self._written = read_written(settings.path)
+        self.nodes_as_written = len(self._written.nodes)
 
     @property
     def executed(self) -> onnx.ModelProto:
@@ -91,7 +92,7 @@ class OnnxRuntime:
         if self._walk is None:
             channels = _channels(self._graph, profile)
             room = available(self.settings.memory)
-            self._plan = plan_of(self._graph, sizes, room, Blocks(self._graph, channels).channels)
+            self._plan = plan_of(self._graph, sizes, room, Blocks(self._graph, channels, self._written).channels)
             self._walk = self._walked(profile, channels, lean=len(self._plan) > 1)
         plan, walk = self._plan, self._walk
         shown = walk.shown(self._graph)
@@ -158,6 +159,7 @@ class OnnxRuntime:
             self.settings,
             self._folder,
             channels=channels,
+            written=self._written,
             providers={index: kernel.provider for index, kernel in profile.kernels.items()},
             inner_providers={name: kernel.provider for name, kernel in profile.inner.items()},
             lean=lean,

@@ -42,9 +42,12 @@ def give_back() -> None:
 
 
 def available(memory: int | None) -> int:
-    """The bytes that may be taken in addition to what the process has, given the bound of the whole process."""
+    """The bytes that may be taken in addition to what the process has, given the bound of the whole process.
+
+    A fourth is left for what kernels need while they run, and for what is lost between blocks.
+    """
     if memory is not None:
-        return max(0, memory - resident())
+        return max(0, memory - resident()) * 3 // 4
     free = free_memory()
     return sys.maxsize if free is None else free // SHARE
 

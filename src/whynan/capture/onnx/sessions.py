@@ -85,9 +85,10 @@ def as_executed(settings: EngineSettings, model: str | bytes, *, lean: bool = Fa
     """A session that runs a graph exactly as it is written; a ``lean`` one keeps no memory from run to run."""
     options = _options(settings, {**SPINNING, **settings.session_config})
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    # a plan of the memory of all values, made at the first run, would hold twice of it from the second on
+    options.enable_mem_pattern = False
     if lean:
         options.enable_cpu_mem_arena = False
-        options.enable_mem_pattern = False
     return _opened(settings, model, options)
 
 
@@ -114,6 +115,7 @@ def _opened(settings: EngineSettings, model: str | bytes, options: Any, disabled
     more: dict[str, Any] = {"disabled_optimizers": list(disabled)} if disabled else {}
     try:
         # its own fallback prints, and tries the providers that nobody asked for
-        return ort.InferenceSession(model, options, providers=list(settings.providers), enable_fallback=0, **more)
+        providers = [p if isinstance(p, str) else tuple(p) for p in settings.providers]
+        return ort.InferenceSession(model, options, providers=providers, enable_fallback=0, **more)
     except Exception as error:
         raise RunError(said(error), 0) from None

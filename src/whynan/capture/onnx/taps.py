@@ -82,7 +82,7 @@ def tapped(
         graph.graph.name or "graph",
         inputs,
         [onnx.ValueInfoProto(name=name) for name in (*values, *plain.values())],
-        [*constants.values(), *([FLAT] if plain else [])],
+        [*constants.values(), *([FLAT] if blocks is not None and any(name in blocks.five for name in plain) else [])],
         sparse_initializer=list(sparse.values()),
     )
     return Tapped(as_model(graph, body), tuple(value.name for value in inputs), tuple(values), plain)

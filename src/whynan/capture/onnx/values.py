@@ -144,6 +144,16 @@ def shapeless(kind: TypeProto) -> TypeProto:
     return bare
 
 
+def detached(value: Any) -> Any:
+    """An ``OrtValue`` that does not keep the other outputs of its run alive, as one that a session gives does."""
+    if not value.has_value() or not value.is_tensor():
+        return value
+    array = _tensor(value)
+    if array.dtype.kind in _STRINGS or not _is_numpys(array.dtype):
+        return give_tensor(np.array(array), int(value.element_type()))
+    return give_tensor(array)
+
+
 def same_bits(first: Value, second: Value) -> bool:
     """Whether two values are the same, bit for bit: NaN with the same payload is, 0 and -0 are not."""
     if first is None or second is None:

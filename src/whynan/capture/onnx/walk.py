@@ -17,7 +17,7 @@ from whynan.capture.onnx.scopes import Scope
 from whynan.capture.onnx.sessions import EngineSettings, as_executed
 from whynan.capture.onnx.statistics import counted_ahead, counters
 from whynan.capture.onnx.taps import Tapped, tapped
-from whynan.capture.onnx.values import launch, said, type_of
+from whynan.capture.onnx.values import detached, launch, said, type_of
 from whynan.floats import format_of
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from onnx import TypeProto
 
     from whynan.capture.onnx.execution import Node, Observer, Tensor, Value
+    from whynan.capture.onnx.written import Written
 
 Plan = tuple[int, ...]
 """Where the segments of a graph end: the last of them is the number of its nodes."""
@@ -61,6 +62,7 @@ class Walk:
         folder: Path,
         *,
         channels: Mapping[str, int],
+        written: Written,
         providers: Mapping[int, str],
         inner_providers: Mapping[str, str],
         lean: bool,
@@ -69,6 +71,7 @@ class Walk:
         self.settings = settings
         self.folder = folder
         self._channels = channels
+        self._written = written
         self._blocks: dict[int, Blocks] = {}
         self.lean = lean
         self.notes: dict[str, None] = {}
@@ -102,7 +105,7 @@ class Walk:
     def blocks(self, graph: Executable) -> Blocks:
         """Which values of a graph are in blocks of channels."""
         if id(graph) not in self._blocks:
-            blocks = self._blocks[id(graph)] = Blocks(graph, self._channels)
+            blocks = self._blocks[id(graph)] = Blocks(graph, self._channels, self._written)
             self._own(graph)
             for name in sorted(blocks.unknown):
                 self.notes[f"the value {name} is looked at in blocks of channels, as the engine keeps it"] = None
@@ -184,7 +187,8 @@ class Walk:
             raise RunError(said(error), self.nodes) from None
         by_name: dict[str, Any] = dict(zip(fetches, found, strict=True))
         for name in segment.tapped.values:
-            scope.hold(name, by_name[name], segment.kinds.get(name))
+            value = detached(by_name[name]) if self.lean else by_name[name]
+            scope.hold(name, value, segment.kinds.get(name))
         for name, plain in segment.tapped.plain.items():
             scope.show(name, by_name[plain].numpy())
         seen: list[Any] = [scope.seen(name) for name in {*segment.tapped.values, *segment.tapped.plain}]

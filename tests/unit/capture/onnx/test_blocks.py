@@ -85,3 +85,15 @@ def test_a_bad_element_keeps_its_place(tmp_path: Path) -> None:
     assert np.isnan(expected).sum() == 9 * 16
     if told.nodes[0].op == "Conv" and np.isnan(first).any():
         assert same_bits(np.isnan(first), np.isnan(expected))
+
+
+def test_nothing_but_blocks_is_turned(tmp_path: Path) -> None:
+    """Two convolutions, without any value in five dimensions."""
+    nodes = [node("Conv", "x w1", "c1", "one"), node("Relu", "c1", "r1", "relu"), node("Conv", "r1 w2", "y", "two")]
+    proto = model(nodes, ["x"], ["y"], {"w1": weight(32, 3, 3, 3), "w2": weight(32, 32, 3, 3)})
+    told = Told(again=True)
+    outcome = run(EngineSettings(saved(proto, tmp_path)), {"x": weight(1, 3, 8, 8)}, told)
+    assert outcome.bit_equal is True
+    assert outcome.notes == ()
+    assert all(told.same_alone)
+    assert [np.asarray(value).shape[1] for value in told.values.values()] == [32] * len(told.values)

@@ -15,7 +15,7 @@ from whynan.capture.onnx.engine import EngineSettings, Outcome, opened, run
 from whynan.capture.onnx.executable import Executable
 from whynan.capture.onnx.planning import available, free_memory, plan_of, resident
 from whynan.capture.onnx.values import same_bits
-from whynan.capture.onnx.written import nodes_written
+from whynan.capture.onnx.written import read_written
 
 X = np.random.default_rng(0).standard_normal((2, 8)).astype(np.float32)
 
@@ -110,7 +110,15 @@ def test_the_bound_is_that_of_the_whole_process() -> None:
 
 
 def test_nodes_are_counted_without_reading_weights(tmp_path: Path) -> None:
-    assert nodes_written(saved(residual(), tmp_path)) == 14
+    assert len(read_written(saved(residual(), tmp_path)).nodes) == 14
     (tmp_path / "not.onnx").write_bytes(b"\xff" * 100)
     (tmp_path / "empty.onnx").write_bytes(b"")
-    assert nodes_written(str(tmp_path / "not.onnx")) == nodes_written(str(tmp_path / "empty.onnx")) == 0
+    assert read_written(str(tmp_path / "not.onnx")).nodes == read_written(str(tmp_path / "empty.onnx")).nodes == []
+
+
+def test_a_convolution_is_found_behind_what_was_fused_with_it(tmp_path: Path) -> None:
+    nodes = [node("Conv", "x w", "c"), node("BatchNormalization", "c s s s s", "b"), node("Relu", "b", "r")]
+    weights = {"w": np.zeros((300, 3, 1, 1), np.float32), "s": np.ones(300, np.float32)}
+    written = read_written(saved(model(nodes, ["x"], ["r"], weights), tmp_path))
+    assert written.shapes == {"w": [300, 3, 1, 1], "s": [300]}
+    assert [written.convolved(name) for name in ("c", "b", "r", "x", "unknown")] == [300, 300, 300, None, None]
