@@ -78,7 +78,12 @@ def candidates(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Candida
     """Every value of a float32 model that a node writes, in bodies too."""
     shapes = Shapes()
     run(model, feeds, shapes)
-    return list(shapes.found.values())
+    live = set(feeds)
+    for node in model.graph.node:
+        if live & set(node.input) or any(a.HasField("g") for a in node.attribute):
+            live.update(node.output)
+    # what depends on no input is computed when the model is loaded, and no node of it is executed
+    return [c for c in shapes.found.values() if c.path or c.name in live]
 
 
 def draw(found: list[Candidate], seed: int, count: int) -> list[Plant]:

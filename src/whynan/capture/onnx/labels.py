@@ -116,6 +116,8 @@ class Labels:
         if np.count_nonzero(highest) == np.count_nonzero(plane):
             # one set and nothing else, as with a mask: no need to sort
             return [high]
+        if high <= plane.size:
+            return [int(v) for v in np.flatnonzero(np.bincount(plane.reshape(-1))) if v > 0]
         return [int(v) for v in np.unique(plane) if v > 0]
 
     def only_literals(self, plane: Plane) -> bool:
