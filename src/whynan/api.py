@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from whynan.capture.failure import FAILED
 from whynan.config import Options
@@ -128,7 +128,7 @@ def explain(
     if isinstance(target, str | os.PathLike):
         from whynan.session.modelled import explained
 
-        return explained(target, inputs, kwargs, Options.load(memory=memory, ranges=ranges))
+        return explained(os.fspath(cast("str", target)), inputs, kwargs, Options.load(memory=memory, ranges=ranges))
     if not callable(target):
         raise UsageError(
             f"explain() was given {type(target).__name__}, which cannot be called",

@@ -98,7 +98,7 @@ def _as_array(value: Any) -> Any:
         return None
     if isinstance(value, list | tuple) and any(hasattr(one, "dtype") for one in cast("list[Any]", value)):
         return [_as_array(one) for one in cast("list[Any]", value)]
-    given: Any = value
+    given = cast("Any", value)
     if hasattr(given, "detach"):
         # a tensor of torch's
         given = given.detach().cpu()
