@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+import os
+from typing import TYPE_CHECKING, Any, cast
 
 from whynan.capture.failure import FAILED
 from whynan.config import Options
@@ -98,7 +99,7 @@ def watch(
 
 
 def explain(
-    target: Callable[..., Any],
+    target: Callable[..., Any] | str | os.PathLike[str],
     *inputs: Any,
     rerun: bool = False,
     ranges: bool = False,
@@ -107,25 +108,31 @@ def explain(
 ) -> Report:
     """Call a function or module once, fully traced, and explain every bad number that leaves it.
 
-    The return value and every gradient that a ``backward()`` inside leaves are fatal sinks.
+    The return value and every gradient that a ``backward()`` inside leaves are fatal sinks. Of an ONNX model every
+    output is one.
 
     Args:
-        target: a function or ``torch.nn.Module``; called once as ``target(*inputs, **kwargs)``.
-        inputs: its arguments.
+        target: a function or ``torch.nn.Module``; called once as ``target(*inputs, **kwargs)``. Or the path of an ONNX
+            model, which is run as ``whynan onnx`` does.
+        inputs: its arguments; for a model its inputs as arrays, or one dictionary of them by name.
         rerun: call it a second time, from the same state, for operand values that were gone.
         ranges: record counters and finite range of every tensor.
         memory: bytes of operands to hold.
-        kwargs: its keyword arguments.
+        kwargs: its keyword arguments; for a model inputs by name.
 
     Raises:
-        UsageError: not callable, or arguments that do not fit its signature.
+        UsageError: not callable, or arguments that do not fit its signature; no model, or one that cannot be run.
         MetaTensorError: a module or argument on the meta device.
         Exception: whatever the target raises, unchanged, after the report was printed.
     """
+    if isinstance(target, str | os.PathLike):
+        from whynan.session.modelled import explained
+
+        return explained(os.fspath(cast("str", target)), inputs, kwargs, Options.load(memory=memory, ranges=ranges))
     if not callable(target):
         raise UsageError(
             f"explain() was given {type(target).__name__}, which cannot be called",
-            "give the function or module itself and its inputs: explain(model, batch)",
+            "give the function or module itself and its inputs: explain(model, batch), or the path of an ONNX model",
         )
     _check_signature(target, inputs, kwargs)
     call = Call(target, inputs, kwargs)

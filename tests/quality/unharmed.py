@@ -94,9 +94,14 @@ def place_of(code: CodeType) -> Place | None:
 
 
 def functions() -> dict[Place, str]:
-    """Every function of every module of the capture, nested ones and lambdas included, and its module."""
+    """Every function of every module of the capture, nested ones and lambdas included, and its module.
+
+    An ONNX model is run in a process of its own, where there is no program to be harmed.
+    """
     found: dict[Place, str] = {}
     for module in pkgutil.walk_packages(whynan.capture.__path__, "whynan.capture."):
+        if module.name.startswith("whynan.capture.onnx"):
+            continue
         spec = module.module_finder.find_spec(module.name)  # type: ignore[call-arg]
         waiting = [spec.loader.get_code(module.name)]  # type: ignore[union-attr]
         while waiting:

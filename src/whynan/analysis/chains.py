@@ -39,16 +39,32 @@ def chain(
                 op=cause.event.op,
                 phase=cause.event.phase,
                 site=cause.event.site,
+                node=cause.event.node,
                 summary=_made(cause),
             )
         )
     links += birth.cause_links
     links.append(
-        ChainLink(role="birth", op=birth.event.op, phase=birth.event.phase, site=birth.event.site, summary=_made(birth))
+        ChainLink(
+            role="birth",
+            op=birth.event.op,
+            phase=birth.event.phase,
+            site=birth.event.site,
+            node=birth.event.node,
+            summary=_made(birth),
+        )
     )
     links += birth.steps
     links += [
-        ChainLink(role="step", op=b.event.op, phase=b.event.phase, site=b.event.site, summary=_made(b)) for b in also
+        ChainLink(
+            role="step",
+            op=b.event.op,
+            phase=b.event.phase,
+            site=b.event.site,
+            node=b.event.node,
+            summary=_made(b),
+        )
+        for b in also
     ]
     if birth.steps_omitted:
         links.append(ChainLink(role="step", op=None, site=None, summary=f"{birth.steps_omitted} more events"))

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -87,6 +88,8 @@ def _finding(root: Root, fate: Fate, severity: str, sinks: list[Sink], by_label:
             "micro": event.micro,
             "site": event.site,
             "library_site": event.library_site,
+            "node": event.node,
+            "value": event.value,
             "occurrences": birth.occurrences,
             "modules": tuple(birth.modules),
             "element": birth.element,
@@ -106,7 +109,9 @@ def _folded(findings: list[tuple[Root, Finding]]) -> tuple[Finding, ...]:
     same: dict[object, list[Root]] = {}
     for root, finding in findings:
         site = finding.site
-        place = None if site is None else (site.file, site.line, site.column, site.end_column)
+        place = (
+            _whatever_iteration(finding.node) if site is None else (site.file, site.line, site.column, site.end_column)
+        )
         inner = finding.library_site
         library = None if inner is None else (inner.file, inner.line, inner.column)
         what = (finding.op, finding.phase, finding.birth, finding.grad_fn)
@@ -130,6 +135,11 @@ def _folded(findings: list[tuple[Root, Finding]]) -> tuple[Finding, ...]:
         if len(roots_of_one) > 1:
             first[key] = first[key].model_copy(update={"reaches": _reached_by(roots_of_one)})
     return tuple(first.values())
+
+
+def _whatever_iteration(node: str | None) -> str | None:
+    """The way to a node through the bodies of an ONNX model, without the numbers of their iterations."""
+    return None if node is None else re.sub(r"\[\d+\]/", "/", node)
 
 
 def _reached_by(some: list[Root]) -> tuple[Reach, ...]:

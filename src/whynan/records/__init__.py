@@ -7,10 +7,12 @@ from whynan.records.report import Data as Data
 from whynan.records.report import Element as Element
 from whynan.records.report import ExitStatus as ExitStatus
 from whynan.records.report import Fate as Fate
+from whynan.records.report import Fed as Fed
 from whynan.records.report import Finding as Finding
 from whynan.records.report import Fix as Fix
 from whynan.records.report import FixVerdict as FixVerdict
 from whynan.records.report import ForwardOperand as ForwardOperand
+from whynan.records.report import Inference as Inference
 from whynan.records.report import Operand as Operand
 from whynan.records.report import Origin as Origin
 from whynan.records.report import Phase as Phase

@@ -113,6 +113,7 @@ class ChainLink(Record):
     op: str | None
     phase: Phase | None = None
     site: Site | None = None
+    node: str | None = None
     summary: str
 
 
@@ -165,6 +166,7 @@ class Finding(Record):
     site: Site | None
     library_site: Site | None = None
     node: str | None = None
+    value: str | None = None
     occurrences: int = 1
     modules: tuple[str, ...] = ()
     element: Element
@@ -209,6 +211,41 @@ class Step(Record):
     skipped: bool = False
 
 
+class Fed(Record):
+    """What one input of an ONNX model was given, and from where: a file, or what was generated."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...] | None
+    origin: str
+
+
+class Inference(Record):
+    """How an ONNX model was run: on which engine, which graph of it, and whether looking changed its outputs.
+
+    ``bit_equal``: the outputs of the run that was looked at have the bits of those of a bare session; null where there
+    was nothing to compare them with. ``placement`` counts the executed nodes of each execution provider. ``changed_by``
+    names the optimizers without which what was found is not so.
+    """
+
+    model: str
+    sha256: str | None = None
+    engine: Literal["onnxruntime", "reference"] = "onnxruntime"
+    graph: Literal["optimized", "original"] = "optimized"
+    level: str | None = None
+    opset: dict[str, int] = Field(default_factory=dict)
+    providers: tuple[str, ...] = ()
+    placement: dict[str, int] = Field(default_factory=dict)
+    nodes: int = 0
+    nodes_as_written: int = 0
+    segments: int = 1
+    bit_equal: bool | None = None
+    inputs: tuple[Fed, ...] = ()
+    case: int | None = None
+    cases: int = 1
+    changed_by: tuple[str, ...] = ()
+
+
 class Source(Record):
     """A source file as it was during the run."""
 
@@ -229,6 +266,7 @@ class Run(Record):
     sources: tuple[Source, ...] = ()
     data: str | None = None
     exception: str | None = None
+    inference: Inference | None = None
 
 
 class Coverage(Record):
@@ -242,7 +280,11 @@ class Coverage(Record):
 
 
 class Range(Record):
-    """Counters and finite range of one tensor that an event wrote."""
+    """Counters and finite range of one tensor that an event wrote; of an ONNX model, of one value of a node.
+
+    ``node``, ``value`` and ``provider`` are those of an ONNX model. ``headroom``: the greatest magnitude over the
+    greatest number of the dtype; null for what is no floating-point number, or has no finite element.
+    """
 
     event: int
     op: str
@@ -258,6 +300,10 @@ class Range(Record):
     n_subnormal: int
     finite_min: Number | None
     finite_max: Number | None
+    headroom: Number | None = None
+    node: str | None = None
+    value: str | None = None
+    provider: str | None = None
     site: Site | None = None
 
 

@@ -22,7 +22,8 @@ _STYLES: Final = {"clean": "bold green", "damaged": "bold yellow", "inconclusive
 def closing(page: Page, report: Report, *, show_all: bool) -> None:
     """The verdict and what else there is to say."""
     verdict = (report.verdict, _STYLES.get(report.verdict, "bold red"))
-    events = f" ({count_text(report.coverage.events, 'operation')} looked at)" if report.coverage.events else ""
+    noun = "operation" if report.run.inference is None else "node"
+    events = f" ({count_text(report.coverage.events, noun)} looked at)" if report.coverage.events else ""
     if report.verdict == "clean" and not report.coverage.events:
         # nothing can be said of what nobody looked at
         page.line(_summary(report))
@@ -31,6 +32,7 @@ def closing(page: Page, report: Report, *, show_all: bool) -> None:
     for text in (
         *_left_out(report, show_all=show_all),
         *history_lines(report.run.history),
+        *_inference(report),
         *_second_run(report),
         *_notes(report),
     ):
@@ -44,14 +46,18 @@ def _summary(report: Report) -> str:
     told = [", ".join(counts)] if counts else []
     if report.verdict == "clean":
         told = ["no bad number reached a loss, a gradient, a parameter or an output"]
+        if report.run.inference is not None:
+            told = ["no bad number reached an output"]
         if not report.coverage.events:
             told = ["nothing was looked at"]
     elif NO_FACTS in report.coverage.notes:
         told = ["what became of its numbers was not written down"]
     elif report.verdict == "inconclusive":
-        told.append(
-            "a bad number reached a loss, a gradient, a parameter or an output, but where it was born was not seen"
-        )
+        if report.run.inference is None:
+            place = "a loss, a gradient, a parameter or an output"
+            told.append(f"a bad number reached {place}, but where it was born was not seen")
+        elif report.run.exception is None:
+            told.append("a bad number reached an output, but where it was born was not seen")
     return "; ".join(told) or "nothing was found"
 
 
@@ -60,7 +66,8 @@ def _left_out(report: Report, *, show_all: bool) -> list[str]:
     if report.run.exit_status.script is None and not _is_unfinished(report):
         told.append("the program was stopped here; --on-nonfinite continue lets it go on")
     if report.run.exception:
-        told.append(f"the program raised {_abridged(report.run.exception)}")
+        raised = "the program raised " if report.run.inference is None else ""
+        told.append(f"{raised}{_abridged(report.run.exception)}")
     hidden = 0 if show_all and report.absorbed else report.absorbed_count
     if hidden:
         where = "; --all or show(show_all=True) tells of them" if report.absorbed else ""
@@ -80,6 +87,34 @@ def _abridged(exception: str) -> str:
     """The first line of an exception's text: the rest can be a whole tensor, and the traceback has it."""
     first, _, rest = exception.partition("\n")
     return f"{first[:_EXCEPTION_LENGTH]}..." if rest or len(first) > _EXCEPTION_LENGTH else first
+
+
+def _inference(report: Report) -> list[str]:
+    """How a model was run, and whether looking at it changed it."""
+    ran = report.run.inference
+    if ran is None:
+        return []
+    told: list[str] = []
+    if ran.engine == "reference":
+        told.append("run by the reference evaluator of onnx, node by node as written")
+    else:
+        graph = "the graph as it is written" if ran.graph == "original" else f"the optimized graph (level {ran.level})"
+        of = f", {ran.nodes:,} nodes of {ran.nodes_as_written:,}" if ran.graph == "optimized" and ran.nodes else ""
+        told.append(f"ran {graph}{of}{_equal(ran.bit_equal)}")
+    if len(ran.placement) > 1:
+        placed = ", ".join(f"{count_text(count, 'node')} on {name}" for name, count in ran.placement.items())
+        told.append(f"executed: {placed}")
+    if ran.case is not None:
+        told.append(f"the worst of {ran.cases:,} cases is number {ran.case + 1:,}")
+    return told
+
+
+def _equal(bit_equal: bool | None) -> str:
+    if bit_equal is None:
+        return "; its outputs could not be compared with those of a run that nobody looks at"
+    if bit_equal:
+        return "; its outputs are bit for bit those of a run that nobody looks at"
+    return "; its outputs are NOT those of a run that nobody looks at"
 
 
 def _second_run(report: Report) -> list[str]:

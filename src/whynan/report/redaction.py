@@ -83,7 +83,8 @@ _FINDING: Final[Table] = {
     "rule": by_value(_code), "name": by_value(_rule_name), "severity": kept, "fate": kept, "birth": kept,
     "phase": kept, "op": operator,
     "grad_fn": node, "forward_op": operator, "step": kept, "micro": kept, "rank": kept, "site": record,
-    "library_site": record, "node": named("node"), "occurrences": kept, "modules": named("module"), "element": record,
+    "library_site": record, "node": named("node"), "value": named("tensor"), "occurrences": kept,
+    "modules": named("module"), "element": record,
     "data": record, "forward_operands": record, "message": by_holder(_message), "explanation": dropped,
     "matched": by_value(_codes), "chain": record, "reaches": record, "fixes": record, "allowed": by_value(_reason),
 }  # fmt: skip

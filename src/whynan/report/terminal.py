@@ -98,9 +98,10 @@ def _width(out: TextIO) -> int | None:
 
 
 def _versions(report: Report) -> str:
-    versions = report.run.versions
+    versions, inference = report.run.versions, report.run.inference
+    engine = "torch" if inference is None else "onnxruntime" if inference.engine == "onnxruntime" else "onnx"
     # the part behind the plus is how it was built, which the device says better
-    named = [f"{name} {versions[name].split('+')[0]}" for name in ("whynan", "torch") if name in versions]
+    named = [f"{name} {versions[name].split('+')[0]}" for name in ("whynan", engine) if name in versions]
     return " · ".join([*named, report.run.device])
 
 
@@ -147,6 +148,8 @@ def _born(page: Page, finding: Finding, line_of: LineOf, like: str) -> None:
         page.code(line, op if number == len(lines) else "")
     if op and finding.site is not None and not lines:
         page.row("", op)
+    if finding.site is not None and (node := wording.node(finding)):
+        page.row("node", node)
     if finding.library_site is not None:
         page.items("inside", wording.place(finding.library_site), "  ")
         for line in excerpt(finding.library_site, line_of):

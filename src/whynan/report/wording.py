@@ -94,8 +94,19 @@ def _held(names: str, *, raised: bool) -> str:
 def born(finding: Finding) -> list[str]:
     """The place of a birth: file, line and column, function, module, and the phase where it is not the forward."""
     if finding.site is None:
-        return [f"{finding.node or finding.op or 'a value'}, whose line is not known", *_phase(finding)]
+        named = node(finding) or finding.node or finding.op or "a value"
+        module = [f"in {_module(finding.modules[0])}"] if finding.modules else []
+        return [f"{named}, whose line is not known", *module, *_phase(finding)]
     return [*place(finding.site), *_phase(finding)]
+
+
+def node(finding: Finding) -> str:
+    """The node of an ONNX model: ``Div /head/Div, which writes ratio``; nothing for what is none."""
+    if finding.phase != "inference" or finding.op is None:
+        return ""
+    named = f"{finding.op} {finding.node}" if finding.node and finding.node != finding.op else finding.op
+    wrote = finding.value if finding.value and finding.value != finding.node else None
+    return f"{named}, which writes {wrote}" if wrote else named
 
 
 def place(site: Site) -> list[str]:

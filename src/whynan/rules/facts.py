@@ -8,6 +8,7 @@ import math
 from typing import TYPE_CHECKING
 
 from whynan.floats import describe_limit, format_value
+from whynan.ops.onnx import meaning
 
 if TYPE_CHECKING:
     from whynan.records import Finding, ForwardOperand, Operand
@@ -16,8 +17,16 @@ INF = math.inf
 
 
 def base(finding: Finding) -> str:
-    """``aten.div_.Tensor`` -> ``div``; of a foreach operator what it does to each tensor; empty for ``entered``."""
-    return _bare(finding.op)
+    """``aten.div_.Tensor`` -> ``div``; of a foreach operator what it does to each tensor; empty for ``entered``.
+
+    Of a node of an ONNX model the operator of ATen that does the same: ``Div`` -> ``div``.
+    """
+    return meaning(finding.op).base if finding.op is not None and is_onnx(finding) else _bare(finding.op)
+
+
+def is_onnx(finding: Finding) -> bool:
+    """Whether it was born in a node of an ONNX model."""
+    return finding.phase == "inference"
 
 
 def forward_base(finding: Finding) -> str:
@@ -34,10 +43,11 @@ def _bare(op: str | None) -> str:
 
 
 def operand(finding: Finding, *names: str) -> Operand | None:
-    """The first operand of one of these schema names."""
+    """The first operand of one of these schema names, which are ATen's for a node of an ONNX model too."""
+    known = meaning(finding.op) if finding.op is not None and is_onnx(finding) else None
     for name in names:
         for found in finding.element.operands:
-            if found.name == name:
+            if (found.name if known is None else known.theirs(found.name)) == name:
                 return found
     return None
 

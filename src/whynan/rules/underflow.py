@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _NUMBER: Final = r"-?[\d.]+(?:e[-+]?\d+)?"
 _ZERO: Final = r"is -?0(?![.\d])"
 _PRODUCT: Final = re.compile(rf"(?P<a>{_NUMBER}) (?P<how>times|to the power) (?P<b>{_NUMBER}) {_ZERO}")
-_EXP: Final = re.compile(rf"exp of (?P<a>{_NUMBER}) {_ZERO}")
+_EXP: Final = re.compile(rf"[Ee]xp of (?P<a>{_NUMBER}) {_ZERO}")
 
 
 class _Attempt(NamedTuple):

@@ -41,6 +41,7 @@ from whynan.rules.facts import (
     forward_value,
     infinite,
     is_nan,
+    is_onnx,
     is_zero,
     operand,
     result,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 
 _QUOTIENTS = ("div", "true_divide", "floor_divide")
 _WHY = "A quotient has a pole where its denominator is 0, and its gradient has one too."
+_WHY_FORWARD = "A quotient has a pole where its denominator is 0."
 
 
 def match(finding: Finding) -> Explanation | None:
@@ -66,7 +68,7 @@ def match(finding: Finding) -> Explanation | None:
     if text is None:
         return None
     where = derivative(finding) or here(spelled(finding, zero), "0")
-    return Explanation(f"{text}{where}", _WHY, OPERATION)
+    return Explanation(f"{text}{where}", _WHY_FORWARD if is_onnx(finding) else _WHY, OPERATION)
 
 
 def _attempt(finding: Finding) -> tuple[str | None, str]:

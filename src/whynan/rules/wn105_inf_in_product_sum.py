@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     from whynan.records import Finding
 
 
-_OPERATORS = frozenset("mm bmm addmm baddbmm mv addmv dot vdot convolution addbmm addr linear".split())
+_OPERATORS = frozenset(
+    "mm bmm addmm baddbmm mv addmv dot vdot convolution addbmm addr linear einsum dft attention".split()
+)
 
 
 def match(finding: Finding) -> Explanation | None:

@@ -45,6 +45,7 @@ _PERIODIC = frozenset("sin cos tan sinc frac fmod remainder".split())
 _GATED = frozenset("silu gelu mish hardswish glu".split())
 _INSIDE = {
     "binary_cross_entropy_with_logits": "the loss multiplies the logit by 1 - target, or subtracts it from itself",
+    "softsign": "it divides an infinity by an infinity",
     "renorm": "the row is scaled by its norm, and Inf × (1 / Inf) has no value",
 }
 
@@ -64,7 +65,7 @@ def match(finding: Finding) -> Explanation | None:
             "A periodic function does not settle towards infinity: it has no value there.",
         )
     elif name in _GATED:
-        text = f"{name} of {row_text(found)} is NaN: its gate multiplies an infinity by 0"
+        text = f"{doing(finding)} of {row_text(found)} is NaN: its gate multiplies an infinity by 0"
         why = "The activation is its operand times a gate, and the gate of -Inf is 0. The product of 0 and an infinity has no value."
     elif name in _INSIDE:
         text, why = (

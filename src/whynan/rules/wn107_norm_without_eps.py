@@ -34,8 +34,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import INF, all_finite, base, forward_value, is_nan, operand, row, said, value
-from whynan.rules.wording import doing, row_text
+from whynan.rules.facts import INF, all_finite, base, forward_value, is_nan, is_onnx, operand, result, row, said, value
+from whynan.rules.wording import doing, row_text, spelled
 
 if TYPE_CHECKING:
     from whynan.records import Finding
@@ -44,15 +44,21 @@ if TYPE_CHECKING:
 _WHY = (
     "Equal values have a variance of 0: the row minus its mean is divided by the square root of that variance plus eps."
 )
+_DIRECTION = "A row of zeros has no direction that could be kept: it is divided by its norm, and both are 0."
 
 
 def match(finding: Finding) -> Explanation | None:
-    name, found = base(finding), operand(finding, "input")
+    name, found = base(finding), operand(finding, "input", "self")
     if found is None or not is_nan(finding):
-        return None
+        return _batch(finding) if name == "native_batch_norm" else None
+    if name == "lp_normalization" and row(finding, "self") == (0, 0):
+        return Explanation(f"{doing(finding)} of {row_text(found)} is 0 / 0: its norm is 0", _DIRECTION, OPERATION)
+    if name == "native_batch_norm":
+        return _batch(finding)
+    eps = "epsilon" if is_onnx(finding) else "eps"
     if name in ("native_layer_norm", "native_group_norm") and value(finding, "eps") == 0 and all_finite(finding):
         return Explanation(
-            f"{doing(finding)} of {row_text(found)} with eps = 0 is 0 / 0: the variance is 0", _WHY, OPERATION
+            f"{doing(finding)} of {row_text(found)} with {eps} = 0 is 0 / 0: the variance is 0", _WHY, OPERATION
         )
     if name in ("native_layer_norm_backward", "native_group_norm_backward"):
         scale, eps = row(finding, "rstd"), forward_value(finding, "eps")
@@ -69,6 +75,19 @@ def match(finding: Finding) -> Explanation | None:
                 OPERATION,
             )
     return None
+
+
+def _batch(finding: Finding) -> Explanation | None:
+    """A batch norm in evaluation that divides by a running variance of 0."""
+    span, eps = row(finding, "running_var"), value(finding, "eps")
+    if not is_onnx(finding) or span != (0, 0) or eps != 0:
+        return None
+    return Explanation(
+        f"{doing(finding)} with epsilon = 0 divides by the square root of {spelled(finding, 'running_var')}, which is 0 here: "
+        f"it gives {result(finding)}",
+        "The variance of a channel that was constant in training is 0, and nothing is added to it.",
+        OPERATION,
+    )
 
 
 RULE = Rule("WN107", "norm-without-eps", match)

@@ -41,12 +41,14 @@ from whynan.rules.facts import (
     forward_base,
     forward_is_zero,
     forward_value,
+    is_onnx,
     is_zero,
     result,
+    row,
     said,
     value,
 )
-from whynan.rules.wording import derivative, here, readable, spelled, spelled_forward
+from whynan.rules.wording import derivative, doing, here, readable, spelled, spelled_forward
 
 if TYPE_CHECKING:
     from whynan.records import Finding
@@ -68,13 +70,22 @@ def match(finding: Finding) -> Explanation | None:
         return Explanation(
             f"{name}({at}) {finite}{derivative(finding) or here(spelled(finding, 'self'), at)}",
             _complement(spelled(finding, "self"), finding)
-            or "A probability that underflowed or a count of 0 is the usual operand; the gradient 1/x is Inf there as well.",
+            or (
+                "A probability that underflowed or a count of 0 is the usual operand"
+                + ("." if is_onnx(finding) else "; the gradient 1/x is Inf there as well.")
+            ),
             OPERATION,
         )
     if name == "xlogy" and is_zero(finding, "other"):
         return Explanation(
             f"{said(value(finding, 'self'))} × log(0) is {out}{here(spelled(finding, 'other'), '0')}",
             "xlogy is 0 where both operands are 0, and infinite where only the second is.",
+            OPERATION,
+        )
+    if name == "reducelogsum" and row(finding, "self") == (0, 0):
+        return Explanation(
+            f"{doing(finding)} of a row of zeros is log(0), which is {out}",
+            "Where nothing is left of a row its sum is 0, and the logarithm has a pole there.",
             OPERATION,
         )
     if name == "logit" and found in (0.0, 1.0):

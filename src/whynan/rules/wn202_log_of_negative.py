@@ -34,8 +34,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import base, is_nan, said, value
-from whynan.rules.wording import derivative, here, spelled
+from whynan.rules.facts import all_finite, base, is_nan, row, said, value
+from whynan.rules.wording import derivative, doing, here, spelled
 
 if TYPE_CHECKING:
     from whynan.records import Finding
@@ -48,6 +48,8 @@ def match(finding: Finding) -> Explanation | None:
     name, found = base(finding), value(finding, "self")
     if not is_nan(finding):
         return None
+    if name == "reducelogsum":
+        return _of_sum(finding)
     if name in ("xlogy", "logit"):
         return _inside(finding, name)
     if name not in _LOGS or found is None or not found < _LOGS[name]:
@@ -71,6 +73,17 @@ def _inside(finding: Finding, name: str) -> Explanation | None:
             f"logit({said(found)}) is NaN{derivative(finding) or here(spelled(finding, 'self'), 'outside of 0 to 1')}"
         )
     return Explanation(text, "It takes the logarithm of a negative number, which has no real value.", OPERATION)
+
+
+def _of_sum(finding: Finding) -> Explanation | None:
+    span = row(finding, "self")
+    if span is None or not span[1] <= 0 or not all_finite(finding):
+        return None
+    return Explanation(
+        f"{doing(finding)} of values from {said(span[0])} to {said(span[1])} takes the logarithm of their sum, which is negative",
+        "The real logarithm is defined above 0 only.",
+        OPERATION,
+    )
 
 
 RULE = Rule("WN202", "log-of-negative", match)

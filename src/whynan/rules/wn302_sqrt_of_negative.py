@@ -34,8 +34,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import DERIVATIVE, OPERATION, Explanation, Rule
-from whynan.rules.facts import all_finite, base, forward_base, forward_value, is_nan, row, said, value
-from whynan.rules.wording import derivative, here, spelled, spelled_forward
+from whynan.rules.facts import all_finite, base, forward_base, forward_value, is_nan, is_onnx, row, said, value
+from whynan.rules.wording import derivative, doing, here, spelled, spelled_forward
 
 if TYPE_CHECKING:
     from whynan.records import Finding
@@ -83,8 +83,9 @@ def _variance(finding: Finding) -> Explanation | None:
         return None
     if not all_finite(finding):
         return None
+    name, added = (spelled(finding, each) or each if is_onnx(finding) else each for each in ("running_var", "eps"))
     return Explanation(
-        f"batch_norm takes the root of running_var + eps, and running_var is as low as {said(span[0])}",
+        f"{doing(finding).removeprefix('native_')} takes the root of {name} + {added}, and {name} is as low as {said(span[0])}",
         "A variance cannot be negative: the buffer was overwritten, or loaded from somewhere else.",
         OPERATION,
     )

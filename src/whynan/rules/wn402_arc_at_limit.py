@@ -37,7 +37,7 @@ import math
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import DERIVATIVE, OPERATION, Explanation, Rule
-from whynan.rules.facts import base, forward_base, forward_value, is_nan, result, said, value
+from whynan.rules.facts import base, forward_base, forward_value, is_nan, is_onnx, result, said, value
 from whynan.rules.wording import here, spelled, spelled_forward
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ def match(finding: Finding) -> Explanation | None:
     if name == "atanh" and abs(found) == 1:
         return Explanation(
             f"atanh({said(found)}) is {result(finding)}{here(spelled(finding, 'self'), said(found))}",
-            "atanh is infinite at both ends of its domain, and so is its derivative.",
+            "atanh is infinite at both ends of its domain"
+            + ("." if is_onnx(finding) else ", and so is its derivative."),
             OPERATION,
         )
     return None

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 
 def match(finding: Finding) -> Explanation | None:
+    if base(finding) == "attention":
+        return _attention(finding)
     span = row(finding, "self")
     if base(finding) not in ("_softmax", "_log_softmax") or not is_nan(finding) or span != (-INF, -INF):
         return None
@@ -51,6 +53,18 @@ def match(finding: Finding) -> Explanation | None:
     return Explanation(
         f"{doing(finding)} over a row{f' of {name}' if name else ''} that is all -Inf subtracts its maximum, and -Inf - (-Inf) is NaN",
         "Nothing in this row is left: most often every place is masked, by a sequence of padding only, or by a causal and a padding mask together.",
+        OPERATION,
+    )
+
+
+def _attention(finding: Finding) -> Explanation | None:
+    span, name = row(finding, "attn_mask"), spelled(finding, "attn_mask")
+    if not is_nan(finding) or span is None or span[0] != -INF:
+        return None
+    return Explanation(
+        f"{doing(finding)} takes the softmax of scores that {name} makes -Inf: where a row is all -Inf it subtracts its "
+        "maximum, and -Inf - (-Inf) is NaN",
+        "Most often every place of the row is masked, by a sequence of padding only, or by a causal and a padding mask together.",
         OPERATION,
     )
 

@@ -37,7 +37,7 @@ import math
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import base, empty, is_nan, operand, row, said, value
+from whynan.rules.facts import base, empty, is_nan, is_onnx, operand, row, said, value
 from whynan.rules.wording import spelled
 
 if TYPE_CHECKING:
@@ -50,7 +50,9 @@ _WHY = "The mean divides by the sum of the weights of all targets: 0 for a targe
 def match(finding: Finding) -> Explanation | None:
     name = base(finding)
     scores = row(finding, "self")
-    if not is_nan(finding) or value(finding, "reduction") != 1:
+    # an ONNX node writes its reduction as a word: that of one number is a mean or a sum, and a sum has no 0 / 0
+    mean = finding.element.shape == () if is_onnx(finding) else value(finding, "reduction") == 1
+    if not is_nan(finding) or not mean:
         return None
     if scores is not None and not all(math.isfinite(v) for v in scores):
         return None

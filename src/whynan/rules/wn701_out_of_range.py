@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.arithmetic import Attempt, attempted
 from whynan.rules.base import GENERAL, Explanation, Rule
-from whynan.rules.facts import all_finite, base, is_nan, limit, result
+from whynan.rules.facts import all_finite, base, is_nan, is_onnx, limit, result
 from whynan.rules.numbers import beyond, overflows, wider
 from whynan.rules.wording import derivative, doing, given
 
@@ -45,7 +45,9 @@ if TYPE_CHECKING:
 
 
 # The result itself is out of range, or a partial sum or product of the same kind.
-_PARTIAL = frozenset("mm bmm addmm baddbmm mv addmv dot vdot sum cumsum prod cumprod lerp addcmul addcdiv".split())
+_PARTIAL = frozenset(
+    "mm bmm addmm baddbmm mv addmv dot vdot sum cumsum prod cumprod lerp addcmul addcdiv einsum".split()
+)
 # The exact result may fit: a square, a sum or a product behind it is what does not.
 _INSIDE = frozenset(
     """
@@ -54,8 +56,13 @@ _INSIDE = frozenset(
     special_i0 _cdist_forward _pdist_forward upsample_bilinear2d upsample_bicubic2d upsample_linear1d kl_div
     binary_cross_entropy_with_logits softplus convolution_backward mse_loss_backward native_layer_norm_backward
     native_batch_norm_backward native_layer_norm native_batch_norm native_group_norm tan polar hypot logaddexp
-    linalg_lu_solve index_put embedding_dense_backward segment_reduce sum_to_size
+    linalg_lu_solve index_put embedding_dense_backward segment_reduce sum_to_size dft rnn lstm gru attention lp_normalization mean_of gelu
+    reducelogsum     hardswish silu mish
     """.split()
+)
+_NORMS = frozenset("native_layer_norm native_group_norm".split())
+_SUMS_OF_PRODUCTS = frozenset(
+    "mm bmm addmm baddbmm mv addmv dot vdot convolution einsum dft rnn lstm gru attention".split()
 )
 
 
@@ -87,7 +94,14 @@ def _exact(attempt: Attempt, dtype: str) -> str:
 
 def _both_signs(finding: Finding) -> Explanation | None:
     """A sum of finite products that overflows towards both sides."""
-    if base(finding) not in ("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "vdot", "convolution"):
+    if base(finding) in _NORMS and is_onnx(finding):
+        return Explanation(
+            f"{doing(finding)} of {given(finding)} is NaN: the squares behind the variance exceed {limit(finding)}, and what is "
+            "divided by the root of Inf has no value any more",
+            f"All operands are finite; their squares are too large for {finding.element.dtype}.",
+            GENERAL,
+        )
+    if base(finding) not in _SUMS_OF_PRODUCTS:
         return None
     return Explanation(
         f"{doing(finding)} of {given(finding)} is NaN{derivative(finding)}: products of both signs exceed {limit(finding)}, and Inf - Inf has no value",

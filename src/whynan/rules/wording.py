@@ -8,7 +8,8 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from whynan.floats import format_value
-from whynan.rules.facts import base, forward_base, forward_operand, operand
+from whynan.ops.onnx import op_type
+from whynan.rules.facts import base, forward_base, forward_operand, is_onnx, operand
 
 if TYPE_CHECKING:
     from whynan.records import Finding, Operand
@@ -32,8 +33,13 @@ def readable(name: str) -> str:
 
 
 def spelled(finding: Finding, name: str) -> str | None:
-    """How the source writes an operand; None where that is not known, or where it is written as a number."""
+    """How the source writes an operand; None where that is not known, or where it is written as a number.
+
+    A node of an ONNX model calls it by the name of its schema.
+    """
     found = operand(finding, name)
+    if found is not None and is_onnx(finding):
+        return _NAMES.get(found.name, found.name)
     return _variable(found.expression if found is not None else None)
 
 
@@ -86,5 +92,5 @@ def given(finding: Finding) -> str:
 
 
 def doing(finding: Finding) -> str:
-    """The operator in words."""
-    return readable(base(finding))
+    """The operator in words; that of an ONNX model by its type."""
+    return op_type(finding.op or "") if is_onnx(finding) else readable(base(finding))

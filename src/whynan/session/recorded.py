@@ -65,7 +65,7 @@ def _begin(writer: TraceWriter, region: Region) -> None:
         device="cpu" if capture is None else capture.device(),
         flags={} if capture is None else capture.flags(),
     )
-    writer.begin(_private(writer, run), {name: getattr(region.options, name) for name in OPTIONS})
+    writer.begin(private(writer, run), {name: getattr(region.options, name) for name in OPTIONS})
 
 
 def _end(writer: TraceWriter, region: Region) -> None:
@@ -95,7 +95,7 @@ def of_a_replay(writer: TraceWriter | None) -> TraceWriter | None:
 
 def again(writer: TraceWriter, report: Report, session: SessionPart | None = None, *, whole: bool = False) -> None:
     """More is known of how the run has ended: its exit status; or, with `whole`, more than this trace tells."""
-    writer.end(_private(writer, report.run), session)
+    writer.end(private(writer, report.run), session)
     if whole or writer.names is not None:
         from whynan.report.json import to_json
         from whynan.report.redaction import redacted
@@ -158,7 +158,8 @@ def _cut_short(recorded: Recorded, report: Report) -> Run:
     return recorded.run.model_copy(update={"exit_status": status, "sources": sources})
 
 
-def _private(writer: TraceWriter, run: Run) -> Run:
+def private(writer: TraceWriter, run: Run) -> Run:
+    """What of a run may stand in its trace."""
     if writer.names is None:
         return run
     from whynan.report.redaction import REPORT

@@ -54,6 +54,8 @@ class EventPart(Part):
     step: Natural | None
     micro: Natural | None
     recomputed: bool
+    node: str | None = None
+    value: str | None = None
 
     @classmethod
     def of(cls, event: Event) -> Self:

@@ -29,6 +29,9 @@ class Event:
     step: int | None = None
     micro: int | None = None
     recomputed: bool = False
+    node: str | None = None
+    """The name of the node of an ONNX model, and of the value that it wrote."""
+    value: str | None = None
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar, cast
 
 from pydantic import BaseModel
 
+from whynan.ops.onnx_names import is_onnx_argument, is_onnx_operator
 from whynan.ops.vocabulary import is_dtype, is_torch_argument, is_torch_node, is_torch_operator
 from whynan.records import (
     ChainLink,
@@ -22,7 +23,9 @@ from whynan.records import (
     Data,
     Element,
     ExitStatus,
+    Fed,
     ForwardOperand,
+    Inference,
     Operand,
     Range,
     Replay,
@@ -46,6 +49,19 @@ _VERSION: Final = re.compile(r"\d+(\.\d+)*((a|b|rc|\.dev|\.post)\d+)*(\+(cpu|cu\
 _PACKAGES: Final = frozenset("whynan python torch numpy transformers onnx onnxruntime".split())
 _FLAGS: Final = frozenset("deterministic_algorithms float32_matmul_precision default_dtype threads".split())
 _PRECISIONS: Final = frozenset("highest high medium".split())
+_PROVIDER: Final = re.compile(
+    r"(CPU|CUDA|Tensorrt|NvTensorRTRTX|ROCM|MIGraphX|OpenVINO|Dnnl|CoreML|Dml|QNN|Xnnpack|ACL|ArmNN|Azure|WebGPU|JS|"
+    r"WebNN|VitisAI|CANN|Rknpu|SNPE|TVM|Nnapi|VSINPU)ExecutionProvider",
+    re.ASCII,
+)
+_DOMAIN: Final = re.compile(
+    r"|ai\.onnx(\.ml|\.preview|\.training|\.preview\.training)?|com\.microsoft(\.\w+)?", re.ASCII
+)
+_OPTIMIZER: Final = re.compile(
+    r"[A-Za-z0-9_]{1,40}(Fusion|Transformer|Optimizer|Elimination|Folding|Rule\w*)\d?", re.ASCII
+)
+GENERATED: Final = "generated"
+"""How the origin of an input begins that nobody gave."""
 _GENERIC_NAMES: Final = frozenset(("<module>", "<lambda>"))
 
 
@@ -137,15 +153,16 @@ def tensor(redaction: Redaction, value: str | None, _holder: Any) -> str | None:
 
 def argument(redaction: Redaction, value: str, _holder: Any) -> str:
     """The name of an operator's argument."""
-    return value if is_torch_argument(value) else redaction.names.of("operand", value)
+    return value if is_torch_argument(value) or is_onnx_argument(value) else redaction.names.of("operand", value)
 
 
 def _operator(name: str | None) -> str | None:
-    return name if name is None or is_torch_operator(name) else CUSTOM_OPERATOR
+    known = name is None or is_torch_operator(name) or is_onnx_operator(name)
+    return name if known else CUSTOM_OPERATOR
 
 
 operator: Final = by_value(_operator)
-"""PyTorch's operators have names that everyone knows; a program's own do not."""
+"""PyTorch's and ONNX's operators have names that everyone knows; a program's own do not."""
 
 
 @by_value
@@ -218,6 +235,34 @@ def _device(device: str) -> str:
     return device if _DEVICE.fullmatch(device) else "a device"
 
 
+def _provider(name: str | None) -> str | None:
+    return name if name is None or _PROVIDER.fullmatch(name) else "a provider"
+
+
+def _providers(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(_provider(name) or "" for name in names)
+
+
+def _placement(counts: dict[str, int]) -> dict[str, int]:
+    return {_provider(name) or "": count for name, count in counts.items()}
+
+
+def _opset(versions: dict[str, int]) -> dict[str, int]:
+    return {domain: version for domain, version in versions.items() if _DOMAIN.fullmatch(domain)}
+
+
+def _optimizers(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if _OPTIMIZER.fullmatch(name))
+
+
+def _word(text: str | None) -> str | None:
+    return text if text in ("disabled", "basic", "extended", "all") else None
+
+
+def _origin(text: str) -> str:
+    return "generated" if text.startswith(GENERATED) else "given"
+
+
 _ELEMENT_OF_A_ROW: Final[Table] = {"index": kept, "value": dropped, "dtype": dtype, "origin": kept}
 
 FACTS: Final[Mapping[type, Table]] = {
@@ -237,18 +282,22 @@ FACTS: Final[Mapping[type, Table]] = {
         "kind": kept, "name": named("place"), "file": named("file"), "site": record, "batch": kept, "passed": kept,
         "worker": kept, "rows": kept, "n_rows": kept, "indices": _entries, "in_order": kept,
     },
-    ChainLink: {"role": kept, "op": operator, "phase": kept, "site": record, "summary": _summary},
+    ChainLink: {
+        "role": kept, "op": operator, "phase": kept, "site": record, "node": named("node"), "summary": _summary,
+    },
     Coverage: {
         "events": kept, "eager": kept, "compiled_regions": kept, "skipped_steps": kept, "notes": by_value(generic),
     },
     Range: {
         "event": kept, "op": operator, "phase": kept, "output": kept, "dtype": dtype, "shape": kept, "n": kept,
         "n_nan": kept, "n_posinf": kept, "n_neginf": kept, "n_zero": kept, "n_subnormal": kept,
-        "finite_min": unknown, "finite_max": unknown, "site": record,
+        "finite_min": unknown, "finite_max": unknown, "headroom": unknown, "node": named("node"),
+        "value": named("tensor"), "provider": by_value(_provider), "site": record,
     },
     Event: {
         "ordinal": kept, "op": operator, "phase": kept, "site": record, "library_site": record, "grad_fn": node,
         "forward_op": operator, "step": kept, "micro": kept, "recomputed": kept,
+        "node": named("node"), "value": named("tensor"),
     },
     Birth: {
         "label": kept, "label_kind": kept, "event": record, "kind": kept, "element": record,
@@ -273,7 +322,15 @@ FACTS: Final[Mapping[type, Table]] = {
         "command": by_value(lambda _: "left out"), "exit_status": record, "versions": by_value(_versions),
         "device": by_value(_device), "flags": by_value(_flags),
         "replay": record, "history": record, "sources": dropped, "data": dropped, "exception": by_value(_exception),
+        "inference": record,
     },
+    Inference: {
+        "model": named("file"), "sha256": dropped, "engine": kept, "graph": kept, "level": by_value(_word),
+        "opset": by_value(_opset), "providers": by_value(_providers), "placement": by_value(_placement),
+        "nodes": kept, "nodes_as_written": kept, "segments": kept, "bit_equal": kept, "inputs": record, "case": kept,
+        "cases": kept, "changed_by": by_value(_optimizers),
+    },
+    Fed: {"name": tensor, "dtype": dtype, "shape": kept, "origin": by_value(_origin)},
 }  # fmt: skip
 """What becomes of each field of a trace's facts, and of what is known of its run."""
 

@@ -1,0 +1,182 @@
+"""The bodies of If, Loop and Scan, run beside the node that holds them.
+
+The node itself runs in its graph, and what it wrote goes on; its bodies are run once more, iteration by iteration,
+with every value looked at. What they come to must be what the node wrote, bit for bit; where it is not, that is said.
+"""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from whynan.capture.onnx.scopes import Scope
+from whynan.capture.onnx.values import give_tensor, same_bits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onnx import TypeProto
+
+    from whynan.capture.onnx.executable import Executable
+    from whynan.capture.onnx.execution import Node, Observer, Tensor, Value
+    from whynan.capture.onnx.walk import Walk
+
+_BATCHED: Final = 9
+"""Scan had a batch of its own before this opset."""
+
+
+Fed: TypeAlias = "tuple[Any, TypeProto | None, str]"
+"""An input of a body: the engine's value, its type where that cannot be asked for, and the value around that it is."""
+
+
+class Bodies:
+    """Runs the bodies of nodes, with the sessions of a walk."""
+
+    def __init__(self, walk: Walk) -> None:
+        self._walk = walk
+
+    def interpret(self, node: Node, scope: Scope, observer: Observer, told: set[str]) -> None:
+        """Tell of the bodies of a node that has run in this scope."""
+        if node.op == "If":
+            same = self._branch(node, scope, observer, told)
+        elif node.op == "Loop":
+            same = self._loop(node, scope, observer, told)
+        elif node.op == "Scan" and (node.opset is None or node.opset >= _BATCHED):
+            same = self._scan(node, scope, observer, told)
+        else:
+            self._walk.notes[f"the body of {called(node)} ({node.op}) was not looked into"] = None
+            return
+        if not same:
+            self._walk.notes[
+                f"the body of {called(node)} ({node.op}), run once more by itself, did not give the very bits again:"
+                " what is said of its inside may differ from what ran"
+            ] = None
+
+    def _branch(self, node: Node, scope: Scope, observer: Observer, told: set[str]) -> bool:
+        attribute = "then_branch" if _truth(scope.seen(node.inputs[0])) else "else_branch"
+        found = self._iteration(node, attribute, 0, scope, observer, told, [], [])
+        outer = [scope.seen(name) for name in node.outputs]
+        return all(same_bits(one, other) for one, other, n in zip(outer, found[1], node.outputs, strict=False) if n)
+
+    def _loop(self, node: Node, scope: Scope, observer: Observer, told: set[str]) -> bool:
+        body = scope.graph.body(node, "body")
+        limit = scope.seen(node.inputs[0]) if node.inputs[0] else None
+        most = None if limit is None else int(np.asarray(limit).reshape(-1)[0])
+        condition = node.inputs[1] if len(node.inputs) > 1 else ""
+        going = True if not condition else _truth(scope.seen(condition))
+        names = [condition, *node.inputs[2:]]
+        states = [scope.held(name) if name else None for name in names]
+        kinds = [scope.kind(name) if name else None for name in names]
+        carried = len(node.inputs) - 2
+        collected = node.outputs[carried:]
+        formal = list(body.inputs)
+        same, seen = True, [scope.seen(name) for name in names[1:]]
+        iteration = 0
+        while going and (most is None or iteration < most):
+            if states[0] is None:
+                states[0] = give_tensor(_shaped(np.array(True), body.inputs[formal[1]]))
+            number = give_tensor(_shaped(np.array(iteration, np.int64), body.inputs[formal[0]]))
+            fed = [(number, None, ""), *zip(states, kinds, names, strict=True)]
+            left, seen_now = self._iteration(node, "body", iteration, scope, observer, told, fed, formal)
+            states, names = list(left[: carried + 1]), list(body.outputs[: carried + 1])
+            going, seen = _truth(seen_now[0]), seen_now[1 : carried + 1]
+            for name, value in zip(collected, seen_now[carried + 1 :], strict=False):
+                same = same and (not name or _slice_is(scope.seen(name), iteration, 0, value))
+            iteration += 1
+        outer = [scope.seen(name) for name in node.outputs[:carried]]
+        ends = all(same_bits(one, other) for one, other, n in zip(outer, seen, node.outputs, strict=False) if n)
+        return same and ends
+
+    def _scan(self, node: Node, scope: Scope, observer: Observer, told: set[str]) -> bool:
+        body = scope.graph.body(node, "body")
+        scanned = next(int(a.i) for a in node.proto.attribute if a.name == "num_scan_inputs")
+        carried = len(node.inputs) - scanned
+        axes, backwards = _ints(node, "scan_input_axes", scanned), _ints(node, "scan_input_directions", scanned)
+        out_axes = _ints(node, "scan_output_axes", len(node.outputs) - carried)
+        out_backwards = _ints(node, "scan_output_directions", len(node.outputs) - carried)
+        states = [scope.held(name) for name in node.inputs[:carried]]
+        names = list(node.inputs[:carried])
+        whole = [np.asarray(scope.seen(name)) for name in node.inputs[carried:]]
+        length = whole[0].shape[axes[0]] if whole else 0
+        formal = list(body.inputs)
+        same, seen = True, [scope.seen(name) for name in names]
+        for iteration in range(length):
+            slices = [
+                give_tensor(np.array(array.take(length - 1 - iteration if back else iteration, axis)))
+                for array, axis, back in zip(whole, axes, backwards, strict=True)
+            ]
+            fed: list[Fed] = [(state, None, name) for state, name in zip(states, names, strict=True)]
+            fed += [(part, None, name) for part, name in zip(slices, node.inputs[carried:], strict=True)]
+            left, seen_now = self._iteration(node, "body", iteration, scope, observer, told, fed, formal)
+            states, names, seen = list(left[:carried]), list(body.outputs[:carried]), seen_now[:carried]
+            for i, (name, value) in enumerate(zip(node.outputs[carried:], seen_now[carried:], strict=False)):
+                place = length - 1 - iteration if out_backwards[i] else iteration
+                same = same and (not name or _slice_is(scope.seen(name), place, out_axes[i], value))
+        outer = [scope.seen(name) for name in node.outputs[:carried]]
+        ends = all(same_bits(one, other) for one, other, n in zip(outer, seen, node.outputs, strict=False) if n)
+        return same and ends
+
+    def _iteration(
+        self,
+        node: Node,
+        attribute: str,
+        iteration: int,
+        scope: Scope,
+        observer: Observer,
+        told: set[str],
+        fed: Sequence[Fed],
+        formal: Sequence[str],
+    ) -> tuple[list[Any], list[Value]]:
+        """One iteration of a body: its outputs, as the engine has them and as they are looked at."""
+        body: Executable = scope.graph.body(node, attribute)
+        inner = Scope(body, scope)
+        for name, (value, kind, _) in zip(formal, fed, strict=True):
+            inner.hold(name, value, kind)
+        observer.enters_body(list(formal), [inner.seen(name) for name in formal], [name for _, _, name in fed])
+        path = (*node.body, (called(node), attribute, iteration))
+        self._walk.run(inner, (len(body.nodes),), observer, body.nodes, told, path)
+        seen = [inner.seen(name) for name in body.outputs]
+        observer.leaves_body(list(body.outputs), seen)
+        return [inner.held(name) for name in body.outputs], seen
+
+
+def called(node: Node) -> str:
+    """The name of a node that holds a body; its type and place where it has none."""
+    return node.name or f"{node.op}_{node.index}"
+
+
+def carried_names(node: Node, body: Executable, iteration: int) -> list[str]:
+    """For each input of a body the value that it is: of the graph around, or an output of the iteration before."""
+    if node.op == "Loop":
+        first = [*node.inputs[1:2], *node.inputs[2:]]
+        return ["", *(first if iteration == 0 else body.outputs[: len(first)])]
+    if node.op == "Scan":
+        scanned = next(int(a.i) for a in node.proto.attribute if a.name == "num_scan_inputs")
+        states = len(node.inputs) - scanned
+        before = list(node.inputs[:states] if iteration == 0 else body.outputs[:states])
+        return [*before, *node.inputs[states:]]
+    # what other operators make of their bodies is theirs
+    return [""] * len(body.inputs)
+
+
+def _truth(value: Value) -> bool:
+    return bool(np.asarray(value).reshape(-1)[0])
+
+
+def _shaped(array: Tensor, declared: TypeProto) -> Tensor:
+    """A single number as a body declares it: without dimensions, or with one."""
+    kind = declared.tensor_type
+    return array.reshape((1,) * len(kind.shape.dim)) if kind.HasField("shape") else array
+
+
+def _ints(node: Node, name: str, count: int) -> list[int]:
+    found: list[int] | None = next((list(a.ints) for a in node.proto.attribute if a.name == name), None)
+    return found or [0] * count
+
+
+def _slice_is(whole: Value, place: int, axis: int, part: Value) -> bool:
+    array = np.asarray(whole)
+    return place < array.shape[axis] and same_bits(np.array(array.take(place, axis)), part)

@@ -1,0 +1,182 @@
+"""Labels say where a bad element came from; a plane holds one label set per element of a value."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from whynan.traces import Birth
+
+Plane: TypeAlias = NDArray[np.int32]
+
+
+@dataclass(slots=True)
+class Mark:
+    """What is known of a tensor that holds bad elements, or finite ones that are wrong.
+
+    ``plane``: of each bad element the number of its label set. ``taint``: the same of the finite elements that are
+    wrong because of a birth. ``shadow``: the bad elements as float64 has them, where that is known.
+    """
+
+    plane: Plane | None = None
+    taint: Plane | None = None
+    shadow: NDArray[np.float64] | None = None
+    counts: dict[frozenset[int], int] = field(default_factory=lambda: {})
+    """In place of the planes, once no node reads the tensor any more."""
+    damaged: dict[frozenset[int], int] = field(default_factory=lambda: {})
+    size: int = 0
+    """Elements of the tensor, where the planes are gone."""
+
+    @property
+    def total(self) -> int:
+        """Elements of the tensor."""
+        plane = self.taint if self.plane is None else self.plane
+        return self.size if plane is None else int(plane.size)
+
+
+Marks: TypeAlias = "Mark | list[Marks] | None"
+"""Of a value: of a tensor, or of each entry of a sequence."""
+
+
+class Labels:
+    """All labels of a trace, and the label sets that occur, interned: 0 is the empty set."""
+
+    def __init__(self) -> None:
+        self.births: list[Birth] = []
+        self.sets: list[frozenset[int]] = [frozenset()]
+        self.literals: set[int] = set()
+        self._ids: dict[frozenset[int], int] = {frozenset(): 0}
+
+    def add(self, birth: Birth) -> int:
+        """Register a birth or literal, whose labels count from 1; gives the id of the set that holds it alone."""
+        self.births.append(birth)
+        birth.label = len(self.births)
+        if birth.label_kind == "literal":
+            self.literals.add(birth.label)
+        return self.intern(frozenset((birth.label,)))
+
+    def birth(self, label: int) -> Birth:
+        """The birth of a label."""
+        return self.births[label - 1]
+
+    def only(self, set_id: int) -> Birth:
+        """The birth of a set that holds one label."""
+        return self.birth(next(iter(self.sets[set_id])))
+
+    def intern(self, labels: frozenset[int]) -> int:
+        """The id of a label set; literals beside a birth explain nothing and are dropped."""
+        if len(labels) > 1:
+            labels = (labels - self.literals) or self._latest(labels)
+        found = self._ids.get(labels)
+        if found is None:
+            found = self._ids[labels] = len(self.sets)
+            self.sets.append(labels)
+        return found
+
+    def _latest(self, labels: frozenset[int]) -> frozenset[int]:
+        """Literals without those that others of them were named after."""
+        sources = frozenset(cause for label in labels for cause in self.birth(label).causes)
+        return labels - sources
+
+    def is_literal(self, set_id: int) -> bool:
+        """Whether a set holds literals only."""
+        return self.sets[set_id] <= self.literals
+
+    def union(self, first: Plane, second: Plane) -> Plane:
+        """Element by element, the union of two planes of one shape."""
+        merged = np.where(first != 0, first, second)
+        conflict = (first != 0) & (second != 0) & (first != second)
+        if conflict.any():
+            base = len(self.sets)
+            pairs = first[conflict].astype(np.int64) * base + second[conflict]
+            distinct, inverse = np.unique(pairs, return_inverse=True)
+            ids = [self.intern(self.sets[int(pair) // base] | self.sets[int(pair) % base]) for pair in distinct]
+            merged[conflict] = np.array(ids, dtype=np.int32)[inverse]
+        return merged.astype(np.int32, copy=False)
+
+    def present(self, plane: Plane) -> list[int]:
+        """The distinct non-empty set ids of a plane."""
+        if not plane.size:
+            return []
+        if not any(plane.strides):
+            held = int(plane.reshape(-1)[0])
+            return [held] if held else []
+        high = int(plane.max())
+        if high == 0:
+            return []
+        highest = plane == high
+        if np.count_nonzero(highest) == np.count_nonzero(plane):
+            # one set and nothing else, as with a mask: no need to sort
+            return [high]
+        if high <= plane.size:
+            return [int(v) for v in np.flatnonzero(np.bincount(plane.reshape(-1))) if v > 0]
+        return [int(v) for v in np.unique(plane) if v > 0]
+
+    def only_literals(self, plane: Plane) -> bool:
+        """Whether every set of a plane holds literals only."""
+        return all(self.is_literal(s) for s in self.present(plane))
+
+    def labels_in(self, plane: Plane) -> frozenset[int]:
+        """All labels that occur in a plane."""
+        return self.of(self.present(plane))
+
+    def counts(self, plane: Plane) -> dict[frozenset[int], int]:
+        """How many elements of a plane carry each set of labels."""
+        return {self.sets[s]: int(np.count_nonzero(plane == s)) for s in self.present(plane)}
+
+    def of(self, set_ids: Iterable[int]) -> frozenset[int]:
+        """All labels of some sets."""
+        found: frozenset[int] = frozenset()
+        for set_id in set_ids:
+            found |= self.sets[set_id]
+        return found
+
+    def select(self, plane: Plane, keep: Iterable[int]) -> Plane:
+        """The plane with every set outside `keep` emptied."""
+        return np.where(np.isin(plane, list(keep)), plane, np.int32(0)).astype(np.int32, copy=False)
+
+
+def compact(plane: Plane) -> Plane:
+    """A plane that takes no room where every element of it carries the same set."""
+    if plane.size and plane.ndim and any(plane.strides):
+        first = plane.reshape(-1)[0]
+        if bool((plane == first).all()):
+            return np.broadcast_to(first, plane.shape)
+    return plane
+
+
+def released(mark: Marks, labels: Labels) -> Marks:
+    """What is left of a mark that no node reads any more: counts, in case the value leaves."""
+    if isinstance(mark, list):
+        return [released(part, labels) for part in mark]
+    if mark is None or (mark.plane is None and mark.taint is None):
+        return mark
+    return Mark(
+        counts={} if mark.plane is None else labels.counts(mark.plane),
+        damaged={} if mark.taint is None else labels.counts(mark.taint),
+        size=mark.total,
+    )
+
+
+def flat(mark: Marks) -> list[Mark]:
+    """Every mark of a value, through sequences."""
+    if isinstance(mark, list):
+        return [one for part in mark for one in flat(part)]
+    return [] if mark is None else [mark]
+
+
+def part_of(mark: Marks, path: tuple[int, ...]) -> Mark | None:
+    """The mark of one tensor within a value."""
+    for i in path:
+        if not isinstance(mark, list) or i >= len(mark):
+            return None
+        mark = mark[i]
+    return None if isinstance(mark, list) else mark

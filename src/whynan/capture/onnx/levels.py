@@ -1,0 +1,223 @@
+"""What is known of the values of the graph and of the bodies that run in it, each level with its own names."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from whynan.capture.onnx.labels import Mark, flat
+from whynan.capture.onnx.masks import bad_mask, floating, is_array
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from whynan.capture.onnx.execution import Node, Tensor, Value
+    from whynan.capture.onnx.labels import Marks, Plane
+
+SMALL: Final = 1 << 16
+"""Bytes of a value that is remembered without being asked for."""
+BUDGET: Final = 64 << 20
+"""Bytes of all values that are; the oldest leave when they are used up."""
+ASKED: Final = 256 << 20
+"""Bytes of those that have been asked for, which stay."""
+
+
+class Written(NamedTuple):
+    """A node that wrote a value, and what ran before it."""
+
+    node: Node
+    ordinal: int
+
+
+@dataclass(slots=True)
+class Iteration:
+    """What an iteration of a body has left: its outputs in order, with their marks."""
+
+    names: tuple[str, ...]
+    marks: dict[str, Marks]
+
+
+@dataclass(slots=True)
+class Level:
+    """The names of one graph, or of one iteration of a body."""
+
+    marks: dict[str, Marks] = field(default_factory=lambda: {})
+    values: dict[str, Tensor] = field(default_factory=lambda: {})
+    writers: dict[str, Written] = field(default_factory=lambda: {})
+    kinds: dict[str, str] = field(default_factory=lambda: {})
+    """Of what the graph begins with: ``input`` or ``initializer``."""
+    carried: dict[str, str] = field(default_factory=lambda: {})
+    """The inputs of a body, and the value around it that each is."""
+    finished: list[Iteration] = field(default_factory=lambda: [])
+    """The iterations of the bodies of the node that runs here now."""
+
+
+class Levels:
+    """The main graph, and in it the iterations of bodies that run now, innermost last."""
+
+    def __init__(self, keep: Collection[str]) -> None:
+        self.stack = [Level()]
+        self._keep = keep
+        self._bytes = 0
+        self._asked = 0
+        self._order: deque[tuple[Level, str]] = deque()
+
+    @property
+    def here(self) -> Level:
+        """The innermost level."""
+        return self.stack[-1]
+
+    @property
+    def main(self) -> Level:
+        """The level of the graph itself."""
+        return self.stack[0]
+
+    @property
+    def marked(self) -> bool:
+        """Whether a value is marked at all."""
+        return any(level.marks for level in self.stack)
+
+    def level_of(self, name: str) -> Level | None:
+        """The innermost level that has a value of this name."""
+        for level in reversed(self.stack):
+            if name in level.writers or name in level.carried or name in level.kinds or name in level.marks:
+                return level
+        return None
+
+    def mark_of(self, name: str) -> Marks:
+        """What is known of a value that is read here."""
+        level = self.level_of(name) if name else None
+        return None if level is None else level.marks.get(name)
+
+    def mark(self, name: str, mark: Marks) -> None:
+        """Have a value of the innermost level be marked."""
+        if any(m.plane is not None or m.taint is not None for m in flat(mark)):
+            self.here.marks[name] = mark
+        else:
+            self.here.marks.pop(name, None)
+
+    def remember(self, level: Level, name: str, value: Value) -> None:
+        """Keep a copy of a value, where it is small or has been asked for."""
+        if not is_array(value) or isinstance(value, list):
+            return
+        tensor = np.asarray(value)
+        if name in self._keep and self._asked + tensor.nbytes <= ASKED:
+            self._asked += tensor.nbytes
+            level.values[name] = np.array(tensor, copy=True)
+        elif tensor.nbytes <= SMALL:
+            self._bytes += tensor.nbytes
+            level.values[name] = np.array(tensor, copy=True)
+            self._order.append((level, name))
+            while self._bytes > BUDGET and self._order:
+                oldest, gone = self._order.popleft()
+                held = oldest.values.pop(gone, None)
+                self._bytes -= 0 if held is None else held.nbytes
+
+    def value(self, name: str) -> Tensor | None:
+        """The copy of a value that is read here, where one is kept."""
+        for level in reversed(self.stack):
+            if name in level.values:
+                return level.values[name]
+            if name in level.writers or name in level.carried:
+                return None
+        return None
+
+    # -- bodies --------------------------------------------------------------------------------------------------
+
+    def enter(self, names: Sequence[str], values: Sequence[Value], carried: Sequence[str]) -> None:
+        """An iteration of a body begins: its inputs are marked as the values around it that they are."""
+        around = self.here
+        before = around.finished[-1] if around.finished else None
+        made = Level()
+        for i, (name, value) in enumerate(zip(names, values, strict=True)):
+            outer = carried[i] if i < len(carried) else ""
+            made.carried[name] = outer
+            found = self._arriving(value, i, outer, before, len(around.finished))
+            if any(m.plane is not None or m.taint is not None for m in flat(found)):
+                made.marks[name] = found
+        self.stack.append(made)
+        for name, value in zip(names, values, strict=True):
+            self.remember(made, name, value)
+
+    def _arriving(self, value: Value, position: int, outer: str, before: Iteration | None, number: int) -> Marks:
+        """The mark of a body's input: of the last iteration's output that it is, or of a value around the body."""
+        candidates: list[Marks] = []
+        if before is not None:
+            if outer in before.marks:
+                return before.marks[outer]
+            # what a Loop gives back stands one place before what it takes; with Scan both have the same place
+            places = [before.names[p] for p in (position - 1, position) if 0 <= p < len(before.names)]
+            candidates += [before.marks.get(name) for name in places]
+        around = self.mark_of(outer)
+        first = [around] if before is None else []
+        if isinstance(value, list) or not floating(value):
+            # of what cannot be bad there is nothing to tell one from another by
+            return (first or [c for c in candidates if c is not None] or [around])[0] if outer else None
+        tensor: Any = np.asarray(value)
+        bad = bad_mask(tensor)
+        for mark in (*first, *candidates, around):
+            if isinstance(mark, Mark) and (found := _fitting(mark, bad, number)) is not None:
+                return found
+        return None
+
+    def leave(self, names: Sequence[str]) -> None:
+        """An iteration is over: what it gives is marked for the node that holds the body."""
+        marks = {name: self.mark_of(name) for name in names}
+        ended = self.stack.pop()
+        for name in ended.values:
+            taken = ended.values[name].nbytes
+            if name in self._keep:
+                self._asked -= min(taken, self._asked)
+            else:
+                self._bytes -= taken
+        ended.values.clear()
+        while self._order and self._order[-1][0] is ended:
+            self._order.pop()
+        self.here.finished.append(Iteration(tuple(names), marks))
+
+
+def _fitting(mark: Mark, bad: Any, number: int) -> Mark | None:
+    """A mark of a value, or of the slice of it that an iteration has taken; None where neither is bad just here."""
+    plane = mark.plane
+    if plane is None:
+        return mark if not bad.any() and mark.taint is not None and mark.taint.shape == bad.shape else None
+    if plane.shape == bad.shape:
+        return mark if bool(((plane != 0) == bad).all()) else None
+    if plane.ndim != bad.ndim + 1:
+        return None
+    for axis in range(plane.ndim):
+        for place in (number, plane.shape[axis] - 1 - number):
+            if 0 <= place < plane.shape[axis]:
+                part = np.asarray(plane.take(place, axis), dtype=np.int32)
+                if part.shape == bad.shape and bool(((part != 0) == bad).all()):
+                    return Mark(part)
+    return None
+
+
+def stacked(iterations: Sequence[Iteration], position: int, shape: tuple[int, ...]) -> Mark | None:
+    """The marks of an output of a body, over all iterations, as one value; None where they make no such shape."""
+    parts: list[Plane] = []
+    found = [_part(each, position) for each in iterations]
+    inner = next((m.plane.shape for m in found if m is not None and m.plane is not None), None)
+    if inner is None or len(shape) != len(inner) + 1:
+        return None
+    for mark in found:
+        parts.append(np.zeros(inner, np.int32) if mark is None or mark.plane is None else mark.plane)
+    if any(part.shape != inner for part in parts):
+        return None
+    for axis in range(len(shape)):
+        if shape[axis] == len(parts) and (*shape[:axis], *shape[axis + 1 :]) == inner:
+            return Mark(np.stack(parts, axis).astype(np.int32, copy=False))
+    return None
+
+
+def _part(iteration: Iteration, position: int) -> Mark | None:
+    if position >= len(iteration.names):
+        return None
+    mark = iteration.marks.get(iteration.names[position])
+    return mark if isinstance(mark, Mark) else None

@@ -1,0 +1,232 @@
+"""ONNX Runtime as it runs a model in production: the graph that it has optimised, written down and looked at.
+
+A session with the user's options writes the graph that it executes. That graph, every value of which is an output, is
+run without any further optimisation: fusions stay, and the outputs have the very bits of the session's own.
+"""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from whynan.capture.onnx.alone import LoneNodes
+from whynan.capture.onnx.blocks import NCHWC, Blocks
+from whynan.capture.onnx.digests import Digest, digest
+from whynan.capture.onnx.executable import Executable, tidied, without_weights
+from whynan.capture.onnx.execution import RunError
+from whynan.capture.onnx.outcomes import Outcome
+from whynan.capture.onnx.planning import available, give_back, plan_of, settle
+from whynan.capture.onnx.profile import Profile, read_profile
+from whynan.capture.onnx.remarks import remarks
+from whynan.capture.onnx.scopes import Scope
+from whynan.capture.onnx.sessions import EngineSettings, as_user
+from whynan.capture.onnx.values import copied, give, launch, read, said, type_of
+from whynan.capture.onnx.walk import Walk
+from whynan.capture.onnx.written import read_written
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import onnx
+
+    from whynan.capture.onnx.execution import Observer, Value
+    from whynan.capture.onnx.walk import Plan
+
+_EXECUTED: Final = "executed.onnx"
+_PROFILE: Final = "profile"
+_THREADS: Final = 4
+
+
+class OnnxRuntime:
+    """A model opened on ONNX Runtime; raises ``RunError`` where it refuses the model."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self.settings = settings
+        settle(settings.memory)
+        self._folder = Path(tempfile.mkdtemp(prefix="whynan-"))
+        self._bare: Any = None
+        self._profile: Profile | None = None
+        self._walk: Walk | None = None
+        self._plan: Plan = ()
+        try:
+            self._bare = as_user(settings, self._folder / _EXECUTED, self._folder / _PROFILE)
+            # of the session only what runs in it is kept: not the providers it was asked for
+            self.providers = tuple(str(name) for name in self._bare.get_providers())
+            self._required = [str(value.name) for value in self._bare.get_inputs()]
+            model = without_weights(self._folder / _EXECUTED)
+            _prune(model, {*self._required, *(str(v.name) for v in self._bare.get_overridable_initializers())})
+        except BaseException:
+            self.close()
+            raise
+        self._graph = Executable(tidied(model), self._folder)
+        self._written = read_written(settings.path)
+        self.nodes_as_written = len(self._written.nodes)
+
+    @property
+    def executed(self) -> onnx.ModelProto:
+        """The graph that runs, with its large weights in files."""
+        return self._graph.model
+
+    def close(self) -> None:
+        """Let go of its sessions, and of the files that it wrote."""
+        self._bare = self._walk = None
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def run(self, feeds: Mapping[str, Value], observer: Observer, *, compare: bool = True) -> Outcome:
+        """Run it and tell the observer of all that it comes to; raises ``RunError`` where the engine refuses."""
+        scope = self._fed(feeds)
+        given = {name: scope.held(name) for name in feeds if scope.has(name)}
+        first = self._profile is None
+        expected = self._expected(given) if compare or first else None
+        profile = self._profile or Profile()
+        sizes = {index: kernel.bytes for index, kernel in profile.kernels.items()}
+        if self.settings.memory is not None:
+            # before anything is planned, so that what the bare session held is free
+            self._bare = None
+            give_back()
+        if self._walk is None:
+            channels = _channels(self._graph, profile)
+            room = available(self.settings.memory)
+            self._plan = plan_of(self._graph, sizes, room, Blocks(self._graph, channels, self._written).channels)
+            self._walk = self._walked(profile, channels, lean=len(self._plan) > 1)
+        plan, walk = self._plan, self._walk
+        shown = walk.shown(self._graph)
+        observer.begins(shown, LoneNodes(walk))
+        for name, value in feeds.items():
+            observer.enters(name, value, "input")
+        walk.nodes = 0
+        walk.run(scope, plan, observer, shown, set())
+        if isinstance(expected, RunError):
+            # whatever is made of it here, in production it does not run
+            raise RunError(expected.what, walk.nodes)
+        outputs = {name: copied(scope.seen(name)) for name in self._graph.outputs}
+        for name in self._graph.outputs:
+            observer.leaves(name, scope.seen(name))
+        walk.notes |= dict.fromkeys(f"{name}: {why}" for name, why in scope.unreadable.items())
+        bit_equal, why = self._compared(expected if compare else None, outputs, given)
+        return Outcome(
+            outputs=outputs,
+            bit_equal=bit_equal,
+            why=why,
+            nodes=len(self._graph.nodes),
+            nodes_as_written=self.nodes_as_written,
+            segments=len(plan),
+            placement=profile.placement,
+            notes=(*walk.notes, *remarks(self.settings, self.providers, profile, walk)),
+            executed=self.executed,
+        )
+
+    def _fed(self, feeds: Mapping[str, Value]) -> Scope:
+        scope = Scope(self._graph)
+        for name, value in feeds.items():
+            kind = self._graph.inputs.get(name)
+            if kind is None:
+                raise RunError(f"the executed graph has no input {name}", 0)
+            try:
+                scope.hold(name, give(value, kind), kind)
+            except Exception as error:
+                raise RunError(f"{name}: {said(error)}", 0) from None
+            scope.show(name, value)
+        missing = [name for name in self._required if name not in feeds]
+        if missing:
+            raise RunError(f"nothing is given for the input {missing[0]}", 0)
+        return scope
+
+    def _expected(self, given: Mapping[str, Any]) -> dict[str, Digest] | RunError:
+        """What the outputs of a bare session are, or why it ran to no end."""
+        session = self._bare
+        if session is None:
+            session = self._bare = as_user(self.settings, None, None)
+        try:
+            found = _run(session, self._graph.outputs, given)
+        except RunError as error:
+            return error
+        finally:
+            if self._profile is None:
+                path = Path(str(session.end_profiling()))
+                self._profile = read_profile(path, self._graph)
+                path.unlink(missing_ok=True)
+        return found
+
+    def _walked(self, profile: Profile, channels: Mapping[str, int], *, lean: bool) -> Walk:
+        threads = min(self.settings.intra_threads or os.cpu_count() or 1, _THREADS)
+        return Walk(
+            self.settings,
+            self._folder,
+            channels=channels,
+            written=self._written,
+            providers={index: kernel.provider for index, kernel in profile.kernels.items()},
+            inner_providers={name: kernel.provider for name, kernel in profile.inner.items()},
+            lean=lean,
+            threads=threads,
+        )
+
+    def _compared(
+        self, expected: dict[str, Digest] | None, outputs: Mapping[str, Value], given: Mapping[str, Any]
+    ) -> tuple[bool | None, str]:
+        if expected is None:
+            return None, "not compared"
+        different = _different(expected, outputs)
+        if not different:
+            return True, f"{len(expected)} of {len(expected)} outputs have the bits of a bare session's"
+        again = self._expected(given)
+        if isinstance(again, dict) and again != expected:
+            return None, "two runs of a bare session differ from each other"
+        return False, "other bits than a bare session's: " + ", ".join(different)
+
+
+def bare_outputs(settings: EngineSettings, feeds: Mapping[str, Value]) -> dict[str, Value]:
+    """The outputs of a session with the user's options; raises ``RunError`` where it refuses."""
+    session = as_user(settings, None, None)
+    kinds = {
+        str(i.name): type_of(str(i.type)) for i in (*session.get_inputs(), *session.get_overridable_initializers())
+    }
+    try:
+        given = {name: give(value, kinds[name]) for name, value in feeds.items() if name in kinds}
+        names = [str(output.name) for output in session.get_outputs()]
+        found = launch(session, names, given)
+    except Exception as error:
+        raise RunError(said(error), 0) from None
+    return {name: copied(_readable(value)) for name, value in zip(names, found, strict=True)}
+
+
+def _prune(model: onnx.ModelProto, inputs: set[str]) -> None:
+    """Take away the inputs that were initialisers and that the optimised graph has no use for."""
+    kept = [value for value in model.graph.input if value.name in inputs]
+    del model.graph.input[:]
+    model.graph.input.extend(kept)
+
+
+def _readable(value: Any) -> Value:
+    try:
+        return read(value)
+    except RuntimeError:
+        return None
+
+
+def _run(session: Any, names: Sequence[str], given: Mapping[str, Any]) -> dict[str, Digest]:
+    """The outputs of a session in few bytes each, so that they need not be kept."""
+    asked = list(dict.fromkeys(names))
+    try:
+        found = launch(session, asked, given)
+    except Exception as error:
+        raise RunError(said(error), 0) from None
+    return {name: digest(_readable(value)) for name, value in zip(asked, found, strict=True)}
+
+
+def _different(expected: Mapping[str, Digest], outputs: Mapping[str, Value]) -> list[str]:
+    return [name for name, there in expected.items() if digest(outputs[name]) != there]
+
+
+def _channels(graph: Executable, profile: Profile) -> dict[str, int]:
+    """How many channels the values have that are put in blocks, as far as a run has told."""
+    return {
+        node.inputs[0]: profile.kernels[node.index].input_shapes[0][1]
+        for node in graph.nodes
+        if node.domain == NCHWC and node.op == "ReorderInput" and node.index in profile.kernels
+    }

@@ -1,0 +1,34 @@
+"""What a run of a model came to."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx
+
+    from whynan.capture.onnx.execution import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run of a model came to.
+
+    ``bit_equal``: whether the outputs have the bits of those of a bare session; None where that cannot be said, for
+    the reason ``why``. ``executed`` is the graph that ran, with its large weights in files that may be gone.
+    ``modified`` names the optimizers that changed the graph, where somebody has asked for them.
+    """
+
+    outputs: dict[str, Value]
+    bit_equal: bool | None
+    why: str
+    nodes: int
+    nodes_as_written: int
+    segments: int
+    placement: dict[str, int]
+    notes: tuple[str, ...]
+    executed: onnx.ModelProto
+    modified: tuple[str, ...] = ()

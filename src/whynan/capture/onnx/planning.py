@@ -1,0 +1,135 @@
+"""Where a graph is cut into segments, so that all that is alive at any time fits in memory."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from whynan.capture.onnx.executable import Executable
+    from whynan.capture.onnx.walk import Plan
+
+SHARE: Final = 4
+"""Without a bound, a fourth of the memory that is free is used."""
+_SESSION: Final = 4 << 20
+"""Bytes that a session takes by itself, at the least."""
+_WEIGHTS: Final = 2
+"""A session maps its weights, and packs them once more for its kernels."""
+_MMAP_THRESHOLD: Final = -3
+_ONE_MIB: Final = 1 << 20
+
+
+def settle(memory: int | None) -> None:
+    """Have the process give memory back when a block is freed, where there is a bound to keep.
+
+    glibc keeps ever larger blocks for later use, once such have been freed.
+    """
+    if memory is not None and (libc := _libc()) is not None:
+        libc.mallopt(_MMAP_THRESHOLD, _ONE_MIB)
+
+
+def give_back() -> None:
+    """Give the memory of all that is gone back to the system; nothing large is in cycles that need a collection."""
+    if (libc := _libc()) is not None:
+        libc.malloc_trim(0)
+
+
+def available(memory: int | None) -> int:
+    """The bytes that may be taken in addition to what the process has, given the bound of the whole process.
+
+    A fourth is left for what kernels need while they run, and for what is lost between blocks.
+    """
+    if memory is not None:
+        return max(0, memory - resident()) * 3 // 4
+    free = free_memory()
+    return sys.maxsize if free is None else free // SHARE
+
+
+def plan_of(graph: Executable, sizes: Mapping[int, int], room: int, blocked: Mapping[str, int] | None = None) -> Plan:
+    """The ends of the segments; ``sizes`` are the bytes that each node writes, as a run has told them.
+
+    One segment if all fits into the room; else as many nodes in each as fit, one at the least. Where the bytes are not
+    known, there is one segment for each node, unless there is no bound to the room.
+    """
+    count = len(graph.nodes)
+    if count == 0 or room >= sys.maxsize:
+        return (count,)
+    if len(sizes) < count:
+        return tuple(range(1, count + 1))
+    weights = [sum(_constants(graph, index)) for index in range(count)]
+    twice = {name for name in blocked or {} if graph.last_reads.get(name, -1) >= 0}
+    ends: list[int] = []
+    begin = 0
+    while begin < count:
+        end, taken = begin, _alive(graph, sizes, begin) + _SESSION
+        while end < count:
+            more = sizes[end] + _WEIGHTS * weights[end]
+            more += sum(sizes[end] for name in graph.nodes[end].outputs if name in twice)
+            if end > begin and taken + more > room:
+                break
+            taken += more
+            end += 1
+        ends.append(end)
+        begin = end
+    return tuple(ends)
+
+
+def _alive(graph: Executable, sizes: Mapping[int, int], begin: int) -> int:
+    """The bytes of the values that come from before a node and are still read."""
+    return sum(
+        sizes[index] // max(1, len(graph.nodes[index].outputs))
+        for name, index in graph.producers.items()
+        if index < begin and (graph.last_reads.get(name, -1) >= begin or name in graph.outputs)
+    )
+
+
+def _constants(graph: Executable, index: int) -> list[int]:
+    """The bytes of the weights that a node reads, as far as they lie in files."""
+    found = [graph.constants[name] for name in graph.reads[index] if name in graph.constants]
+    return [int(entry.value) for tensor in found for entry in tensor.external_data if entry.key == "length"]
+
+
+def resident() -> int:
+    """The bytes that the process has in memory; 0 where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def free_memory() -> int | None:
+    """The bytes that the machine could give; None where the system does not tell."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    found = next((line for line in lines if line.startswith("MemAvailable:")), None)
+    free = None if found is None else int(found.split()[1]) << 10
+    limit = _limit_of_group()
+    return limit if free is None else free if limit is None else min(free, limit)
+
+
+def _limit_of_group() -> int | None:
+    """What is left of the memory that a container has been given."""
+    group = Path("/sys/fs/cgroup")
+    try:
+        most = int((group / "memory.max").read_text(encoding="ascii"))
+        return max(0, most - int((group / "memory.current").read_text(encoding="ascii")))
+    except (OSError, ValueError):
+        return None
+
+
+def _libc() -> Any:
+    try:
+        libc = ctypes.CDLL(None)
+        return libc if hasattr(libc, "malloc_trim") and hasattr(libc, "mallopt") else None
+    except (OSError, TypeError):
+        return None

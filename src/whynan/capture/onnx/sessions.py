@@ -1,0 +1,121 @@
+"""Sessions of ONNX Runtime: with the user's options, or as the same graph is run once it has been optimised."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from whynan.capture.onnx.execution import RunError
+from whynan.capture.onnx.values import ort, said
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Level = Literal["disabled", "basic", "extended", "layout", "all"]
+
+_LEVELS: Final = {
+    "disabled": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "layout": "ORT_ENABLE_LAYOUT",
+    "all": "ORT_ENABLE_ALL",
+}
+_CPU: Final = "CPUExecutionProvider"
+_SILENT: Final = 4
+_SEED: Final = 0
+SPINNING: Final = {"session.intra_op.allow_spinning": "0", "session.inter_op.allow_spinning": "0"}
+"""Threads that wait for work by spinning take it from the sessions beside them."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """How a model is to be run; ``memory`` is the number of bytes that the process may come to, None for no bound.
+
+    ``providers`` are in the order of their precedence, a name or a name with options.
+    """
+
+    path: str
+    graph: Literal["optimized", "original"] = "optimized"
+    level: Level | None = "all"
+    providers: tuple[str | tuple[str, dict[str, str]], ...] = (_CPU,)
+    session_config: dict[str, str] = field(default_factory=lambda: {})
+    intra_threads: int | None = None
+    inter_threads: int | None = None
+    custom_ops: tuple[str, ...] = ()
+    memory: int | None = None
+    engine: Literal["onnxruntime", "reference"] = "onnxruntime"
+    disabled_optimizers: tuple[str, ...] = ()
+    free_dimensions: dict[str, int] = field(default_factory=lambda: {})
+
+    @property
+    def provider_names(self) -> tuple[str, ...]:
+        """The providers without their options."""
+        return tuple(p if isinstance(p, str) else p[0] for p in self.providers)
+
+
+def available() -> tuple[str, ...]:
+    """The execution providers of the installed ONNX Runtime."""
+    return tuple(str(name) for name in ort.get_available_providers())
+
+
+def as_user(settings: EngineSettings, written: Path | None, profile: Path | None) -> Any:
+    """A session as production makes it; raises ``RunError``.
+
+    It may write the graph that it executes, with the weights beside it, and a profile of what it runs.
+    """
+    config = {**SPINNING, **settings.session_config}
+    if written is not None:
+        config["session.optimized_model_external_initializers_file_name"] = f"{written.stem}.bin"
+    options = _options(settings, config)
+    level = "disabled" if settings.graph == "original" else settings.level or "all"
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, _LEVELS[level])
+    if written is not None:
+        options.optimized_model_filepath = str(written)
+    if profile is not None:
+        options.enable_profiling = True
+        options.profile_file_prefix = str(profile)
+    for name, size in settings.free_dimensions.items():
+        options.add_free_dimension_override_by_name(name, size)
+    return _opened(settings, settings.path, options, settings.disabled_optimizers)
+
+
+def as_executed(settings: EngineSettings, model: str | bytes, *, lean: bool = False) -> Any:
+    """A session that runs a graph exactly as it is written; a ``lean`` one keeps no memory from run to run."""
+    options = _options(settings, {**SPINNING, **settings.session_config})
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    # a plan of the memory of all values, made at the first run, would hold twice of it from the second on
+    options.enable_mem_pattern = False
+    if lean:
+        options.enable_cpu_mem_arena = False
+    return _opened(settings, model, options)
+
+
+def _options(settings: EngineSettings, config: dict[str, str]) -> Any:
+    options = ort.SessionOptions()
+    options.log_severity_level = _SILENT
+    if settings.intra_threads is not None:
+        options.intra_op_num_threads = settings.intra_threads
+    if settings.inter_threads is not None:
+        options.inter_op_num_threads = settings.inter_threads
+    for key, entry in config.items():
+        options.add_session_config_entry(key, entry)
+    for library in settings.custom_ops:
+        try:
+            options.register_custom_ops_library(library)
+        except Exception as error:
+            raise RunError(said(error), 0) from None
+    return options
+
+
+def _opened(settings: EngineSettings, model: str | bytes, options: Any, disabled: tuple[str, ...] = ()) -> Any:
+    # so that what is random is the same in every session of one graph
+    ort.set_seed(_SEED)
+    more: dict[str, Any] = {"disabled_optimizers": list(disabled)} if disabled else {}
+    try:
+        # its own fallback prints, and tries the providers that nobody asked for
+        providers = [p if isinstance(p, str) else tuple(p) for p in settings.providers]
+        return ort.InferenceSession(model, options, providers=providers, enable_fallback=0, **more)
+    except Exception as error:
+        raise RunError(said(error), 0) from None

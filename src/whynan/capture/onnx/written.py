@@ -1,0 +1,117 @@
+"""What a model says as it is written, without reading its weights: they may be most of what the machine has.
+
+The numbers of fields are those of onnx.proto, the layout is protobuf's.
+"""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import mmap
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_GRAPH: Final = 7
+_NODE, _INITIALIZER = 1, 5
+_INPUT, _OUTPUT, _OP = 1, 2, 4
+_DIMS, _NAME = 1, 8
+_VARINT, _EIGHT, _LENGTH, _FOUR = 0, 1, 2, 5
+_FAR: Final = 4
+"""Nodes between a convolution and the value that a fused one is called after."""
+
+
+@dataclass(slots=True)
+class Written:
+    """The nodes of the main graph, as op, inputs and outputs, and the shapes of its weights."""
+
+    nodes: list[tuple[str, list[str], list[str]]] = field(default_factory=lambda: [])
+    shapes: dict[str, list[int]] = field(default_factory=lambda: {})
+
+    def convolved(self, value: str) -> int | None:
+        """The channels of the convolution that a value comes from; None where none is near."""
+        producers = {output: node for node in self.nodes for output in node[2]}
+        for _ in range(_FAR):
+            found = producers.get(value)
+            if found is None or not found[1]:
+                return None
+            op, inputs, _ = found
+            if op == "Conv":
+                shape = self.shapes.get(inputs[1])
+                return shape[0] if shape else None
+            value = inputs[0]
+        return None
+
+
+def read_written(path: str) -> Written:
+    """The nodes and shapes of a file; nothing where it is none of protobuf's."""
+    found = Written()
+    with open(path, "rb") as file:
+        try:
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except ValueError:
+            return found
+        with data:
+            try:
+                for number, begin, end in _fields(data, 0, len(data)):
+                    if number == _GRAPH:
+                        _read_graph(data, begin, end, found)
+            except (ValueError, IndexError):
+                return Written()
+    return found
+
+
+def _read_graph(data: mmap.mmap, begin: int, end: int, found: Written) -> None:
+    for number, at, until in _fields(data, begin, end):
+        if number == _NODE:
+            said: dict[int, list[str]] = {_INPUT: [], _OUTPUT: [], _OP: []}
+            for kind, first, last in _fields(data, at, until):
+                if kind in said:
+                    said[kind].append(data[first:last].decode(errors="replace"))
+            found.nodes.append(("".join(said[_OP]), said[_INPUT], said[_OUTPUT]))
+        elif number == _INITIALIZER:
+            _read_shape(data, at, until, found)
+
+
+def _read_shape(data: mmap.mmap, begin: int, end: int, found: Written) -> None:
+    name, shape = "", list[int]()
+    for number, at, until in _fields(data, begin, end):
+        if number == _DIMS:
+            # each by itself, or all of them packed
+            while at < until:
+                size, at = _varint(data, at)
+                shape.append(size)
+        elif number == _NAME:
+            name = data[at:until].decode(errors="replace")
+    found.shapes[name] = shape
+
+
+def _fields(data: mmap.mmap, at: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """The fields of a message: number, begin and end of the content."""
+    while at < end:
+        tag, at = _varint(data, at)
+        kind = tag & 7
+        begin = at
+        if kind == _VARINT:
+            _, at = _varint(data, at)
+        elif kind == _LENGTH:
+            length, begin = _varint(data, at)
+            at = begin + length
+        elif kind in (_EIGHT, _FOUR):
+            at += 8 if kind == _EIGHT else 4
+        else:
+            raise ValueError("no field")
+        yield tag >> 3, begin, at
+
+
+def _varint(data: mmap.mmap, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if not byte & 0x80:
+            return value, at

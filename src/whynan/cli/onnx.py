@@ -1,0 +1,283 @@
+"""``whynan onnx``: a model as ONNX Runtime really runs it, and where its first bad number was born."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from whynan.errors import MissingExtraError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from whynan.models.onnx_inputs import Case
+    from whynan.models.onnx_opening import OnnxModel
+    from whynan.records import Report
+    from whynan.session.inference import Settings
+
+SORTS: Final = ("order", "name", "op", "min", "max", "nan", "inf", "zero", "subnormal", "headroom")
+
+
+class _Pairs(click.ParamType[tuple[str, str]]):
+    """``NAME=VALUE``."""
+
+    name = "name=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """Name and value; refuses what has no ``=``."""
+        left, equals, right = str(value).partition("=")
+        if not equals or not left:
+            self.fail(f"{value!r} is no NAME=VALUE", param, ctx)
+        return left, right
+
+
+@click.command()
+@click.argument("model", metavar="MODEL")
+@click.option(
+    "-i",
+    "--inputs",
+    "--input",
+    "given",
+    multiple=True,
+    metavar="WHAT",
+    help="A .npz, a folder of .npy or of a test_data_set, NAME=FILE.npy, NAME=zeros, NAME=uniform(-1,1)[1,3,224,224].",
+)
+@click.option("--random", type=click.IntRange(0), metavar="SEED", help="Make up every input that is not given.")
+@click.option("--cases", type=click.IntRange(1), default=1, metavar="N", help="Make up N cases, and tell of the worst.")
+@click.option("--ranges", is_flag=True, default=None, help="Print the range and the counters of every value.")
+@click.option("--sort", type=click.Choice(SORTS), default="order", help="Sort that table: --sort headroom.")
+@click.option("--op", "ops", multiple=True, metavar="TYPE", help="Only nodes of this operator in that table.")
+@click.option("--name", "names", multiple=True, metavar="GLOB", help="Only nodes or values of this name in it.")
+@click.option("--csv", metavar="FILE", help="Write that table to a file.")
+@click.option(
+    "--graph",
+    type=click.Choice(["optimized", "original"]),
+    default="optimized",
+    help="The graph as the engine has optimized it, which production executes (the default), or as it is written.",
+)
+@click.option(
+    "--level",
+    type=click.Choice(["disabled", "basic", "extended", "all"]),
+    default="all",
+    help="The engine's level of optimization.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["onnxruntime", "reference"]),
+    default="onnxruntime",
+    help="ONNX Runtime, or the reference evaluator of onnx, slow and exact to the type of numbers at every node.",
+)
+@click.option("--provider", "providers", multiple=True, metavar="NAME", help="An execution provider: CPU, CUDA.")
+@click.option("--session-config", "config", type=_Pairs(), multiple=True, help="An entry of the session's options.")
+@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads within one operator.")
+@click.option("--free-dimension", "dimensions", type=_Pairs(), multiple=True, help="The size of a symbolic dimension.")
+@click.option("--custom-ops", "libraries", multiple=True, metavar="LIB", help="A library of custom operators.")
+@click.option("--sidecar", metavar="FILE", help="Write which source each value comes from, and run nothing.")
+@click.option("--map", "map_", metavar="FILE", help="Such a file, written when the model was exported.")
+@click.option("--json", metavar="FILE", help="Write the report to a file.")
+@click.option("--trace", metavar="DIR", help="Keep what was found in a new folder; it survives a kill.")
+@click.option("--baseline", metavar="FILE", help="An earlier report: what it found is known, and no error.")
+@click.option("--all", "all_", is_flag=True, default=None, help="Tell of bad numbers that did no harm, too.")
+@click.option("--strict", is_flag=True, default=None, help="Warnings count for the exit status.")
+@click.option("--quiet", is_flag=True, default=None, help="Print no report.")
+@click.option("--redact", is_flag=True, default=None, help="Leave out source text, values, names and paths.")
+@click.option("--memory", metavar="BYTES", help="What looking may take; a quarter of what is free unless given.")
+def onnx(
+    model: str,
+    given: tuple[str, ...],
+    random: int | None,
+    cases: int,
+    sort: str,
+    ops: tuple[str, ...],
+    names: tuple[str, ...],
+    csv: str | None,
+    graph: str,
+    level: str,
+    engine: str,
+    providers: tuple[str, ...],
+    config: tuple[tuple[str, str], ...],
+    threads: int | None,
+    dimensions: tuple[tuple[str, str], ...],
+    libraries: tuple[str, ...],
+    sidecar: str | None,
+    map_: str | None,
+    **chosen: Any,
+) -> int:
+    """Run an ONNX model once, look at every value, and explain its first bad number.
+
+    The graph that is looked at is the one that ONNX Runtime executes, after its optimization; its outputs are compared
+    bit for bit with those of a session that nobody looks at.
+
+    \b
+    Examples:
+      whynan onnx net.onnx --random 0                         inputs made up from a seed
+      whynan onnx net.onnx -i batch.npz --json report.json
+      whynan onnx net.onnx -i x=frame.npy -i mask=ones
+      whynan onnx net.onnx --random 0 --ranges --sort headroom
+      whynan onnx net.onnx -i test_data_set_0 --graph original
+      whynan onnx net.onnx --sidecar net.map.json             before names are stripped
+
+    Exit status: 1 where an error was found, or a warning with --strict; else 0. It is 2 where nothing could be run.
+    """
+    from whynan.config import Options
+    from whynan.session.checking import check
+    from whynan.session.files import check_writable
+
+    asked = bool(chosen.pop("ranges"))
+    options = Options.load(ranges=asked or csv is not None, **chosen)
+    for option, path in (("--csv", csv), ("--sidecar", sidecar)):
+        if path is not None:
+            check_writable(path, option)
+            _refuse_to_lose(option, path, model)
+    if not asked and (ops or names or sort != "order") and csv is None:
+        raise UsageError("--sort, --op and --name are for the table of ranges", "add --ranges or --csv FILE")
+    opened = _opened(model, bool(libraries))
+    if sidecar is not None:
+        return _write_sidecar(opened, sidecar)
+    settings = _settings(graph, level, engine, providers, config, threads, dimensions, libraries, map_)
+    made = _cases(opened, given, random, cases)
+    check(options)
+    report = _inferred(opened, made, settings, options)
+    _deliver(report, options, asked=asked, csv=csv, sort=sort, ops=ops, names=names)
+    warned = any(f.severity == "warning" for f in (*report.findings, *report.damaging))
+    return 1 if report.run.exit_status.whynan or (options.strict and warned) else 0
+
+
+def _refuse_to_lose(option: str, target: str, model: str) -> None:
+    if os.path.realpath(target) == os.path.realpath(model):
+        raise UsageError(f"{option} {target} would be written over the model", "name another file")
+
+
+def _opened(path: str, custom_ops: bool) -> OnnxModel:
+    try:
+        from whynan.models.onnx_opening import open_model
+    except ModuleNotFoundError as error:
+        raise _missing(error) from None
+    return open_model(path, custom_ops=custom_ops)
+
+
+def _missing(error: ModuleNotFoundError) -> Exception:
+    if error.name in ("onnx", "onnx_ir"):
+        return MissingExtraError("onnx")
+    return MissingExtraError("ort") if error.name == "onnxruntime" else error
+
+
+def _write_sidecar(model: OnnxModel, path: str) -> int:
+    from whynan.models.onnx_sidecar import write
+
+    written = write(model, path)
+    click.echo(f"whynan: the source lines of {written.located:,} values are in {path}", err=True)
+    return 0
+
+
+def _settings(
+    graph: str,
+    level: str,
+    engine: str,
+    providers: Sequence[str],
+    config: Sequence[tuple[str, str]],
+    threads: int | None,
+    dimensions: Sequence[tuple[str, str]],
+    libraries: Sequence[str],
+    map_: str | None,
+) -> Settings:
+    from whynan.session.inference import Settings
+
+    sizes: dict[str, int] = {}
+    for name, size in dimensions:
+        if not size.isdecimal():
+            raise UsageError(f"--free-dimension {name}={size} is no size", f"give a number: {name}=1")
+        sizes[name] = int(size)
+    for library in libraries:
+        if not os.path.isfile(library):
+            raise UsageError(f"there is no library {library}", "give the file that registers the operators")
+    if map_ is not None:
+        from whynan.models.onnx_sidecar import read
+
+        read(map_)
+    return Settings(
+        graph=graph,
+        level=level,
+        engine=engine,
+        providers=_providers(providers),
+        config=dict(config),
+        threads=threads,
+        custom_ops=tuple(os.path.abspath(library) for library in libraries),
+        free_dimensions=sizes,
+        map=map_,
+    )
+
+
+def _providers(names: Sequence[str]) -> tuple[str, ...]:
+    """Execution providers by their full or short names; raises ``UsageError`` with those that there are."""
+    if not names:
+        return ()
+    try:
+        from whynan.capture.onnx.sessions import available
+    except ModuleNotFoundError as error:
+        raise _missing(error) from None
+    there = available()
+    short = {name.removesuffix("ExecutionProvider").lower(): name for name in there}
+    found: list[str] = []
+    for name in names:
+        full = short.get(name.removesuffix("ExecutionProvider").lower())
+        if full is None:
+            listed = ", ".join(one.removesuffix("ExecutionProvider") for one in there)
+            raise UsageError(f"there is no execution provider {name}", f"this onnxruntime has {listed}")
+        found.append(full)
+    return tuple(found)
+
+
+def _cases(model: OnnxModel, given: Sequence[str], seed: int | None, count: int) -> list[Case]:
+    from whynan.models.onnx_inputs import generated, read_inputs
+
+    if count == 1:
+        return read_inputs(model, given, seed=seed)
+    if seed is None:
+        raise UsageError("--cases makes up inputs", "give the seed to begin with: --cases 100 --random 0")
+    return list(generated(model, given, seed, count))
+
+
+def _inferred(model: OnnxModel, cases: Sequence[Case], settings: Settings, options: Any) -> Report:
+    from whynan.session.inference import infer
+
+    if settings.engine == "onnxruntime":
+        from importlib.util import find_spec
+
+        if find_spec("onnxruntime") is None:
+            raise MissingExtraError("ort")
+    return infer(model, cases, settings, options)
+
+
+def _deliver(
+    report: Report,
+    options: Any,
+    *,
+    asked: bool,
+    csv: str | None,
+    sort: str,
+    ops: Sequence[str],
+    names: Sequence[str],
+) -> None:
+    """Print the report, and write what was asked for."""
+    from whynan.report import json, ranges
+    from whynan.session.files import write_text
+
+    if options.redact:
+        from whynan.report.redaction import redacted
+
+        report = redacted(report)
+    rows = ranges.chosen(report.ranges, sort=sort, ops=ops, names=names)
+    if csv is not None:
+        write_text(csv, ranges.to_csv(rows))
+    if options.json is not None:
+        told = report.model_copy(update={"ranges": rows if asked else ()})
+        write_text(options.json, f"{json.to_json(told)}\n")
+    if asked and not options.quiet:
+        ranges.show(rows)
+    if not options.quiet:
+        report.show(show_all=options.all_)

@@ -1,0 +1,140 @@
+"""Whether values fit what a model takes: dtype, rank, fixed dimensions, and those that several inputs share."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+
+from whynan.errors import UsageError
+from whynan.models.onnx_types import STRING, Signature, dtype_of, name_of, spelled_dims
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from whynan.models.onnx_opening import OnnxModel
+    from whynan.models.onnx_specs import Filled, Generated
+
+_SHOWN: Final = 12
+_UNSAID: Final = 1
+"""The length of a dimension of which nothing is said."""
+
+
+def listed(signatures: tuple[Signature, ...]) -> str:
+    """Signatures on one line: ``x: float32[N, 4], mask: bool[N]``."""
+    return _joined([str(signature) for signature in signatures])
+
+
+def _joined(texts: list[str]) -> str:
+    shown = ", ".join(texts[:_SHOWN])
+    return f"{shown} and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else shown
+
+
+def shape_of(value: Any) -> str:
+    """``float64[2, 4]`` of an array; of a sequence how many it holds."""
+    if isinstance(value, np.ndarray):
+        array = cast("NDArray[Any]", value)
+        return f"{name_of(array.dtype)}{spelled_dims(array.shape)}"
+    if isinstance(value, list):
+        return f"sequence of {len(cast('list[Any]', value))}"
+    return "none"
+
+
+class Binding:
+    """The lengths of the dimensions that inputs share, as one value after another settles them."""
+
+    def __init__(self, model: OnnxModel, given: Mapping[str, str]) -> None:
+        self._model = model
+        self._given = given
+        self._lengths: dict[str, tuple[int, str]] = {}
+
+    def settled(self, signature: Signature, value: Any, origin: str) -> Any:
+        """A value that was read, in the dtype that the model takes; raises ``UsageError`` where it does not fit."""
+        if signature.kind == "optional":
+            held = signature.holds
+            return None if value is None or held is None else self.settled(_of(held, signature.name), value, origin)
+        if signature.kind == "sequence":
+            if not isinstance(value, list):
+                raise self._unfit(signature, value, origin)
+            held = signature.holds
+            values = cast("list[Any]", value)
+            # the elements of a sequence need not agree with one another
+            return values if held is None else [self._element(_of(held, signature.name), v, origin) for v in values]
+        if not isinstance(value, np.ndarray):
+            raise self._unfit(signature, value, origin)
+        array = self._typed(signature, cast("NDArray[Any]", value), origin)
+        self._check_dims(signature, array.shape, f"{signature.name} is {shape_of(array)} ({origin})", shares=True)
+        return array
+
+    def _element(self, signature: Signature, value: Any, origin: str) -> Any:
+        if signature.kind != "tensor" or not isinstance(value, np.ndarray):
+            return self.settled(signature, value, origin)
+        array = self._typed(signature, cast("NDArray[Any]", value), origin)
+        what = f"{signature.name} holds {shape_of(array)} ({origin})"
+        self._check_dims(signature, array.shape, what, shares=False)
+        return array
+
+    def dims(self, signature: Signature, spec: Generated | Filled) -> tuple[int, ...]:
+        """The dimensions of what is to be made: as said, else as the model declares them, else 1."""
+        if spec.dims is not None:
+            what = f"{signature.name}={spec.text}"
+            self._check_dims(signature, spec.dims, what, shares=True)
+            return spec.dims
+        if signature.dims is None:
+            raise UsageError(
+                f"the model does not declare the dimensions of {signature}",
+                f"say them: {signature.name}={spec.text}[2,3]",
+            )
+        return tuple(self._length(dim, signature.name) for dim in signature.dims)
+
+    def _length(self, dim: int | str | None, name: str) -> int:
+        if isinstance(dim, int):
+            return dim
+        return _UNSAID if dim is None else self._lengths.setdefault(dim, (_UNSAID, name))[0]
+
+    def _typed(self, signature: Signature, array: NDArray[Any], origin: str) -> NDArray[Any]:
+        wanted = signature.dtype
+        if wanted is None or name_of(array.dtype) == wanted:
+            return array
+        # numpy.save knows no dtypes but its own, and writes the bytes of others
+        if array.dtype.kind == "V" and wanted != STRING and array.dtype.itemsize == dtype_of(wanted).itemsize:
+            return array.view(dtype_of(wanted))
+        cast_to = f"; array.astype('{wanted}') would be it" if _converts(array, wanted) else ""
+        raise self._unfit(signature, array, origin, cast_to)
+
+    def _unfit(self, signature: Signature, value: Any, origin: str, more: str = "") -> UsageError:
+        what = f"{signature.name} is {shape_of(value)} ({origin}), and the model takes {signature.type}"
+        return UsageError(what, f"{self._beside()}{more}")
+
+    def _check_dims(self, signature: Signature, shape: tuple[int, ...], what: str, *, shares: bool) -> None:
+        if signature.dims is None:
+            return
+        fits = len(signature.dims) == len(shape) and all(
+            not isinstance(dim, int) or dim == length for dim, length in zip(signature.dims, shape, strict=True)
+        )
+        if not fits:
+            raise UsageError(f"{what}, and the model takes {signature.type}", self._beside())
+        if not shares:
+            return
+        for dim, length in zip(signature.dims, shape, strict=True):
+            if isinstance(dim, str):
+                known, first = self._lengths.setdefault(dim, (length, signature.name))
+                if known != length:
+                    raise UsageError(f"{what}, where {dim} is {length}, and in {first} it is {known}", self._beside())
+
+    def _beside(self) -> str:
+        taken = listed(self._model.inputs)
+        return f"the model takes {taken}; it was given {_joined(list(self._given.values()))}"
+
+
+def _converts(array: NDArray[Any], wanted: str) -> bool:
+    """Whether NumPy can make the one dtype of the other."""
+    return wanted != STRING and array.dtype.kind in "biufc" and dtype_of(wanted).kind in "biufc"
+
+
+def _of(signature: Signature, name: str) -> Signature:
+    return Signature(name, signature.dtype, signature.dims, signature.kind, signature.holds)

@@ -1,0 +1,159 @@
+"""The files beside an ONNX model that hold its weights: checked before any engine opens them."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import onnx
+import onnx_ir
+
+from whynan.errors import UsageError
+from whynan.models.onnx_files import text_of
+from whynan.models.onnx_types import bits_of
+from whynan.models.onnx_walking import tensors
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, TensorProto
+
+_ATTACK: Final = "it may be an attack: copy the weights into the model's folder, and export or save the model again"
+_AGAIN: Final = "export it again, or copy it anew"
+_ABSOLUTE: Final = re.compile(r"[/\\]|[A-Za-z]:|[A-Za-z][A-Za-z0-9+.-]*://")
+_NUMBER: Final = re.compile(r"[0-9]{1,18}")
+_MEMORY: Final = "_ORT_MEM_ADDR_"
+"""By which ONNX Runtime is told that the offset is an address in its memory."""
+
+
+class _Place(NamedTuple):
+    """Where a tensor's bytes are."""
+
+    location: str
+    offset: int
+    length: int | None
+
+
+def is_external(tensor: TensorProto) -> bool:
+    """Whether a tensor's bytes are in another file."""
+    return tensor.data_location == onnx.TensorProto.EXTERNAL
+
+
+def check_external(proto: ModelProto, folder: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Check every file that the tensors of a model refer to, and give their locations.
+
+    None may lie outside the folder, be reached through a link that leads out of it, or have a second name elsewhere
+    (a hard link); each is a regular file that is long enough. To be asked of a rewritten model too.
+
+    Raises:
+        UsageError: for the first one that is not so.
+    """
+    checked: dict[str, int] = {}
+    home = Path(folder)
+    for tensor in tensors(proto):
+        if is_external(tensor):
+            name = _name(tensor)
+            place = _place(tensor, name)
+            if place.location not in checked:
+                checked[place.location] = _size(home, place.location, name)
+            _check_length(tensor, name, place, checked[place.location])
+    return tuple(checked)
+
+
+def _name(tensor: TensorProto) -> str:
+    return text_of(tensor.name) or "a tensor without a name"
+
+
+def _place(tensor: TensorProto, name: str) -> _Place:
+    entries = {text_of(entry.key): text_of(entry.value) for entry in tensor.external_data}
+    location, offset, length = (entries.get(key) for key in ("location", "offset", "length"))
+    if not location or "\0" in location:
+        raise UsageError(f"{name} is said to be in another file, and no file is named", _AGAIN)
+    for value in (offset, length):
+        if value is not None and not _NUMBER.fullmatch(value):
+            raise UsageError(f"{name} is said to be at {value} of {location}, which is no number of bytes", _AGAIN)
+    return _Place(location, int(offset or 0), None if length is None else int(length))
+
+
+def _size(folder: Path, location: str, name: str) -> int:
+    """How long an external file is."""
+    if _ABSOLUTE.match(location):
+        raise UsageError(f"{name} is in {location}, which is an absolute path", _ATTACK)
+    if _MEMORY in location:
+        raise UsageError(f"{name} is in {location}, which is an address in memory", _ATTACK)
+    if ".." in re.split(r"[/\\]", location):
+        raise UsageError(f"{name} is in {location}, which leads out of the model's folder", _ATTACK)
+    file = folder / location
+    _check_links(file, folder, location, name)
+    try:
+        found = os.stat(file)
+        if not stat.S_ISREG(found.st_mode):
+            raise UsageError(f"{file} holds {name}, and is no regular file", _AGAIN)
+        _check_with_onnx_ir(file, folder, location)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(
+            f"{file} does not exist, and holds {name}", "put the model's external data beside the model"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read ({error.strerror})", "check its permissions and its disk") from error
+    except ValueError as error:
+        raise UsageError(f"{name} is in {location}, which onnx-ir refuses", _ATTACK) from error
+    if not os.access(file, os.R_OK):
+        raise UsageError(f"{file} cannot be read (Permission denied)", "check its permissions and its disk")
+    return found.st_size
+
+
+def _check_links(file: Path, folder: Path, location: str, name: str) -> None:
+    target, home = os.path.realpath(file), os.path.realpath(folder)
+    if not _lies_in(target, home) and not _lies_in(target, _cache_beside(home)):
+        raise UsageError(f"{name} is in {location}, which is a link out of the model's folder", _ATTACK)
+    try:
+        found = os.stat(target)
+    except OSError:
+        # who opens it says so
+        return
+    if found.st_nlink > 1 and stat.S_ISREG(found.st_mode):
+        raise UsageError(f"{name} is in {location}, which is the same file as one elsewhere (a hard link)", _ATTACK)
+
+
+def _lies_in(target: str, folder: str | None) -> bool:
+    return folder is not None and os.path.commonpath((target, folder)) == folder
+
+
+def _cache_beside(home: str) -> str | None:
+    """Where the cache of Hugging Face keeps the files that a folder of it only links to."""
+    for inner in (Path(home), *Path(home).parents):
+        if inner.parent.name == "snapshots":
+            return str(inner.parent.parent / "blobs")
+    return None
+
+
+def _check_with_onnx_ir(file: Path, folder: Path, location: str) -> None:
+    """Let onnx-ir check the path, as it does before it opens one; of a tensor without elements it reads nothing."""
+    target, blobs = os.path.realpath(file), _cache_beside(os.path.realpath(folder))
+    if blobs is not None and _lies_in(target, blobs):
+        folder, location = Path(blobs), os.path.relpath(target, blobs)
+    base = os.path.abspath(folder)
+    shape = onnx_ir.Shape([0])
+    onnx_ir.ExternalTensor(location, None, None, onnx_ir.DataType.UINT8, shape=shape, name="", base_dir=base).numpy()
+
+
+def _check_length(tensor: TensorProto, name: str, place: _Place, size: int) -> None:
+    bits = bits_of(tensor.data_type)
+    if bits is None:
+        raise UsageError(f"{name} is of a type that no file can hold", _AGAIN)
+    if any(dim < 0 for dim in tensor.dims):
+        raise UsageError(f"{name} has a negative dimension", _AGAIN)
+    needed = -(-math.prod(tensor.dims) * bits // 8)
+    taken = needed if place.length is None else place.length
+    if taken < needed:
+        raise UsageError(
+            f"{name} takes {needed:,} bytes, and {taken:,} of {place.location} are said to hold it", _AGAIN
+        )
+    if place.offset + taken > size:
+        last = place.offset + taken
+        raise UsageError(f"{place.location} is cut off: {name} ends at byte {last:,} of its {size:,}", _AGAIN)

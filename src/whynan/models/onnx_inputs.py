@@ -1,0 +1,295 @@
+"""The inputs that an ONNX model is run on: read or generated, and checked against what it takes."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+import numpy as np
+
+from whynan.errors import UsageError
+from whynan.models.naming import spelled
+from whynan.models.onnx_arrays import read_npy, read_npz, read_pb
+from whynan.models.onnx_binding import Binding, listed, shape_of
+from whynan.models.onnx_folders import cases_in, files_in
+from whynan.models.onnx_generating import guess, make
+from whynan.models.onnx_specs import HOW, Filled, Generated, InFile, Nothing, spec_of
+from whynan.models.onnx_types import name_of
+from whynan.records.report import Fed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from whynan.models.onnx_opening import OnnxModel
+    from whynan.models.onnx_specs import Spec
+    from whynan.models.onnx_types import Signature
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One set of inputs: values by name, what is told of each, and what the set is called; None for the only one.
+
+    A value is an array (of objects for strings, in the dtypes of ml_dtypes for what NumPy lacks), a list for a
+    sequence, or None for an optional that holds nothing.
+    """
+
+    values: dict[str, Any]
+    told: tuple[Fed, ...]
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A value from a file, and from which."""
+
+    value: Any
+    origin: str
+
+
+_Source: TypeAlias = "_Read | Generated | Filled | Nothing | None"
+"""What an input is made from; None where nothing is said, and it is to be generated."""
+
+
+def read_inputs(model: OnnxModel, given: Sequence[str], *, seed: int | None = None) -> list[Case]:
+    """The cases that were given for a model: one, or as many as a folder has test data sets.
+
+    Args:
+        model: that takes them.
+        given: files, folders and ``name=...``, as the hint of every error says.
+        seed: what is not given is generated from it; None where that is an error. Without it, what was given as a
+            distribution is drawn from seed 0.
+
+    Raises:
+        UsageError: with the model's signature beside what was given.
+    """
+    return [_case(model, sources, seed, name) for name, sources in _given(model, given)]
+
+
+def generated(model: OnnxModel, given: Sequence[str], seed: int, n: int) -> Iterator[Case]:
+    """Cases of the seeds `seed`, `seed` + 1, ... : for each of `n`, those of :func:`read_inputs`.
+
+    Raises ``UsageError`` as it does, and where nothing is generated, so that all would be the same.
+    """
+    sets = _given(model, given)
+    if n > 1 and not any(_draws(model, sources) for _, sources in sets):
+        raise UsageError(
+            f"{n} cases were asked for, and all inputs are given, so that they would be the same",
+            "leave an input out, or give it as name=normal(0,1)",
+        )
+    for number in range(seed, seed + n):
+        for name, sources in sets:
+            yield _case(model, sources, number, name or f"seed {number}")
+
+
+def case_of(model: OnnxModel, values: Mapping[str, Any]) -> Case:
+    """The case that a program's own values make, NumPy's arrays or what gives one; raises ``UsageError``."""
+    _check_known(model, list(values))
+    sources: dict[str, _Source] = {name: _Read(_as_array(value), "given") for name, value in values.items()}
+    return _case(model, sources, None, None)
+
+
+def _as_array(value: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, list | tuple) and any(hasattr(one, "dtype") for one in cast("list[Any]", value)):
+        return [_as_array(one) for one in cast("list[Any]", value)]
+    given = cast("Any", value)
+    if hasattr(given, "detach"):
+        # a tensor of torch's
+        given = given.detach().cpu()
+    made: NDArray[Any] = np.asarray(given)
+    return made.astype(object) if made.dtype.kind == "U" else made
+
+
+def _draws(model: OnnxModel, sources: Mapping[str, _Source]) -> bool:
+    made = [sources.get(signature.name) for signature in model.inputs]
+    return any(source is None or (isinstance(source, Generated) and source.generator in _SEEDED) for source in made)
+
+
+def _given(model: OnnxModel, given: Sequence[str]) -> list[tuple[str | None, dict[str, _Source]]]:
+    """What each case was given, by input."""
+    common: dict[str, _Source] = {}
+    sets: list[tuple[str | None, dict[str, _Source]]] = []
+    for item in given:
+        spoken = _spoken(model, item)
+        if spoken is not None:
+            _add(model, common, spoken[0], spoken[1])
+            continue
+        path = Path(item)
+        cases = cases_in(path)
+        if cases and sets:
+            raise UsageError(f"{spelled(item)} is a second folder of test data sets", "give one of them")
+        if cases:
+            sets = [(case.name, dict(_files(model, case))) for case in cases]
+            continue
+        for name, read in _files(model, path).items():
+            _add(model, common, name, read)
+    for _, sources in sets:
+        for name, source in common.items():
+            _add(model, sources, name, source)
+    return sets or [(None, common)]
+
+
+def _spoken(model: OnnxModel, item: str) -> tuple[str, _Source] | None:
+    """The input and the value of ``name=...``; None for what is no such thing."""
+    names = [signature.name for signature in (*model.inputs, *model.optional_inputs)]
+    # a name may hold an equals sign itself
+    name = max((name for name in names if item.startswith(f"{name}=")), key=len, default=None)
+    if name is None:
+        before, equals, _ = item.partition("=")
+        if not equals or _exists(item):
+            return None
+        raise _unknown(model, [before])
+    spec: Spec = spec_of(name, item[len(name) + 1 :])
+    return name, _loaded(model, name, spec.path) if isinstance(spec, InFile) else spec
+
+
+def _exists(item: str) -> bool:
+    try:
+        return Path(item).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _loaded(model: OnnxModel, name: str, path: Path) -> _Read:
+    origin = spelled(str(path))
+    match path.suffix:
+        case ".npz":
+            arrays = read_npz(path)
+            if len(arrays) != 1:
+                raise UsageError(
+                    f"{origin} holds {len(arrays)} arrays, and {name} takes one", f"give {origin} without {name}="
+                )
+            return _Read(next(iter(arrays.values())), origin)
+        case ".pb":
+            return _Read(read_pb(path, _signature(model, name)), origin)
+        case _:
+            return _Read(read_npy(path), origin)
+
+
+def _files(model: OnnxModel, path: Path) -> dict[str, _Read]:
+    """What a file or a folder gives to which input."""
+    if path.suffix == ".npz" and not path.is_dir():
+        arrays = read_npz(path)
+        _check_known(model, list(arrays))
+        return {name: _Read(array, spelled(str(path))) for name, array in arrays.items()}
+    files = files_in(path, [info.name for info in model.proto.graph.input], [held.name for held in model.inputs])
+    _check_known(model, list(files))
+    return {name: _loaded(model, name, file) for name, file in files.items()}
+
+
+def _check_known(model: OnnxModel, names: Sequence[str]) -> None:
+    known = {signature.name for signature in (*model.inputs, *model.optional_inputs)}
+    if unknown := [name for name in names if name not in known]:
+        raise _unknown(model, unknown)
+
+
+def _unknown(model: OnnxModel, names: Sequence[str]) -> UsageError:
+    shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    what = "is no input of the model" if len(names) == 1 else "are no inputs of the model"
+    optional = f", or {listed(model.optional_inputs)}" if model.optional_inputs else ""
+    return UsageError(f"{shown} {what}", f"it takes {listed(model.inputs) or 'nothing'}{optional}")
+
+
+def _add(model: OnnxModel, sources: dict[str, _Source], name: str, source: _Source) -> None:
+    if name in sources:
+        raise UsageError(f"{name} is given twice", f"give each input once: {listed(model.inputs)}")
+    sources[name] = source
+
+
+def _signature(model: OnnxModel, name: str) -> Signature:
+    return next(held for held in (*model.inputs, *model.optional_inputs) if held.name == name)
+
+
+def _case(model: OnnxModel, given: Mapping[str, _Source], seed: int | None, name: str | None) -> Case:
+    if seed is not None and seed < 0:
+        raise UsageError(f"a seed is a whole number from 0 on, and {seed} was given", "give one as in --random 0")
+    sources = dict(given)
+    missing = [held for held in model.inputs if held.name not in sources]
+    if missing and seed is None:
+        raise _missing(model, missing, sources)
+    for held in missing:
+        sources[held.name] = None
+    binding = Binding(model, _shown(sources))
+    values = _values(model, sources, binding, seed or 0)
+    ordered = [held for held in (*model.inputs, *model.optional_inputs) if held.name in values]
+    told = tuple(_fed(held, values[held.name], sources[held.name], seed or 0) for held in ordered)
+    return Case({held.name: values[held.name] for held in ordered}, told, name)
+
+
+def _missing(model: OnnxModel, missing: Sequence[Signature], sources: Mapping[str, _Source]) -> UsageError:
+    taken = listed(model.inputs)
+    if not sources:
+        return UsageError(f"the model takes {taken}, and was given nothing", HOW)
+    lacking = ", ".join(held.name for held in missing[:8])
+    more = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
+    given = ", ".join(_shown(sources).values())
+    return UsageError(f"nothing was given for {lacking}{more}: the model takes {taken}, and was given {given}", HOW)
+
+
+def _shown(sources: Mapping[str, _Source]) -> dict[str, str]:
+    """What was given, as far as it is known before it is made: ``x: float64[2, 4]``."""
+    shown: dict[str, str] = {}
+    for name, source in sources.items():
+        if isinstance(source, _Read):
+            shown[name] = f"{name}: {shape_of(source.value)}"
+        elif source is not None:
+            shown[name] = f"{name}={source.text}"
+    return shown
+
+
+def _values(model: OnnxModel, sources: Mapping[str, _Source], binding: Binding, seed: int) -> dict[str, Any]:
+    """The values: those of files first, for they say how long the dimensions are that others share."""
+    values: dict[str, Any] = {}
+    for name, source in sources.items():
+        if isinstance(source, _Read):
+            values[name] = binding.settled(_signature(model, name), source.value, source.origin)
+    for name, source in sources.items():
+        if isinstance(source, Generated | Filled) and source.dims is not None:
+            values[name] = _made(binding, _signature(model, name), source, seed)
+    for name, source in sources.items():
+        if name not in values and not isinstance(source, _Read):
+            values[name] = _made(binding, _signature(model, name), source, seed)
+    return values
+
+
+def _made(binding: Binding, signature: Signature, source: Generated | Filled | Nothing | None, seed: int) -> Any:
+    if isinstance(source, Nothing):
+        if signature.kind != "optional":
+            raise UsageError(f"{signature.name}=none, and the model takes {signature}", HOW)
+        return None
+    if signature.kind == "optional" and signature.holds is not None:
+        return _made(binding, _named(signature.holds, signature.name), source, seed)
+    if signature.kind == "sequence" and signature.holds is not None:
+        return [_made(binding, _named(signature.holds, signature.name), source, seed)]
+    if signature.kind != "tensor" or signature.dtype is None:
+        raise UsageError(f"{signature} cannot be generated", f"give {signature.name}=FILE.pb")
+    spec = guess(signature.dtype) if source is None else source
+    dims = binding.dims(signature, spec)
+    return make(spec, signature.name, signature.dtype, dims, seed)
+
+
+def _named(signature: Signature, name: str) -> Signature:
+    return type(signature)(name, signature.dtype, signature.dims, signature.kind, signature.holds)
+
+
+def _fed(signature: Signature, value: Any, source: _Source, seed: int) -> Fed:
+    if isinstance(source, _Read):
+        origin = source.origin
+    elif source is None or isinstance(source, Generated):
+        spec = guess(signature.dtype or "float32") if source is None else source
+        origin = f"{spec.text}, seed {seed}" if spec.generator in _SEEDED else spec.text
+    else:
+        origin = source.text
+    if isinstance(value, np.ndarray):
+        array = cast("NDArray[Any]", value)
+        return Fed(name=signature.name, dtype=name_of(array.dtype), shape=array.shape, origin=origin)
+    return Fed(name=signature.name, dtype=signature.dtype or signature.kind, shape=None, origin=origin)
+
+
+_SEEDED: Final = ("uniform", "normal", "randint")

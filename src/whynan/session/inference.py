@@ -1,0 +1,261 @@
+"""The run of an ONNX model: in a process of its own, so that what crashes an engine is something to report."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from whynan.errors import UsageError
+from whynan.records import ExitStatus
+from whynan.session.allow import allowance
+from whynan.session.runs import build_report
+from whynan.session.waiting import told
+from whynan.traces.format import NO_FACTS, UNFINISHED
+from whynan.traces.reading import read_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from whynan.config import Options
+    from whynan.models.onnx_inputs import Case
+    from whynan.models.onnx_opening import OnnxModel
+    from whynan.records import Report
+    from whynan.traces.reading import Recorded
+
+JOB: Final = "job.json"
+OUTCOME: Final = "outcome.json"
+SAID: Final = "said.txt"
+"""What the engine wrote itself on its standard error stream."""
+FEEDS: Final = "feeds"
+TRACE: Final = "trace"
+FAILED_AT: Final = "the run failed after {nodes} nodes: what came after is not known"
+_RANKS: Final = ("clean", "damaged", "inconclusive", "hazard", "divergent", "nonfinite")
+_LONGEST: Final = 400
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a model is to be run.
+
+    `graph`: ``optimized``, as the engine really runs it, or ``original``, as it is written. `level`: of optimisation.
+    `providers`: execution providers, the first that can take a node does; the engine's own choice where there are none.
+    `config`: entries of the session's configuration. `threads`: within one operator; the engine's own choice where
+    None. `custom_ops`: libraries of operators. `free_dimensions`: sizes of symbolic dimensions, by name. `map`: a
+    sidecar that says from which source the values come.
+    """
+
+    graph: str = "optimized"
+    engine: str = "onnxruntime"
+    level: str = "all"
+    providers: tuple[str, ...] = ()
+    config: dict[str, str] | None = None
+    threads: int | None = None
+    custom_ops: tuple[str, ...] = ()
+    free_dimensions: dict[str, int] | None = None
+    map: str | None = None
+
+
+def infer(model: OnnxModel, cases: Sequence[Case], settings: Settings, options: Options) -> Report:
+    """Run a model on each case and report the worst; raises ``UsageError`` where the engine cannot run it at all."""
+    with tempfile.TemporaryDirectory(prefix="whynan-") as held:
+        folder = Path(held)
+        reports: list[Report] = []
+        for number, case in enumerate(cases):
+            place = folder / str(number)
+            place.mkdir(mode=0o700)
+            last = number + 1 == len(cases)
+            reports.append(_case(model, case, settings, options, place, number if len(cases) > 1 else None))
+            if not last:
+                _clear(place)
+        worst = max(range(len(reports)), key=lambda n: (_rank(reports[n]), -n))
+        report = reports[worst]
+    inference = report.run.inference
+    if inference is None or len(cases) == 1:
+        return report
+    known = inference.model_copy(update={"case": worst, "cases": len(cases)})
+    return report.model_copy(update={"run": report.run.model_copy(update={"inference": known})})
+
+
+def _rank(report: Report) -> tuple[int, int]:
+    return _RANKS.index(report.verdict), sum(reached.bad for f in report.findings for reached in f.reaches)
+
+
+def _clear(place: Path) -> None:
+    for entry in sorted(place.rglob("*"), reverse=True):
+        with suppress(OSError):
+            entry.rmdir() if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+
+
+def _case(
+    model: OnnxModel, case: Case, settings: Settings, options: Options, place: Path, number: int | None
+) -> Report:
+    from whynan.models.onnx_feeding import write_feeds
+
+    names = write_feeds(case.values, place / FEEDS)
+    folder = str(place / TRACE) if options.trace is None else options.trace
+    if options.trace is not None and number:
+        folder = f"{options.trace}-{number}"
+    job = {
+        "model": model.path,
+        "settings": asdict(settings),
+        "feeds": names,
+        "trace": folder,
+        "ranges": options.ranges,
+        "memory": options.memory,
+        "redact": options.redact and options.trace is not None,
+        "command": command_of(model),
+        "fed": [fed.model_dump() for fed in case.told],
+        "sha256": model.sha256,
+        "opset": model.opset,
+    }
+    (place / JOB).write_text(json.dumps(job), encoding="utf-8")
+    with told(f"running {os.path.basename(model.path)}", quiet=options.quiet):
+        status, said = _child(place)
+    return _report(model, case, settings, options, place, folder, status, said)
+
+
+def command_of(model: OnnxModel) -> str:
+    """The name of a run of a model."""
+    return f"onnx {model.path}"
+
+
+def _child(place: Path) -> tuple[int, str]:
+    """Run the engine; its exit status and what it wrote."""
+    here = str(Path(__file__).parents[2])
+    environment = dict(os.environ)
+    environment["PYTHONPATH"] = os.pathsep.join(p for p in (here, environment.get("PYTHONPATH")) if p)
+    with open(place / SAID, "wb", opener=_private) as said:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "whynan.session.inferring", str(place)],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            env=environment,
+        )
+        try:
+            status = process.wait()
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+    with open(place / SAID, "rb") as file:
+        file.seek(max(0, os.path.getsize(place / SAID) - (1 << 16)))
+        return status, file.read().decode("utf-8", "replace")
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _outcome(place: Path) -> dict[str, Any]:
+    try:
+        held: dict[str, Any] = json.loads((place / OUTCOME).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return held
+
+
+def _report(
+    model: OnnxModel,
+    case: Case,
+    settings: Settings,
+    options: Options,
+    place: Path,
+    folder: str,
+    status: int,
+    said: str,
+) -> Report:
+    outcome = _outcome(place)
+    if usage := outcome.get("usage"):
+        raise UsageError(*usage)
+    if internal := outcome.get("internal"):
+        raise RuntimeError(f"whynan failed while it looked at the model:\n{internal}")
+    failed: str | None = outcome.get("failed")
+    if status and failed is None:
+        failed = _ended(status, said)
+    recorded = _read(folder)
+    if recorded is None or (failed is not None and not recorded.trace.coverage.events):
+        raise _refused(model, failed or "the engine ended without a word", settings)
+    trace = recorded.trace
+    trace.coverage = trace.coverage.model_copy(update={"notes": _notes(recorded, failed)})
+    if failed is not None:
+        trace.failed = False
+    report = build_report(
+        trace,
+        command=command_of(model),
+        flags={},
+        device=recorded.run.device,
+        allowances=[allowance(pattern, "allowed in the configuration") for pattern in options.allow],
+        baseline=None if options.baseline is None else _baseline(options.baseline),
+        exception=failed,
+    )
+    report = _with_run(report, case, recorded, failed)
+    return report if options.ranges else report.model_copy(update={"ranges": ()})
+
+
+def _notes(recorded: Recorded, failed: str | None) -> tuple[str, ...]:
+    notes = recorded.trace.coverage.notes
+    if failed is None or recorded.ended is not None:
+        return notes
+    # a crash has written nothing of its own
+    kept = [note for note in notes if note != NO_FACTS and not note.startswith(UNFINISHED.partition(":")[0])]
+    return (*kept, FAILED_AT.format(nodes=f"{recorded.trace.coverage.events:,}"))
+
+
+def _with_run(report: Report, case: Case, recorded: Recorded, failed: str | None) -> Report:
+    known = recorded.run
+    assert known.inference is not None
+    inference = known.inference.model_copy(update={"inputs": case.told})
+    verdict, status = report.verdict, report.run.exit_status.whynan
+    if failed is not None and verdict in ("clean", "damaged"):
+        verdict, status = "inconclusive", 1
+    update = {
+        "inference": inference,
+        "exception": failed,
+        "exit_status": ExitStatus(script=0 if failed is None else 1, whynan=status),
+        "versions": known.versions,
+    }
+    return report.model_copy(update={"run": report.run.model_copy(update=update), "verdict": verdict})
+
+
+def _baseline(path: str) -> Any:
+    from whynan.session.baseline import Baseline
+
+    return Baseline.read(path)
+
+
+def _read(folder: str) -> Recorded | None:
+    try:
+        return read_trace(folder)
+    except UsageError:
+        return None
+
+
+def _ended(status: int, said: str) -> str:
+    """What ended the engine's process, in one line."""
+    last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
+    if status < 0:
+        with suppress(ValueError):
+            name = signal.Signals(-status).name
+            if name == "SIGKILL":
+                return "the engine was killed (SIGKILL), most likely because the machine ran out of memory"
+            return f"the engine crashed ({name})"
+        return f"the engine crashed (signal {-status})"
+    return f"the engine ended with status {status}{f': {last[:_LONGEST]}' if last else ''}"
+
+
+def _refused(model: OnnxModel, what: str, settings: Settings) -> UsageError:
+    hint = "run it by onnxruntime alone to see whether it can be run at all"
+    if settings.engine == "onnxruntime":
+        hint = "try --engine reference, --graph original, another --provider, or --custom-ops LIBRARY"
+    return UsageError(f"{model.path} cannot be run: {what}", hint)

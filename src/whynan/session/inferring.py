@@ -1,0 +1,158 @@
+"""The process in which an engine runs a model: ``python -m whynan.session.inferring FOLDER``."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from whynan.analysis import findings_of
+from whynan.capture.onnx.execution import RunError
+from whynan.errors import WhynanError
+from whynan.records import ExitStatus, Fed, Inference, Run
+from whynan.session.inference import FAILED_AT, FEEDS, JOB, OUTCOME
+from whynan.session.recorded import private
+from whynan.session.runs import versions
+from whynan.traces.writing import TraceWriter
+
+if TYPE_CHECKING:
+    from whynan.capture.onnx.engine import EngineSettings, Outcome
+    from whynan.capture.onnx.sites import Sites
+    from whynan.traces import Trace
+
+
+def main(folder: str) -> int:
+    """Do the job of a folder; what came of it is left there, and the trace where the job says."""
+    place = Path(folder)
+    told: dict[str, Any] = {}
+    status = 0
+    try:
+        told = _run(place)
+    except RunError as error:
+        told = {"failed": error.what}
+        status = 1
+    except WhynanError as error:
+        told = {"usage": [error.what, error.hint]}
+        status = 2
+    except Exception:
+        told = {"internal": traceback.format_exc()}
+        status = 3
+    _leave(place / OUTCOME, json.dumps(told))
+    return status
+
+
+def _leave(path: Path, text: str) -> None:
+    temporary = path.with_suffix(".tmp")
+    with open(temporary, "w", encoding="utf-8", opener=lambda p, flags: os.open(p, flags, 0o600)) as file:
+        file.write(text)
+    os.replace(temporary, path)
+
+
+def _run(place: Path) -> dict[str, Any]:
+    from whynan.capture.onnx.engine import run
+    from whynan.capture.onnx.observer import Births
+    from whynan.capture.onnx.recorder import Recorder
+    from whynan.models.onnx_feeding import read_feeds
+
+    job: dict[str, Any] = json.loads((place / JOB).read_text(encoding="utf-8"))
+    feeds = read_feeds(place / FEEDS, job["feeds"])
+    settings = settings_of(job)
+    writer = TraceWriter(job["trace"], redact=job["redact"])
+    known = _run_record(job)
+    writer.begin(private(writer, known), {"ranges": job["ranges"], "memory": job["memory"]})
+    sites = _sites(job)
+    births = Births(Recorder(writer), sites, ranges=job["ranges"])
+    births.before = sites.begins
+    try:
+        outcome = run(settings, feeds, births)
+    except RunError as error:
+        births.notes[FAILED_AT.format(nodes=error.nodes)] = None
+        writer.end(private(writer, _ended(known, births.end(), failed=error.what)))
+        raise
+    changed_by, note = _blamed(settings, feeds, outcome)
+    notes = (*outcome.notes, *([] if outcome.bit_equal else [outcome.why]), *sites.notes(), *([note] if note else []))
+    births.notes.update(dict.fromkeys(one for one in notes if one))
+    assert known.inference is not None
+    told = {
+        "bit_equal": outcome.bit_equal,
+        "nodes": outcome.nodes,
+        "nodes_as_written": outcome.nodes_as_written,
+        "segments": outcome.segments,
+        "placement": outcome.placement,
+        "changed_by": changed_by,
+    }
+    run_ = known.model_copy(update={"inference": known.inference.model_copy(update=told)})
+    writer.end(private(writer, _ended(run_, births.end())))
+    return {}
+
+
+def _ended(run: Run, trace: Trace, *, failed: str | None = None) -> Run:
+    """A run that is over, with the exit status that its trace gives."""
+    bad = failed is not None or findings_of(trace).verdict in ("nonfinite", "inconclusive")
+    status = ExitStatus(script=0 if failed is None else 1, whynan=int(bad))
+    return run.model_copy(update={"exit_status": status, "versions": versions(), "exception": failed})
+
+
+def settings_of(job: dict[str, Any]) -> EngineSettings:
+    """How the engine is to run the model of a job."""
+    from whynan.capture.onnx.engine import EngineSettings
+
+    chosen: dict[str, Any] = job["settings"]
+    told: dict[str, Any] = {"providers": tuple(chosen["providers"])} if chosen["providers"] else {}
+    return EngineSettings(
+        **told,
+        path=job["model"],
+        graph=chosen["graph"],
+        engine=chosen["engine"],
+        level=chosen["level"],
+        session_config=chosen["config"] or {},
+        intra_threads=chosen["threads"],
+        custom_ops=tuple(chosen["custom_ops"]),
+        memory=job["memory"],
+        free_dimensions=chosen["free_dimensions"] or {},
+    )
+
+
+def _run_record(job: dict[str, Any]) -> Run:
+    settings: dict[str, Any] = job["settings"]
+    reference = settings["engine"] == "reference"
+    inference = Inference(
+        model=job["model"],
+        sha256=job["sha256"],
+        opset=job["opset"],
+        engine=settings["engine"],
+        graph="original" if reference else settings["graph"],
+        level=None if reference else settings["level"],
+        providers=tuple(settings["providers"]),
+        inputs=tuple(Fed.model_validate(fed) for fed in job["fed"]),
+    )
+    status = ExitStatus(script=None, whynan=0)
+    return Run(command=job["command"], exit_status=status, versions=versions(), inference=inference)
+
+
+def _sites(job: dict[str, Any]) -> Sites:
+    from whynan.capture.onnx.sites import Sites
+    from whynan.models.onnx_opening import open_model
+    from whynan.models.onnx_sidecar import read
+
+    model = open_model(job["model"], custom_ops=bool(job["settings"]["custom_ops"]))
+    sidecar = None if job["settings"]["map"] is None else read(job["settings"]["map"])
+    return Sites(model.proto, None, sidecar)
+
+
+def _blamed(settings: EngineSettings, feeds: dict[str, Any], outcome: Outcome) -> tuple[tuple[str, ...], str | None]:
+    """Which optimizers made the difference, where the graph as written gives something else."""
+    if settings.engine != "onnxruntime" or settings.graph != "optimized" or settings.level == "disabled":
+        return (), None
+    from whynan.session.optimising import blamed
+
+    return blamed(settings, feeds, outcome)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

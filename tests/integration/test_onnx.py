@@ -1,0 +1,257 @@
+"""``whynan onnx`` and ``explain`` of a model, from the command to the report, on ONNX Runtime itself."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from syrupy.assertion import SnapshotAssertion
+
+import whynan
+from whynan.errors import UsageError
+
+WHYNAN = (sys.executable, "-m", "whynan")
+RATIO = '''"""A network whose weights divide by the sum of a mask."""
+
+import torch
+
+
+class Ratio(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(4, 4)
+
+    def forward(self, x, mask):
+        hidden = self.first(x).relu()
+        weight = hidden / mask.sum(-1, keepdim=True)
+        return weight.softmax(-1)
+'''
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A run of the command: its exit status, what it wrote, its report."""
+
+    status: int
+    out: str
+    err: str
+    report: dict[str, Any] | None
+
+
+def run(folder: Path, *arguments: str, environment: dict[str, str] | None = None) -> Ran:
+    """Run the command in a folder, where it finds the model by its name."""
+    path = folder / "report.json"
+    path.unlink(missing_ok=True)
+    done = subprocess.run(
+        [*WHYNAN, "onnx", *arguments, *([] if "--json" in arguments else ["--json", str(path)])],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "100", **(environment or {})},
+        timeout=300,
+        check=False,
+    )
+    report = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    return Ran(done.returncode, done.stdout, done.stderr, report)
+
+
+@pytest.fixture(scope="module")
+def ratio(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model that torch has exported, as ``ratio.onnx``, and its source."""
+    folder = tmp_path_factory.mktemp("ratio")
+    (folder / "ratio.py").write_text(RATIO, encoding="utf-8")
+    export = (
+        "import torch, ratio; torch.manual_seed(0); torch.onnx.export(ratio.Ratio().eval(), "
+        "(torch.randn(2, 4), torch.ones(2, 3)), 'ratio.onnx', dynamo=True, verbose=False)"
+    )
+    subprocess.run([sys.executable, "-c", export], cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+def model(folder: Path, nodes: list[Any], inputs: str, outputs: str, *constants: tuple[str, Any]) -> str:
+    """A model of some nodes between float tensors of 2 x 3, in a folder; its file name."""
+    graph = helper.make_graph(
+        nodes,
+        "small",
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in inputs.split()],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs.split()],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    onnx.save(made, folder / "small.onnx")
+    return "small.onnx"
+
+
+def masked(folder: Path) -> str:
+    """0/0 whose NaN is caught."""
+    return model(
+        folder,
+        [
+            helper.make_node("Div", ["x", "y"], ["ratio"], "/Div"),
+            helper.make_node("IsNaN", ["ratio"], ["bad"], "/IsNaN"),
+            helper.make_node("Where", ["bad", "zero", "ratio"], ["out"], "/Where"),
+        ],
+        "x y",
+        "out",
+        ("zero", np.float32(0)),
+    )
+
+
+def test_a_birth_is_told_at_the_line_of_the_program(ratio: Path, snapshot: SnapshotAssertion) -> None:
+    ran = run(ratio, "ratio.onnx", "-i", "x=ones", "-i", "mask=zeros")
+    assert ran.status == 1, ran.err
+    assert ran.report is not None
+    finding, other = ran.report["findings"]
+    assert (finding["op"], finding["phase"], finding["birth"]) == ("Div", "inference", "invalid")
+    assert (finding["rule"], other["rule"]) == ("WN101", "WN102")
+    assert finding["site"]["line"] == 1 + RATIO[: RATIO.index("hidden / mask")].count("\n")
+    assert finding["site"]["code"] == "hidden / mask.sum(-1, keepdim=True)"
+    assert Path(finding["site"]["file"]).name == "ratio.py"
+    assert finding["element"]["index"] == [0, 0]
+    assert [r["kind"] for r in finding["reaches"]] == ["output"]
+    inference = ran.report["run"]["inference"]
+    assert (inference["bit_equal"], inference["graph"], inference["engine"]) == (True, "optimized", "onnxruntime")
+    assert ran.out.replace(str(ratio), "FOLDER") == snapshot
+
+
+def test_what_is_healthy_is_clean(ratio: Path, snapshot: SnapshotAssertion) -> None:
+    ran = run(ratio, "ratio.onnx", "--random", "3", "-i", "mask=ones")
+    assert (ran.status, ran.report and ran.report["verdict"]) == (0, "clean")
+    assert ran.out == snapshot
+
+
+@pytest.mark.parametrize(
+    "engine", [["--graph", "original"], ["--engine", "reference"], ["--level", "disabled"]], ids=str
+)
+def test_each_way_to_run_it_finds_the_same(ratio: Path, engine: list[str]) -> None:
+    ran = run(ratio, "ratio.onnx", "-i", "x=ones", "-i", "mask=zeros", *engine)
+    assert ran.report is not None, ran.err
+    told = [(f["op"], f["rule"], f["element"]["index"], f["site"]["line"]) for f in ran.report["findings"]]
+    assert told == [("Div", "WN101", [0, 0], 13), ("Div", "WN102", [0, 1], 13)]
+
+
+def test_a_masked_birth_is_absorbed(tmp_path: Path) -> None:
+    ran = run(tmp_path, masked(tmp_path), "-i", "x=zeros", "-i", "y=zeros", "--all")
+    assert ran.status == 0, ran.out
+    assert ran.report is not None
+    assert (ran.report["verdict"], ran.report["absorbed_count"]) == ("clean", 1)
+    (absorbed,) = ran.report["absorbed"]
+    assert (absorbed["op"], absorbed["node"], absorbed["fate"]) == ("Div", "/Div", "absorbed")
+    assert "did no harm" in ran.out
+
+
+def test_without_its_mask_it_is_an_error(tmp_path: Path) -> None:
+    name = model(tmp_path, [helper.make_node("Div", ["x", "y"], ["out"], "/Div")], "x y", "out")
+    ran = run(tmp_path, name, "-i", "x=zeros", "-i", "y=zeros", "--quiet")
+    assert (ran.status, ran.out, ran.err) == (1, "", "")
+
+
+def test_the_table_of_ranges(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    np.savez(tmp_path / "in.npz", x=np.arange(6, dtype=np.float32).reshape(2, 3), y=np.float32([[1, 0, 2], [4, 5, 0]]))
+    table = tmp_path / "table.csv"
+    ran = run(tmp_path, masked(tmp_path), "-i", "in.npz", "--ranges", "--csv", str(table))
+    assert ran.out == snapshot
+    assert ran.report is not None
+    told = {row["value"]: row for row in ran.report["ranges"]}
+    assert (told["ratio"]["n_posinf"], told["ratio"]["n_nan"], told["ratio"]["finite_max"]) == (2, 0, 1.0)
+    rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
+    assert {row["value"]: row["n_posinf"] for row in rows}["ratio"] == "2"
+    ran = run(tmp_path, masked(tmp_path), "-i", "in.npz", "--ranges", "--op", "Where", "--sort", "max", "--quiet")
+    assert ran.report is not None
+    assert [row["op"] for row in ran.report["ranges"]] == ["Where"]
+
+
+def test_the_worst_of_several_cases_is_told(tmp_path: Path) -> None:
+    name = model(tmp_path, [helper.make_node("Log", ["x"], ["out"], "/Log")], "x", "out")
+    ran = run(tmp_path, name, "-i", "x=uniform(-0.05,1)", "--random", "0", "--cases", "6")
+    assert ran.report is not None, ran.err
+    assert ran.report["verdict"] == "nonfinite"
+    assert (ran.report["run"]["inference"]["cases"], ran.report["run"]["inference"]["case"] is not None) == (6, True)
+    assert "of 6 cases" in ran.out
+
+
+def test_a_sidecar_explains_a_stripped_model(ratio: Path, tmp_path: Path) -> None:
+    assert run(ratio, "ratio.onnx", "--sidecar", str(tmp_path / "map.json")).status == 0
+    stripped = onnx.load(ratio / "ratio.onnx")
+    for node in stripped.graph.node:
+        del node.metadata_props[:]
+        node.name = ""
+    onnx.save(stripped, tmp_path / "stripped.onnx")
+    inputs = ("-i", "x=ones", "-i", "mask=zeros")
+    bare = run(tmp_path, "stripped.onnx", *inputs)
+    assert bare.report is not None
+    assert bare.report["findings"][0]["site"] is None
+    ran = run(tmp_path, "stripped.onnx", "--map", "map.json", *inputs)
+    assert ran.report is not None
+    assert ran.report["findings"][0]["site"]["line"] == 13
+
+
+def test_what_a_trace_keeps_is_told_again(tmp_path: Path) -> None:
+    name = model(tmp_path, [helper.make_node("Log", ["x"], ["out"], "/Log")], "x", "out")
+    ran = run(tmp_path, name, "-i", "x=zeros", "--trace", "kept")
+    assert ran.status == 1, ran.err
+    done = subprocess.run([*WHYNAN, "report", "kept"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, "Log /Log" in done.stdout) == (1, True), done.stderr
+
+
+def test_explain_takes_a_path(tmp_path: Path) -> None:
+    path = tmp_path / model(tmp_path, [helper.make_node("Div", ["x", "y"], ["out"], "/Div")], "x y", "out")
+    report = whynan.explain(path, np.ones((2, 3), np.float32), y=np.zeros((2, 3), np.float32))
+    (finding,) = report.findings
+    assert (finding.node, finding.value, finding.birth, finding.element.value) == ("/Div", "out", "pole", float("inf"))
+    assert whynan.explain(str(path), {n: np.ones((2, 3), np.float32) for n in "xy"}).verdict == "clean"
+    with pytest.raises(UsageError, match="was given"):
+        whynan.explain(path, np.ones((2, 3), np.float32))
+
+
+def test_nothing_private_is_left_in_a_redacted_report(ratio: Path) -> None:
+    ran = run(ratio, "ratio.onnx", "-i", "x=ones", "-i", "mask=zeros", "--redact", "--ranges")
+    assert ran.report is not None, ran.err
+    text = json.dumps(ran.report) + ran.out
+    for secret in ("ratio.", "mask", "hidden", "softmax(-1)", "node_", str(ratio)):
+        assert secret not in text, secret
+
+
+def test_the_engine_crashes_and_that_is_told(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    # an empty name among the outputs of Split takes ONNX Runtime down
+    name = model(tmp_path, [helper.make_node("Split", ["x"], ["", "out"], "/Split", axis=0, num_outputs=2)], "x", "out")
+    ran = run(tmp_path, name, "-i", "x=ones")
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err == snapshot
+
+
+REFUSED = {
+    "no file": (["none.onnx"], None),
+    "a directory": (["."], None),
+    "no model": (["text.onnx"], b"not a model"),
+    "nothing given": (["small.onnx"], None),
+    "an unknown input": (["small.onnx", "-i", "z=ones"], None),
+    "a wrong shape": (["small.onnx", "-i", "x=ones[4,5]"], None),
+    "no such provider": (["small.onnx", "-i", "x=ones", "--provider", "Abacus"], None),
+    "sorted without a table": (["small.onnx", "-i", "x=ones", "--sort", "max"], None),
+    "cases without a seed": (["small.onnx", "--cases", "3"], None),
+    "no library": (["small.onnx", "-i", "x=ones", "--custom-ops", "none.so"], None),
+    "a folder to write to": (["small.onnx", "-i", "x=ones", "--json", "."], None),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_input_is_refused_in_a_line(name: str, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    arguments, content = REFUSED[name]
+    model(tmp_path, [helper.make_node("Log", ["x"], ["out"], "/Log")], "x", "out")
+    if content is not None:
+        (tmp_path / arguments[0]).write_bytes(content)
+    ran = run(tmp_path, *arguments)
+    assert (ran.status, ran.out, ran.report) == (2, "", None)
+    assert len(ran.err.splitlines()) == 1
+    assert ran.err.replace(str(tmp_path), "FOLDER") == snapshot

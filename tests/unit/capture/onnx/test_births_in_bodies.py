@@ -1,0 +1,173 @@
+"""The bodies of If, Loop and Scan, iteration by iteration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from tests.unit.capture.onnx.told import FLOAT, Told, model, node, saved, scalar
+from whynan.capture.onnx.engine import EngineSettings, run
+from whynan.capture.onnx.values import same_bits
+
+ENGINES = ["onnxruntime", "reference"]
+X = np.array([4.0, -1.0, 9.0], np.float32)
+
+
+def graph(name: str, nodes: list[Any], inputs: list[Any], outputs: list[Any]) -> Any:
+    """A body."""
+    return helper.make_graph(nodes, name, inputs, outputs)
+
+
+def of_floats(name: str) -> Any:
+    return helper.make_tensor_value_info(name, FLOAT, None)
+
+
+def pair(name: str) -> Any:
+    """A Scan wants to know the shapes of what its body gives."""
+    return helper.make_tensor_value_info(name, FLOAT, [2])
+
+
+def ran(proto: Any, folder: Path, feeds: dict[str, Any], engine: str) -> tuple[Told, Any]:
+    told = Told(again=engine == "onnxruntime")
+    outcome = run(EngineSettings(saved(proto, folder), graph="original", engine=engine), feeds, told)  # type: ignore[arg-type]
+    assert outcome.bit_equal is True
+    assert outcome.notes == ()
+    assert all(told.same_alone)
+    return told, outcome
+
+
+def loop() -> Any:
+    """Three times: the root of the state, less one; the roots are collected."""
+    body = graph(
+        "body",
+        [node("Sqrt", "state", "root"), node("Sub", "root one", "next"), node("Identity", "going", "still")],
+        [scalar("i"), scalar("going", TensorProto.BOOL), of_floats("state")],
+        [scalar("still", TensorProto.BOOL), of_floats("next"), of_floats("root")],
+    )
+    nodes = [node("Abs", "x", "a"), node("Loop", "count - a", "last roots", body=body), node("Neg", "last", "y")]
+    return model(nodes, ["x"], ["y", "roots"], {"one": np.float32(1), "count": np.array(3)})
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_loop_is_told_iteration_by_iteration(tmp_path: Path, engine: str) -> None:
+    proto = loop()
+    if engine == "reference":  # which wants the condition
+        proto.graph.node[1].input[1] = "yes"
+        proto.graph.initializer.append(helper.make_tensor("yes", TensorProto.BOOL, [], [True]))
+    told, _ = ran(proto, tmp_path, {"x": X}, engine)
+    paths = [n.body for n in told.nodes if n.op == "Sqrt"]
+    assert paths == [(("loop", "body", i),) for i in range(3)]
+    enters = [entry for entry in told.bodies if entry[0] == "enters"]
+    first = "" if engine == "onnxruntime" else "yes"
+    assert [entry[2] for entry in enters] == [("", first, "a"), ("", "still", "next"), ("", "still", "next")]
+    assert [int(np.asarray(entry[3][0])) for entry in enters] == [0, 1, 2]
+    leaves = [entry for entry in told.bodies if entry[0] == "leaves"]
+    roots: Any = told.values["roots"]
+    assert [leave[1] for leave in leaves] == [("still", "next", "root")] * 3
+    if engine == "onnxruntime":
+        assert all(same_bits(leave[3][2], np.array(roots[i])) for i, leave in enumerate(leaves))
+    assert np.isnan(roots).sum() == 1
+    ops = [n.op for n in told.nodes]
+    assert ops.index("Loop") == len(ops) - 2
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("value", [1.0, -1.0])
+def test_only_the_branch_that_ran_is_told(tmp_path: Path, engine: str, value: float) -> None:
+    then = graph("then", [node("Sqrt", "x", "t")], [], [of_floats("t")])
+    other = graph("else", [node("Neg", "x", "n"), node("Log", "n", "e")], [], [of_floats("e")])
+    nodes = [node("Greater", "x zero", "g"), node("If", "g", "y", then_branch=then, else_branch=other)]
+    proto = model(nodes, [scalar("x", FLOAT)], ["y"], {"zero": np.float32(0)})
+    told, _ = ran(proto, tmp_path, {"x": np.array(value, np.float32)}, engine)
+    inside = [n.op for n in told.nodes if n.body]
+    assert inside == (["Sqrt"] if value > 0 else ["Neg", "Log"])
+    assert {n.body[0][1] for n in told.nodes if n.body} == {"then_branch" if value > 0 else "else_branch"}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_scan_is_told_slice_by_slice(tmp_path: Path, engine: str) -> None:
+    body = graph(
+        "body",
+        [node("Add", "sum part", "next"), node("Log", "next", "out")],
+        [pair("sum"), pair("part")],
+        [pair("next"), pair("out")],
+    )
+    nodes = [node("Scan", "zero x", "total logs", body=body, num_scan_inputs=1)]
+    proto = model(nodes, ["x"], ["total", "logs"], {"zero": np.zeros(2, np.float32)})
+    x = np.array([[1, -1], [2, -2], [3, 4]], np.float32)
+    told, _ = ran(proto, tmp_path, {"x": x}, engine)
+    enters = [entry for entry in told.bodies if entry[0] == "enters"]
+    assert [entry[2] for entry in enters] == [("zero", "x"), ("next", "x"), ("next", "x")]
+    assert all(same_bits(entry[3][1], x[i]) for i, entry in enumerate(enters))
+
+
+def test_a_scan_may_run_backwards_along_any_axis(tmp_path: Path) -> None:
+    body = graph(
+        "body",
+        [node("Add", "sum part", "next"), node("Neg", "next", "out")],
+        [pair("sum"), pair("part")],
+        [pair("next"), pair("out")],
+    )
+    how = {"scan_input_axes": [1], "scan_input_directions": [1], "scan_output_axes": [1], "scan_output_directions": [1]}
+    nodes = [node("Scan", "zero x", "total sums", body=body, num_scan_inputs=1, **how)]
+    proto = model(nodes, ["x"], ["total", "sums"], {"zero": np.zeros(2, np.float32)})
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    told, _ = ran(proto, tmp_path, {"x": x}, "onnxruntime")
+    enters = [entry for entry in told.bodies if entry[0] == "enters"]
+    assert all(same_bits(entry[3][1], np.array(x[:, 2 - i])) for i, entry in enumerate(enters))
+
+
+def test_a_body_in_a_body_reads_what_is_around_both(tmp_path: Path) -> None:
+    then = graph("then", [node("Mul", "state x", "t")], [], [of_floats("t")])
+    other = graph("else", [node("Div", "state zero", "e")], [], [of_floats("e")])
+    body = graph(
+        "body",
+        [
+            node("Equal", "i one", "is_one"),
+            node("If", "is_one", "next", then_branch=then, else_branch=other),
+            node("Identity", "going", "still"),
+        ],
+        [scalar("i"), scalar("going", TensorProto.BOOL), of_floats("state")],
+        [scalar("still", TensorProto.BOOL), of_floats("next")],
+    )
+    nodes = [node("Loop", "count yes x", "y", body=body)]
+    weights = {"zero": np.float32(0), "one": np.array(1), "count": np.array(2), "yes": np.array(True)}
+    told, _ = ran(model(nodes, ["x"], ["y"], weights), tmp_path, {"x": X}, "onnxruntime")
+    deepest = [(n.op, n.body) for n in told.nodes if len(n.body) == 2]
+    assert deepest == [
+        ("Div", (("loop", "body", 0), ("if", "else_branch", 0))),
+        ("Mul", (("loop", "body", 1), ("if", "then_branch", 0))),
+    ]
+
+
+def test_a_loop_that_ends_itself_or_does_not_begin(tmp_path: Path) -> None:
+    body = graph(
+        "body",
+        [node("Neg", "state", "next"), node("Less", "i two", "still")],
+        [scalar("i"), scalar("going", TensorProto.BOOL), of_floats("state")],
+        [scalar("still", TensorProto.BOOL), of_floats("next")],
+    )
+    nodes = [node("Loop", "- yes x", "y", body=body)]
+    proto = model(nodes, ["x", scalar("yes", TensorProto.BOOL)], ["y"], {"two": np.array(2)})
+    told, _ = ran(proto, tmp_path, {"x": X, "yes": np.array(True)}, "onnxruntime")
+    assert sum(n.op == "Neg" for n in told.nodes) == 3
+    told, _ = ran(proto, tmp_path, {"x": X, "yes": np.array(False)}, "onnxruntime")
+    assert [n.op for n in told.nodes] == ["Loop"]
+
+
+def test_a_body_that_gives_other_bits_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whynan.capture.onnx.bodies.same_bits", lambda one, other: False)
+    body = graph(
+        "body",
+        [node("RandomNormal", "", "r", shape=[2]), node("Identity", "going", "still")],
+        [scalar("i"), scalar("going", TensorProto.BOOL)],
+        [scalar("still", TensorProto.BOOL), of_floats("r")],
+    )
+    nodes = [node("Loop", "count -", "y", body=body)]
+    told = Told()
+    outcome = run(EngineSettings(saved(model(nodes, [], ["y"], {"count": np.array(2)}), tmp_path)), {}, told)
+    assert any("did not give the very bits again" in note for note in outcome.notes)
