@@ -11,6 +11,7 @@ from whynan.records import ChainLink, Reach
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from whynan.records import Role
     from whynan.traces import Birth, Sink
 
 SINK_WORDS = {
@@ -33,39 +34,11 @@ def chain(
         if cause.cause_links and cause.label_kind == "literal":
             # they tell of it already
             continue
-        links.append(
-            ChainLink(
-                role="cause",
-                op=cause.event.op,
-                phase=cause.event.phase,
-                site=cause.event.site,
-                node=cause.event.node,
-                summary=_made(cause),
-            )
-        )
+        links.append(_link("cause", cause))
     links += birth.cause_links
-    links.append(
-        ChainLink(
-            role="birth",
-            op=birth.event.op,
-            phase=birth.event.phase,
-            site=birth.event.site,
-            node=birth.event.node,
-            summary=_made(birth),
-        )
-    )
+    links.append(_link("birth", birth))
     links += birth.steps
-    links += [
-        ChainLink(
-            role="step",
-            op=b.event.op,
-            phase=b.event.phase,
-            site=b.event.site,
-            node=b.event.node,
-            summary=_made(b),
-        )
-        for b in also
-    ]
+    links += [_link("step", b) for b in also]
     if birth.steps_omitted:
         links.append(ChainLink(role="step", op=None, site=None, summary=f"{birth.steps_omitted} more events"))
     seen: set[tuple[str, str | None]] = set()
@@ -77,6 +50,11 @@ def chain(
         words = SINK_WORDS[sink.kind] + (f" {sink.name}" if sink.name else "")
         links.append(ChainLink(role="sink", op=None, site=None, summary=f"{words}: {sink.bad} of {sink.total} bad"))
     return tuple(links)
+
+
+def _link(role: Role, birth: Birth) -> ChainLink:
+    event = birth.event
+    return ChainLink(role=role, op=event.op, phase=event.phase, site=event.site, node=event.node, summary=_made(birth))
 
 
 def _made(birth: Birth) -> str:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from whynan.errors import UsageError
 from whynan.records import ExitStatus
 from whynan.session.allow import allowance
+from whynan.session.merging import VERDICTS
 from whynan.session.runs import build_report
 from whynan.session.waiting import told
 from whynan.traces.format import NO_FACTS, UNFINISHED
@@ -39,7 +40,6 @@ SAID: Final = "said.txt"
 FEEDS: Final = "feeds"
 TRACE: Final = "trace"
 FAILED_AT: Final = "the run failed after {nodes} nodes: what came after is not known"
-_RANKS: Final = ("clean", "damaged", "inconclusive", "hazard", "divergent", "nonfinite")
 _LONGEST: Final = 400
 
 
@@ -67,18 +67,12 @@ class Settings:
 
 def infer(model: OnnxModel, cases: Sequence[Case], settings: Settings, options: Options) -> Report:
     """Run a model on each case and report the worst; raises ``UsageError`` where the engine cannot run it at all."""
-    with tempfile.TemporaryDirectory(prefix="whynan-") as held:
-        folder = Path(held)
-        reports: list[Report] = []
-        for number, case in enumerate(cases):
-            place = folder / str(number)
-            place.mkdir(mode=0o700)
-            last = number + 1 == len(cases)
-            reports.append(_case(model, case, settings, options, place, number if len(cases) > 1 else None))
-            if not last:
-                _clear(place)
-        worst = max(range(len(reports)), key=lambda n: (_rank(reports[n]), -n))
-        report = reports[worst]
+    reports: list[Report] = []
+    for number, case in enumerate(cases):
+        with tempfile.TemporaryDirectory(prefix="whynan-") as place:
+            reports.append(_case(model, case, settings, options, Path(place), number if len(cases) > 1 else None))
+    worst = min(range(len(reports)), key=lambda n: (_rank(reports[n]), n))
+    report = reports[worst]
     inference = report.run.inference
     if inference is None or len(cases) == 1:
         return report
@@ -87,13 +81,8 @@ def infer(model: OnnxModel, cases: Sequence[Case], settings: Settings, options: 
 
 
 def _rank(report: Report) -> tuple[int, int]:
-    return _RANKS.index(report.verdict), sum(reached.bad for f in report.findings for reached in f.reaches)
-
-
-def _clear(place: Path) -> None:
-    for entry in sorted(place.rglob("*"), reverse=True):
-        with suppress(OSError):
-            entry.rmdir() if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+    """The less, the worse."""
+    return VERDICTS.index(report.verdict), -sum(reached.bad for f in report.findings for reached in f.reaches)
 
 
 def _case(

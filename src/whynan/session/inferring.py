@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import traceback
 from pathlib import Path
@@ -15,6 +14,7 @@ from whynan.analysis import findings_of
 from whynan.capture.onnx.execution import RunError
 from whynan.errors import WhynanError
 from whynan.records import ExitStatus, Fed, Inference, Run
+from whynan.session.files import write_text
 from whynan.session.inference import FAILED_AT, FEEDS, JOB, OUTCOME
 from whynan.session.recorded import private
 from whynan.session.runs import versions
@@ -42,15 +42,8 @@ def main(folder: str) -> int:
     except Exception:
         told = {"internal": traceback.format_exc()}
         status = 3
-    _leave(place / OUTCOME, json.dumps(told))
+    write_text(str(place / OUTCOME), json.dumps(told))
     return status
-
-
-def _leave(path: Path, text: str) -> None:
-    temporary = path.with_suffix(".tmp")
-    with open(temporary, "w", encoding="utf-8", opener=lambda p, flags: os.open(p, flags, 0o600)) as file:
-        file.write(text)
-    os.replace(temporary, path)
 
 
 def _run(place: Path) -> dict[str, Any]:

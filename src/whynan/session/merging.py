@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from whynan.records import Finding, Report, Verdict
 
-_VERDICTS: Final[tuple[Verdict, ...]] = ("nonfinite", "divergent", "hazard", "inconclusive", "damaged", "clean")
+VERDICTS: Final[tuple[Verdict, ...]] = ("nonfinite", "divergent", "hazard", "inconclusive", "damaged", "clean")
 """The first that one of the pieces has is that of them all."""
 
 
@@ -35,7 +35,7 @@ def merged(first: Report, *others: Report) -> Report:
     )
     return first.model_copy(
         update={
-            "verdict": min((p.verdict for p in pieces), key=_VERDICTS.index),
+            "verdict": min((p.verdict for p in pieces), key=VERDICTS.index),
             "findings": tuple(sorted(findings, key=lambda f: f.severity != "error")),
             "damaging": _distinct(f for piece in pieces for f in piece.damaging),
             "absorbed": absorbed,

@@ -16,7 +16,11 @@ _BRANCHES: Final = frozenset(("then_branch", "else_branch"))
 
 
 class Place(NamedTuple):
-    """The user's place and the library's, the module, and node, value and operator as they are shown."""
+    """Where an executed node comes from, and what it and its value are called in a report.
+
+    ``module`` is also there where the model carries no line. ``value`` is the name that the file gives to the same
+    numbers, where the executed graph calls them otherwise.
+    """
 
     site: Site | None
     library_site: Site | None

@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from whynan.capture.onnx import names
 from whynan.capture.onnx.covers import MOVES, Cover, covers
 from whynan.capture.onnx.graphs import Graph, Operation, Value, everything, listed, opened
 from whynan.capture.onnx.pairing import Pairing, paired
+from whynan.capture.onnx.places import Place
 from whynan.source import onnx as exported
 
 if TYPE_CHECKING:
@@ -23,21 +24,6 @@ Source = tuple["Site | None", "Site | None", "str | None"]
 """The user's site, the library's, and the module."""
 _MOST: Final = 4
 """Nodes that are named in a line before the rest is only counted."""
-
-
-class Place(NamedTuple):
-    """Where an executed node comes from, and what it and its value are called in a report.
-
-    ``module`` is also there where the model carries no line. ``value`` is the name that the file gives to the same
-    numbers, where the executed graph calls them otherwise.
-    """
-
-    site: Site | None
-    library_site: Site | None
-    module: str | None
-    node: str
-    value: str
-    op: str
 
 
 class Beside(Protocol):
