@@ -6,6 +6,8 @@ DEV := $(VENV)/.stamp-dev
 BENCH := $(VENV)/.stamp-bench
 # Two test processes share the machine's cores; torch's own threads would only fight over them.
 ONE_THREAD := OMP_NUM_THREADS=1
+# Hundreds of the tests start processes: compiling whynan in each of them again is a sixth of all their work.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test lint format bench quality
 
@@ -14,7 +16,7 @@ help:
 	@echo "make test      the tests, with branch coverage"
 	@echo "make lint      style, types, architecture"
 	@echo "make format    rewrite the source in the project's style"
-	@echo "make quality   recall and false alarms, in full (long)"
+	@echo "make quality   what the tests run a share of, in full: recall, false alarms (long)"
 	@echo "make bench     what tracing costs, beside its peers"
 
 $(VENV)/bin/python:
@@ -33,7 +35,7 @@ demo: $(DEV)
 	$(BIN)/python examples/gem_pooling/train.py
 
 test: $(DEV)
-	$(ONE_THREAD) $(BIN)/python -m pytest -m "not full" -n 2 --cov
+	$(ONE_THREAD) $(BIN)/python -m pytest -m "not full" -n 2 --dist worksteal --hypothesis-profile=unshrunk --cov
 
 lint: $(DEV)
 	$(BIN)/ruff check .
@@ -46,7 +48,7 @@ format: $(DEV)
 	$(BIN)/ruff format .
 
 quality: $(DEV)
-	$(ONE_THREAD) $(BIN)/python -m pytest tests/quality tests/integration -m full -n 2 -rA
+	$(ONE_THREAD) $(BIN)/python -m pytest -m "full or hypothesis" --hypothesis-profile=drawn -n 2 -rA
 
 bench: $(BENCH)
 	$(BIN)/python -m benchmarks

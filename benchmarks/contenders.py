@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -14,11 +15,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import whynan
 from benchmarks import fits
 from benchmarks.programs import Step
+from whynan.rules.catalogue import rules
 
 BARE = "bare"
 TRACED = "whynan.trace"
 RANGED = "whynan.trace, ranges"
 WATCHED = "whynan.watch"
+TRACED_WITHOUT = "whynan.trace, no silent damage"
+WATCHED_WITHOUT = "whynan.watch, no silent damage"
 FITTED = "Lightning"
 FITTED_WATCHED = "Lightning, whynan's callback"
 
@@ -71,6 +75,22 @@ class FiniteEach(TorchDispatchMode):
 
 
 @contextmanager
+def _without_silent(look: Callable[[], AbstractContextManager[Any]]) -> Iterator[Any]:
+    """With every rule of silent damage allowed, so that nothing is read for them: what they cost is the difference."""
+    before = os.environ.get("WHYNAN_ALLOW")
+    os.environ["WHYNAN_ALLOW"] = ",".join(rule.code for rule in rules() if rule.reads)
+    try:
+        way = look()
+    finally:
+        if before is None:
+            del os.environ["WHYNAN_ALLOW"]
+        else:
+            os.environ["WHYNAN_ALLOW"] = before
+    with way as looking:
+        yield looking
+
+
+@contextmanager
 def _debug_overflow(step: Step) -> Iterator[None]:
     from transformers.debug_utils import DebugUnderflowOverflow
 
@@ -101,6 +121,8 @@ CONTENDERS = (
     Contender(TRACED, lambda _: whynan.trace()),
     Contender(RANGED, lambda _: whynan.trace(ranges=True)),
     Contender(WATCHED, lambda step: whynan.watch(step.optimizer)),
+    Contender(TRACED_WITHOUT, lambda _: _without_silent(whynan.trace)),
+    Contender(WATCHED_WITHOUT, lambda step: _without_silent(lambda: whynan.watch(step.optimizer))),
     Contender("detect_anomaly", lambda _: torch.autograd.detect_anomaly()),
     Contender("isfinite per op", lambda _: FiniteEach()),
     Contender("HF DebugUnderflowOverflow", _debug_overflow, needs="transformers"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
@@ -18,6 +19,15 @@ from benchmarks.resident import peak
 
 BARE, TRACED, BOUNDED = "bare", "whynan", "whynan, bounded"
 MARKED, POLYGRAPHY, REFERENCE = "all outputs marked, min and max", "Polygraphy, all marked", "ReferenceEvaluator"
+LIBRARIES = ("onnxruntime",)
+OWN = {
+    TRACED: ("whynan.capture.onnx.engine",),
+    BOUNDED: ("whynan.capture.onnx.engine",),
+    MARKED: ("onnx",),
+    POLYGRAPHY: ("polygraphy.backend.onnx", "polygraphy.backend.onnxrt"),
+    REFERENCE: ("onnx.reference",),
+}
+"""What a way has imported before its time begins."""
 SLOW = (BOUNDED, REFERENCE)
 """Run once and no more."""
 
@@ -26,9 +36,9 @@ class Counting:
     """An observer that counts every value of every node."""
 
     def __init__(self) -> None:
-        from whynan.capture.onnx.statistics import counters
+        from whynan.capture.onnx.counts import Counts
 
-        self._counters = counters
+        self._counters = Counts()
         self.values = self.bad = 0
 
     def begins(self, nodes: Any, alone: Any) -> None:
@@ -36,6 +46,10 @@ class Counting:
 
     def enters(self, name: str, value: Any, kind: str) -> None:
         """Weights are counted once, where they are told of."""
+
+    def wrote(self, values: Any) -> None:
+        """All of them are counted."""
+        self._counters.ahead(values)
 
     def executed(self, _: Any, __: Any, outputs: Any) -> None:
         for value in outputs:
@@ -132,7 +146,7 @@ def polygraphy(path: str, feed: Any, _: int | None) -> Iterator[tuple[Run, dict[
             found = runner.infer({name: feed})
             for value in found.values():
                 value.min()
-            value.max()
+                value.max()
             return len(found)
 
         yield run, {}
@@ -169,8 +183,9 @@ def main(folder: str, name: str, way: str, memory: str = "") -> None:
     to = _answers()
     model = next(model for model in MODELS if model.name == name)
     feed = model.feed()
-    # what the libraries take at first use is not the model's
-    import onnxruntime  # noqa: F401
+    # what the libraries take to be imported is not the model's
+    for library in (*LIBRARIES, *OWN.get(way, ())):
+        importlib.import_module(library)
 
     began, cpu = time.perf_counter(), time.process_time()
     try:

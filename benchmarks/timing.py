@@ -6,7 +6,16 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.contenders import BARE, FITTED_WATCHED, RANGED, TRACED, WATCHED, Contender
+from benchmarks.contenders import (
+    BARE,
+    FITTED_WATCHED,
+    RANGED,
+    TRACED,
+    TRACED_WITHOUT,
+    WATCHED,
+    WATCHED_WITHOUT,
+    Contender,
+)
 from benchmarks.guards import RefusedError
 from benchmarks.programs import Program
 from benchmarks.workers import Outcome, StoppedError, Worker
@@ -106,14 +115,15 @@ def same_work(compared: Comparison) -> None:
     """Every timed step of a trace was covered, found healthy, and left the weights of the bare run, bit by bit."""
     bare = compared.row(BARE).outcome
     assert bare is not None
-    looking = [r for r in compared.rows if r.name in (TRACED, RANGED, WATCHED, FITTED_WATCHED)]
+    traced = (TRACED, RANGED, TRACED_WITHOUT)
+    looking = [r for r in compared.rows if r.name in (*traced, WATCHED, WATCHED_WITHOUT, FITTED_WATCHED)]
     for row in looking:
         name = row.name
         if row.outcome is None:
             raise RefusedError(f"{name} stopped: {row.stopped}")
         expected = compared.events * row.outcome.steps
         # a watch looks at steps
-        if name in (TRACED, RANGED) and row.outcome.events != expected:
+        if name in traced and row.outcome.events != expected:
             raise RefusedError(f"{name} covered {row.outcome.events} of {expected} timed events")
         if row.outcome.verdict != "clean":
             raise RefusedError(f"{name} called the timed steps {row.outcome.verdict}")

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from whynan.report import checkpoint_json
+from whynan.report import catalogue_json, checkpoint_json
 from whynan.report.json import SCHEMA_FILE, make_schema
 
-SCHEMAS = {SCHEMA_FILE: make_schema, checkpoint_json.SCHEMA_FILE: checkpoint_json.make_schema}
+SCHEMAS = {
+    SCHEMA_FILE: make_schema,
+    checkpoint_json.SCHEMA_FILE: checkpoint_json.make_schema,
+    catalogue_json.SCHEMA_FILE: catalogue_json.make_schema,
+}
 
 
 def main() -> None:

@@ -4,8 +4,22 @@ from __future__ import annotations
 
 import signal
 import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import Phase, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+# The same examples each time, so that a failure is one of the change that is tested; `make quality` draws new ones.
+FIXED = settings(deadline=None, derandomize=True)
+settings.register_profile("fixed", FIXED)
+# It may take minutes to make a failing example smaller: not where all tests run (`make test`). There it is printed,
+# with what repeats it.
+settings.register_profile("unshrunk", FIXED, phases=[Phase.explicit, Phase.generate], print_blob=True)
+settings.register_profile("drawn", deadline=None, print_blob=True)
+settings.load_profile("fixed")
 
 
 def pytest_configure() -> None:
@@ -13,6 +27,34 @@ def pytest_configure() -> None:
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """While a test runs, the frames of pytest around it hold no other.
+
+    A replay looks into all that the frames around it hold, and ten thousand tests would be most of what it finds.
+    """
+    tests = item.session.items
+    # syrupy's, which tells at the end what snapshots nobody asked for
+    collected: dict[str, Any] = getattr(getattr(item.config, "_syrupy", None), "_collected_items", {})
+    kept = list(tests), dict(collected)
+    tests.clear()
+    collected.clear()
+    try:
+        return (yield)
+    finally:
+        tests.extend(kept[0])
+        collected.update(kept[1])
+
+
+@pytest.fixture(autouse=True)
+def traced_as_before() -> Generator[None]:
+    """What measures coverage goes on after a test whose debugger was left, which takes the trace function away."""
+    before = sys.gettrace()
+    yield
+    if sys.gettrace() is not before:
+        sys.settrace(before)
 
 
 @pytest.fixture(autouse=True)
@@ -26,3 +68,16 @@ def nothing_compiled_yet() -> None:
     """No test takes what another one has compiled for its own program's: torch counts for the whole process."""
     if dynamo := sys.modules.get("torch._dynamo.utils"):
         dynamo.counters.clear()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print the totals of the rules; here, because the process that gathers what others tell loads no other file."""
+    outcomes = [r for some in terminalreporter.stats.values() for r in some if hasattr(r, "when")]
+    if not any("tests/rules/" in outcome.nodeid for outcome in outcomes):
+        return
+    from tests.rules.totals import lines
+
+    if told := lines(outcomes):
+        terminalreporter.section("rules")
+        for line in told:
+            terminalreporter.write_line(line)

@@ -14,6 +14,7 @@ from whynan.session.metrics import sinks_of
 from whynan.session.region import Region, allowed, exception_text
 from whynan.session.reruns import with_rerun, without_rerun
 from whynan.session.training import Watch
+from whynan.session.uncompiled import born_in_a_region, with_eager
 from whynan.session.watching import Watched
 
 if TYPE_CHECKING:
@@ -115,7 +116,8 @@ def explain(
         target: a function or ``torch.nn.Module``; called once as ``target(*inputs, **kwargs)``. Or the path of an ONNX
             model, which is run as ``whynan onnx`` does.
         inputs: its arguments; for a model its inputs as arrays, or one dictionary of them by name.
-        rerun: call it a second time, from the same state, for operand values that were gone.
+        rerun: call it a second time, from the same state, for operand values that were gone; without torch.compile, if
+            a bad number was born in a compiled region.
         ranges: record counters and finite range of every tensor.
         memory: bytes of operands to hold.
         kwargs: its keyword arguments; for a model inputs by name.
@@ -142,16 +144,19 @@ def explain(
         call.run(region.watching)
     if not rerun:
         return region.report
+    eager = born_in_a_region(region.report)
     second = Trace(memory=RERUN_MEMORY, command=region.report.run.command, copy_all=True, quiet=True)
     if not call.rewind(second.watching):
         return without_rerun(region.report, FAILED)
     try:
         with second:
-            call.run(second.watching)
+            call.run(second.watching, eager=eager)
     except Exception as error:
         return without_rerun(region.report, f"the second run raised {exception_text(error)}")
     finally:
         call.restore(second.watching)
+    if eager:
+        return with_eager(region.report, second.report, failed=second.watching.failed)
     identical = call.identical(second.watching)
     return with_rerun(region.report, second.report, identical=identical, failed=second.watching.failed)
 

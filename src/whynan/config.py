@@ -15,7 +15,7 @@ from whynan.errors import UsageError
 
 _SIZE: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>(?:[kmgt]i?)?b?)", re.IGNORECASE)
 _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-ALLOWABLE: Final = re.compile(r"WN\d{0,3}|[a-z][a-z0-9]*(-[a-z0-9]+)*")
+ALLOWABLE: Final = re.compile(r"WN(?:[0-9X][0-9]{0,2})?|[A-Z]{2,8}[0-9X][0-9]{0,2}|[a-z][a-z0-9]*(-[a-z0-9]+)*")
 OnNonfinite = Literal["stop", "skip", "continue", "raise"]
 Mode = Literal["watch", "trace"]
 Sync = Literal["step", "deferred"]

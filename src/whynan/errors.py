@@ -51,13 +51,29 @@ class MetaTensorError(WhynanError):
         )
 
 
-class MissingExtraError(WhynanError):
-    """What was asked for needs packages that an extra of whynan brings; ``extra`` is its name."""
+class InterruptedRunError(WhynanError):
+    """A model was being run when the user broke off; ``path`` is its file."""
 
-    def __init__(self, extra: str, /) -> None:
+    exit_status = 130
+
+    def __init__(self, path: str, /) -> None:
+        self.path = path
+        self.what = f"the run of {path} was interrupted"
+        self.hint = "there is no report of it; --trace DIR keeps what was found until then"
+
+
+class MissingExtraError(WhynanError):
+    """What was asked for needs packages that an extra of whynan brings; ``extra`` is its name.
+
+    Where the package is there and too old, ``older`` names it with its version, and ``least`` the version needed.
+    """
+
+    def __init__(self, extra: str, /, *, older: str | None = None, least: str | None = None) -> None:
         self.extra = extra
         self.what = f"this needs the extra {extra!r}, which is not installed"
-        self.hint = f"pip install 'whynan[{extra}]'"
+        if older is not None:
+            self.what = f"this needs {older.partition(' ')[0]} {least} or newer, and {older} is installed"
+        self.hint = f"pip install --upgrade 'whynan[{extra}]'" if older else f"pip install 'whynan[{extra}]'"
 
 
 class Explained(Protocol):

@@ -6,23 +6,27 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import whynan
 from benchmarks import __main__ as benchmarks
+from benchmarks.contenders import contender
 from benchmarks.guards import RefusedError, check
 from benchmarks.programs import QUICK
 from whynan.capture.torch.tracer import Tracer
 
+SAMPLE = ("bare", "empty mode", "whynan.trace", "whynan.watch")
+"""Each way to look loads torch in a process of its own: these in each run of the tests, all of them in the full one."""
 
-def test_a_quick_run_prints_a_table_and_writes_its_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "figures.json"
-    assert benchmarks.main(["--quick", "--rounds", "1", "--only", "cnn", "--json", str(file)]) == 0
+
+def _figures(file: Path, capsys: pytest.CaptureFixture[str]) -> tuple[Any, str]:
+    """What a quick run writes, which is looked at, and what it prints."""
+    arguments = ["--quick", "--rounds", "1", "--events", "2000", "--only", "cnn", "--json", str(file)]
+    assert benchmarks.main(arguments) == 0
     shown = capsys.readouterr().out
-    for contender in ("bare", "empty mode", "whynan.trace", "ranges", "detect_anomaly", "isfinite per op", "HF Debug"):
-        assert contender in shown
-    assert "20,000 events in one trace, finite" in shown
+    assert "2,000 events in one trace, finite" in shown
     figures = json.loads(file.read_text())
     (program,) = figures["programs"]
     assert program["events"] > 100
@@ -31,13 +35,31 @@ def test_a_quick_run_prints_a_table_and_writes_its_figures(tmp_path: Path, capsy
     # what was timed was the whole work: every event seen, and the weights those of the bare run
     traced = rows["whynan.trace"]["outcome"]
     assert traced["events"] == program["events"] * traced["steps"]
-    assert traced["weights"] == rows["bare"]["outcome"]["weights"]
-    # within Lightning too, where it is installed
-    assert rows["Lightning, whynan's callback"]["outcome"]["weights"] == rows["bare"]["outcome"]["weights"]
+    assert traced["weights"] == rows["whynan.watch"]["outcome"]["weights"] == rows["bare"]["outcome"]["weights"]
     (bad,) = figures["bad_steps"]
     assert bad["site"].startswith("programs.py:")
     assert "from a bad step of quick cnn" in " ".join(shown.split())
     assert {run["name"] for run in figures["long_runs"]} == {"finite", "-inf masks"}
+    return rows, shown
+
+
+def test_a_quick_run_prints_a_table_and_writes_its_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(benchmarks, "installed", lambda: [contender(name) for name in SAMPLE])
+    rows, shown = _figures(tmp_path / "figures.json", capsys)
+    assert rows.keys() == {*SAMPLE}
+    for name in SAMPLE:
+        assert name in shown
+
+
+@pytest.mark.full
+def test_every_way_to_look_is_in_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows, shown = _figures(tmp_path / "figures.json", capsys)
+    for name in ("bare", "empty mode", "whynan.trace", "ranges", "detect_anomaly", "isfinite per op", "HF Debug"):
+        assert name in shown
+    # within Lightning too, where it is installed
+    assert rows["Lightning, whynan's callback"]["outcome"]["weights"] == rows["bare"]["outcome"]["weights"]
 
 
 @pytest.mark.parametrize("program", QUICK, ids=lambda p: p.name)
@@ -67,5 +89,6 @@ def test_a_refusal_is_said_and_fails_the_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(Tracer, "_is_bad", lambda _self, _tensor: False)
+    monkeypatch.setattr(benchmarks, "LOOPS", {})
     assert benchmarks.main(["--quick", "--only", "cnn"]) == 1
     assert "is not timed: planted" in " ".join(capsys.readouterr().err.split())

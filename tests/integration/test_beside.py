@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-SAMPLE = ("a number that is read", "an assertion", "masked scores", "a best value", "two threads that evaluate")
+SAMPLE = ("a number that is read", "masked scores", "two threads that evaluate")
+"""Run each time; every run is a process or two that load torch."""
+FULL = pytest.mark.full
 WHYNAN = Path(sys.executable).with_name("whynan")
 TRAINS = """
 import ctypes, math, signal, sys, traceback
@@ -125,7 +127,7 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("name", [n if n in SAMPLE else pytest.param(n, marks=pytest.mark.full) for n in ENDS])
+@pytest.mark.parametrize("name", [n if n in SAMPLE else pytest.param(n, marks=FULL) for n in ENDS])
 def test_a_program_that_ends_over_its_bad_loss_is_explained(name: str, tmp_path: Path) -> None:
     rest, status = ENDS[name]
     ran = run(tmp_path, rest)
@@ -138,29 +140,33 @@ def test_a_program_that_ends_over_its_bad_loss_is_explained(name: str, tmp_path:
     assert "2 steps watched" in ran.err
 
 
-@pytest.mark.full
+@FULL
 def test_a_bad_batch_that_is_passed_over_by_the_program_is_no_error(tmp_path: Path) -> None:
     ran = run(tmp_path, "fit(6, bad=[4], guard=lambda loss: not torch.isfinite(loss))\nprint('done')")
     assert (ran.status, ran.out, ran.report["verdict"]) == (0, "done\n", "clean")
 
 
-def test_a_bad_number_that_is_printed_and_passed_over_is_a_warning(tmp_path: Path) -> None:
-    rest = """
-    def guard(loss):
-        value = loss.item()
-        if not math.isfinite(value):
-            print("skipped", value)
-            return True
+PASSES_OVER = """
+def guard(loss):
+    value = loss.item()
+    if not math.isfinite(value):
+        print("skipped", value)
+        return True
 
-    fit(6, bad=[4], guard=guard)
-    """
-    ran = run(tmp_path, rest)
-    assert (ran.status, ran.out, ran.report["verdict"]) == (0, "skipped inf\n", "damaged")
+fit(6, bad=[4], guard=guard)
+"""
+
+
+@pytest.mark.parametrize(("options", "status"), [((), 0), pytest.param(("--strict",), 1, marks=FULL)])
+def test_a_bad_number_that_is_printed_and_passed_over_is_a_warning(
+    options: tuple[str, ...], status: int, tmp_path: Path
+) -> None:
+    ran = run(tmp_path, PASSES_OVER, *options)
+    assert (ran.status, ran.out, ran.report["verdict"]) == (status, "skipped inf\n", "damaged")
     assert ran.only()["severity"] == "warning"
-    assert run(tmp_path, rest, "--strict").status == 1
 
 
-@pytest.mark.full
+@FULL
 def test_what_is_read_after_the_training_is_explained(tmp_path: Path) -> None:
     ran = run(tmp_path, "fit(5)\nprint(model(torch.log(torch.zeros(2, 4))).sum().item())  # born")
     assert ran.out == "nan\n"
@@ -184,32 +190,38 @@ def test_a_first_evaluation_is_looked_at_as_it_runs(tmp_path: Path) -> None:
     finding = ran.only()
     assert (ran.status, finding["step"], finding["phase"]) == (1, 6, "forward")
     assert ran.report["run"]["replay"]["kind"] == "none"
-    assert finding["reaches"] == [{"kind": "output", "name": "output", "bad": 2, "total": 2}]
+    assert finding["reaches"] == [{"kind": "output", "name": "output", "bad": 2, "total": 2, "value": "-Infinity"}]
+
+
+EVALUATES_LATER = """
+class Log(nn.Module):
+    def forward(self, x):
+        return model(torch.log(x))  # born
+
+log = Log()
+
+@torch.no_grad()
+def evaluate(x):
+    return log(x).sum()
+
+for epoch in range(5):
+    fit(2)
+    evaluate(batch(epoch, bad=[3]))
+print("not reached")
+"""
 
 
 def test_a_later_evaluation_that_gives_something_bad_is_run_again(tmp_path: Path) -> None:
-    rest = """
-    class Log(nn.Module):
-        def forward(self, x):
-            return model(torch.log(x))  # born
-
-    log = Log()
-
-    @torch.no_grad()
-    def evaluate(x):
-        return log(x).sum()
-
-    for epoch in range(5):
-        fit(2)
-        evaluate(batch(epoch, bad=[3]))
-    print("not reached")
-    """
-    ran = run(tmp_path, rest)
+    ran = run(tmp_path, EVALUATES_LATER)
     finding = ran.only()
     assert (ran.status, ran.out, finding["step"], finding["element"]["index"]) == (1, "", 9, [2, 1])
     assert (ran.report["run"]["replay"]["kind"], ran.report["run"]["replay"]["faithful"]) == ("step", True)
-    goes_on = run(tmp_path, rest, "--on-nonfinite", "continue")
-    assert (goes_on.status, goes_on.out, goes_on.only()["step"]) == (1, "not reached\n", 9)
+
+
+@FULL
+def test_after_a_bad_evaluation_a_program_may_go_on(tmp_path: Path) -> None:
+    ran = run(tmp_path, EVALUATES_LATER, "--on-nonfinite", "continue")
+    assert (ran.status, ran.out, ran.only()["step"]) == (1, "not reached\n", 9)
 
 
 def test_a_wrong_finite_output_of_an_evaluation_is_a_warning(tmp_path: Path) -> None:
@@ -278,7 +290,7 @@ HEALTHY = {
 }
 
 
-@pytest.mark.parametrize("name", [n if n in SAMPLE else pytest.param(n, marks=pytest.mark.full) for n in HEALTHY])
+@pytest.mark.parametrize("name", [n if n in SAMPLE else pytest.param(n, marks=FULL) for n in HEALTHY])
 def test_a_healthy_program_is_clean_and_unchanged(name: str, tmp_path: Path) -> None:
     ran = run(tmp_path, HEALTHY[name])
     bare = subprocess.run(
@@ -292,7 +304,7 @@ def test_a_healthy_program_is_clean_and_unchanged(name: str, tmp_path: Path) -> 
     assert ran.report["verdict"] == "clean", ran.err
 
 
-@pytest.mark.full
+@FULL
 def test_an_output_that_is_not_looked_at_is_noticed(tmp_path: Path) -> None:
     """The twin: without watching beside the steps, nothing of the evaluation is known."""
     ran = run(tmp_path, EVALUATES, "--steps", "1")
@@ -339,7 +351,7 @@ def test_a_kill_in_a_replay_leaves_a_readable_trace(tmp_path: Path) -> None:
     assert sorted(path.name for path in trace.glob("replay-*")) == ["replay-1"]
 
 
-@pytest.mark.parametrize("redact", [(), ("--redact",)])
+@pytest.mark.parametrize("redact", [pytest.param((), marks=FULL), ("--redact",)])
 def test_the_trace_of_a_watched_run_tells_what_the_run_told(redact: tuple[str, ...], tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     ran = run(tmp_path, "fit(6, bad=[4])", "--mode", "watch", "--trace", str(trace), *redact)

@@ -7,20 +7,20 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 from syrupy.assertion import SnapshotAssertion
 
 import whynan
+from tests.integration.onnx_command import WHYNAN, model, run, run_apart
 from whynan.errors import UsageError
 
-WHYNAN = (sys.executable, "-m", "whynan")
+OPENVINO = "OpenVINOExecutionProvider"
 RATIO = '''"""A network whose weights divide by the sum of a mask."""
 
 import torch
@@ -38,33 +38,6 @@ class Ratio(torch.nn.Module):
 '''
 
 
-@dataclass(frozen=True)
-class Ran:
-    """A run of the command: its exit status, what it wrote, its report."""
-
-    status: int
-    out: str
-    err: str
-    report: dict[str, Any] | None
-
-
-def run(folder: Path, *arguments: str, environment: dict[str, str] | None = None) -> Ran:
-    """Run the command in a folder, where it finds the model by its name."""
-    path = folder / "report.json"
-    path.unlink(missing_ok=True)
-    done = subprocess.run(
-        [*WHYNAN, "onnx", *arguments, *([] if "--json" in arguments else ["--json", str(path)])],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "100", **(environment or {})},
-        timeout=300,
-        check=False,
-    )
-    report = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-    return Ran(done.returncode, done.stdout, done.stderr, report)
-
-
 @pytest.fixture(scope="module")
 def ratio(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a model that torch has exported, as ``ratio.onnx``, and its source."""
@@ -76,20 +49,6 @@ def ratio(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     subprocess.run([sys.executable, "-c", export], cwd=folder, check=True, capture_output=True)
     return folder
-
-
-def model(folder: Path, nodes: list[Any], inputs: str, outputs: str, *constants: tuple[str, Any]) -> str:
-    """A model of some nodes between float tensors of 2 x 3, in a folder; its file name."""
-    graph = helper.make_graph(
-        nodes,
-        "small",
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in inputs.split()],
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs.split()],
-        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants],
-    )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
-    onnx.save(made, folder / "small.onnx")
-    return "small.onnx"
 
 
 def masked(folder: Path) -> str:
@@ -108,7 +67,7 @@ def masked(folder: Path) -> str:
 
 
 def test_a_birth_is_told_at_the_line_of_the_program(ratio: Path, snapshot: SnapshotAssertion) -> None:
-    ran = run(ratio, "ratio.onnx", "-i", "x=ones", "-i", "mask=zeros")
+    ran = run_apart(ratio, "ratio.onnx", "-i", "x=ones", "-i", "mask=zeros")
     assert ran.status == 1, ran.err
     assert ran.report is not None
     finding, other = ran.report["findings"]
@@ -171,6 +130,20 @@ def test_the_table_of_ranges(tmp_path: Path, snapshot: SnapshotAssertion) -> Non
     assert [row["op"] for row in ran.report["ranges"]] == ["Where"]
 
 
+def test_a_document_or_a_table_on_the_output_has_it_for_itself(tmp_path: Path) -> None:
+    name = model(tmp_path, [helper.make_node("Log", ["x"], ["out"], "/Log")], "x", "out")
+    ran = run_apart(tmp_path, name, "-i", "x=zeros", "--json", "-")
+    assert (ran.status, json.loads(ran.out)["verdict"]) == (1, "nonfinite")
+    assert "-Inf in the output" in ran.err
+    ran = run_apart(tmp_path, name, "-i", "x=zeros", "--csv", "-", "--ranges")
+    assert [row["op"] for row in csv.DictReader(ran.out.splitlines())] == ["Log"]
+    assert "node  value  op" in ran.err
+    ran = run_apart(tmp_path, name, "-i", "x=zeros", "--csv", "-", "--json", "-")
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err == "whynan: --json - is where --csv writes too: name a file for one of them\n"
+    assert not (tmp_path / "-").exists()
+
+
 def test_the_worst_of_several_cases_is_told(tmp_path: Path) -> None:
     name = model(tmp_path, [helper.make_node("Log", ["x"], ["out"], "/Log")], "x", "out")
     ran = run(tmp_path, name, "-i", "x=uniform(-0.05,1)", "--random", "0", "--cases", "6")
@@ -178,6 +151,19 @@ def test_the_worst_of_several_cases_is_told(tmp_path: Path) -> None:
     assert ran.report["verdict"] == "nonfinite"
     assert (ran.report["run"]["inference"]["cases"], ran.report["run"]["inference"]["case"] is not None) == (6, True)
     assert "of 6 cases" in ran.out
+
+
+def test_a_sidecar_goes_into_a_pipe(tmp_path: Path) -> None:
+    name = model(tmp_path, [helper.make_node("Log", ["x"], ["out"], "/Log")], "x", "out")
+    ran = run_apart(tmp_path, name, "--sidecar", "/dev/stdout")
+    assert (ran.status, json.loads(ran.out)["values"]["out"]["node"]) == (0, "/Log")
+    assert run(tmp_path, name, "--sidecar", str(tmp_path / "map.json")).status == 0
+    assert (tmp_path / "map.json").read_text(encoding="utf-8") == ran.out
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["cat", "pipe"], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as reader:
+        assert run(tmp_path, name, "--sidecar", "pipe").status == 0
+        assert reader.communicate(timeout=60)[0] == ran.out
+    assert run(tmp_path, name, "--sidecar", str(tmp_path / "none" / "map.json")).status == 2
 
 
 def test_a_sidecar_explains_a_stripped_model(ratio: Path, tmp_path: Path) -> None:
@@ -225,9 +211,36 @@ def test_nothing_private_is_left_in_a_redacted_report(ratio: Path) -> None:
 def test_the_engine_crashes_and_that_is_told(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     # an empty name among the outputs of Split takes ONNX Runtime down
     name = model(tmp_path, [helper.make_node("Split", ["x"], ["", "out"], "/Split", axis=0, num_outputs=2)], "x", "out")
-    ran = run(tmp_path, name, "-i", "x=ones")
+    ran = run_apart(tmp_path, name, "-i", "x=ones")
     assert (ran.status, ran.out) == (2, "")
     assert ran.err == snapshot
+
+
+@pytest.mark.skipif(OPENVINO not in ort.get_available_providers(), reason="needs onnxruntime-openvino")
+def test_what_a_provider_has_compiled_is_told_as_one(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Mul", ["x", "two"], ["m"], "/Mul"),
+        helper.make_node("Sub", ["m", "m"], ["s"], "/Sub"),
+        helper.make_node("Div", ["s", "s"], ["d"], "/Div"),
+        helper.make_node("Relu", ["m"], ["r"], "/Relu"),
+        helper.make_node("Add", ["d", "r"], ["out"], "/Add"),
+    ]
+    name = model(tmp_path, nodes, "x", "out", ("two", np.float32(2)))
+    ran = run(tmp_path, name, "-i", "x=ones", "--provider", "OpenVINO", "--provider", "CPU")
+    assert (ran.status, ran.err) == (1, "")
+    assert ran.report is not None
+    (finding,) = ran.report["findings"]
+    title = f"partition of 5 nodes compiled by {OPENVINO}"
+    assert (finding["op"], finding["node"], finding["value"], finding["site"]) == (title, title, "out", None)
+    # not its weights
+    assert [(o["name"], o["value"], o["index"]) for o in finding["element"]["operands"]] == [("x", 1.0, None)]
+    assert "compiled from Mul /Mul, Sub /Sub, 2 others and Add /Add" in finding["explanation"]
+    inference = ran.report["run"]["inference"]
+    assert (inference["bit_equal"], inference["nodes"], inference["placement"]) == (True, 1, {OPENVINO: 1})
+    assert ran.report["coverage"]["notes"] == [
+        f"{OPENVINO} compiled 5 nodes into one partition: only what enters and leaves a partition is looked at,"
+        " and of what is born inside it is not known in which node"
+    ]
 
 
 REFUSED = {

@@ -182,7 +182,8 @@ def test_a_narrow_terminal_and_ascii_get_what_they_can_show(folder: Path, snapsh
 
 
 @pytest.mark.parametrize(
-    ("environment", "coloured"), [({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False)]
+    ("environment", "coloured"),
+    [({"TERM": "xterm"}, True), pytest.param({"TERM": "xterm", "NO_COLOR": "1"}, False, marks=pytest.mark.full)],
 )
 def test_colours_are_for_a_terminal_that_wants_them(environment: dict[str, str], coloured: bool, folder: Path) -> None:
     ours, theirs = pty.openpty()
@@ -195,7 +196,9 @@ def test_colours_are_for_a_terminal_that_wants_them(environment: dict[str, str],
     assert ("\x1b[" in shown) is coloured
 
 
-@pytest.mark.parametrize("to_the_group", [True, False], ids=["from the terminal", "to whynan alone"])
+@pytest.mark.parametrize(
+    "to_the_group", [True, pytest.param(False, marks=pytest.mark.full)], ids=["from the terminal", "to whynan alone"]
+)
 def test_an_interrupt_gives_the_report_and_ends_as_python_does(
     to_the_group: bool, folder: Path, snapshot: SnapshotAssertion
 ) -> None:
@@ -248,7 +251,7 @@ def test_a_reader_that_has_gone_is_the_programs_affair(folder: Path) -> None:
     assert broken(str(WHYNAN), "run", "--quiet", "good.py") == broken("good.py")
 
 
-@pytest.mark.parametrize("stream", ["stdin", "stdout", "stderr"])
+@pytest.mark.parametrize("stream", [pytest.param("stdin", marks=pytest.mark.full), "stdout", "stderr"])
 def test_a_closed_stream_changes_nothing(stream: str, folder: Path) -> None:
     number = ("stdin", "stdout", "stderr").index(stream)
     shell = f'exec "$@" {number}<&-' if number == 0 else f'exec "$@" {number}>&-'
@@ -265,6 +268,14 @@ def test_a_report_that_cannot_be_shown_still_gives_the_exit_status(folder: Path)
     assert json.loads((folder / "report.json").read_text(encoding="utf-8"))["verdict"] == "nonfinite"
     with open("/dev/full", "w", encoding="utf-8") as full:
         assert _run(folder, "bad.py", stderr=full).returncode == 1
+
+
+def test_a_document_on_the_output_comes_after_what_the_program_wrote_there(folder: Path) -> None:
+    done = _run(folder, "--json", "-", "-c", "print('said'); import torch; torch.zeros(1).log().sum().item()")
+    said, _, document = done.stdout.partition("\n")
+    assert (said, json.loads(document)["schema"]) == ("said", "whynan.report/1")
+    assert "Inf" in done.stderr
+    assert not (folder / "-").exists()
 
 
 def test_a_document_is_whole_and_its_owners_alone(folder: Path) -> None:

@@ -174,6 +174,7 @@ def test_a_program_that_connects_runs_once(tmp_path: Path) -> None:
     assert _refused(done) == f"no second run: it connects to ('127.0.0.1', {port}) at train.py:8"
 
 
+@pytest.mark.full
 def test_what_a_worker_does_counts_too() -> None:
     rows = """
 class Rows(torch.utils.data.Dataset):
@@ -188,6 +189,7 @@ held, rows = rows, torch.utils.data.DataLoader(Rows(), batch_size=None, num_work
     assert "opens seen for writing at train.py" in _refused(done)
 
 
+@pytest.mark.full
 def test_a_file_that_is_written_unheard_is_not_written_again(tmp_path: Path) -> None:
     # in C++, of which Python does not tell
     done = _run(tmp_path, _program(before="torch.save(time.time_ns(), 'model.pt'); saved = time.time_ns()"))
@@ -243,7 +245,7 @@ def test_nobody_who_wants_none_waits_for_a_second_run(option: str, tmp_path: Pat
     assert (done.returncode, "second run" in done.stderr) == (1, False)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.full)])
 def test_whoever_does_not_want_to_wait_gets_the_first_report(number: signal.Signals, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(HANGING)
     with subprocess.Popen(

@@ -23,7 +23,7 @@ __all__ = ["pytest_terminal_summary"]
 HOME = Path(__file__).parents[1] / "trainings"
 WHYNAN = Path(sys.executable).with_name("whynan")
 SCRIPTS = {p.stem: p for p in sorted(HOME.glob("*.py"))}
-SAMPLE = ("module_level", "method", "gan", "accumulation", "amp")
+SAMPLE = ("module_level", "amp")
 FAITHFUL = 17
 """So many of the twenty are replayed faithfully at the least."""
 FULL = pytest.mark.full

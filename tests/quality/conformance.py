@@ -20,8 +20,9 @@ import onnxruntime as ort
 from onnx import TensorProto, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from whynan.capture.onnx.counts import Counts
 from whynan.capture.onnx.engine import EngineSettings, Outcome, run
-from whynan.capture.onnx.execution import Alone, Counters, Node, Observer, RunError, Value
+from whynan.capture.onnx.execution import BATCH, Alone, Counters, Node, Observer, RunError, Value
 from whynan.capture.onnx.statistics import counters
 from whynan.capture.onnx.values import copied, give, kind_of, launch, read, same_bits, type_of
 
@@ -66,6 +67,7 @@ class Counted:
 
     def __init__(self) -> None:
         self.values: dict[str, Counters] = {}
+        self._counts = Counts()
         self.random = False
         self.nodes = 0
         self.differently: list[str] = []
@@ -77,12 +79,18 @@ class Counted:
     def enters(self, name: str, value: Value, kind: str) -> None:
         counters(value)
 
+    def wrote(self, values: Sequence[Value]) -> None:
+        self._counts.ahead(values)
+
     def executed(self, node: Node, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
         self.nodes += 1
         self.random |= _is_random(node)
         if not node.body:
-            self.values |= {name: counters(value) for name, value in zip(node.outputs, outputs, strict=True) if name}
-        if _is_random(node) or self._alone is None:
+            written = zip(node.outputs, outputs, strict=True)
+            self.values |= {name: self._counts(value) for name, value in written if name}
+        # an element of a batch is what the executed graph has no node for
+        of_batch = bool(node.body) and node.body[-1][1] == BATCH
+        if _is_random(node) or of_batch or self._alone is None:
             return
         try:
             again = self._alone(node, inputs)

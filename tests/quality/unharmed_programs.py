@@ -484,6 +484,28 @@ def told(**what: Any) -> Region:
     return run
 
 
+def silent() -> Values:
+    """Numbers that are lost without a bad one, every kind in every way that it is looked for."""
+    x = torch.linspace(-2, 2, 20)
+    near = x < 1e-6
+    written = x.clone()
+    written[written <= 1e-4] = 1e-4
+    kept = x * near.logical_not() + near * 1e-6
+    chosen = torch.where(near, torch.full_like(x, 1e-6), x)
+    half = (torch.zeros(3).half() + 1e-8).clamp(1e-8, 1)
+    bound = torch.ones(3).clamp(max=1 - 1e-8)
+    cast = torch.full((2,), 1e6).to(torch.float8_e4m3fn).float()
+    values = [written, kept, chosen, half, bound, cast]
+    for dtype, scale, rate in ((torch.bfloat16, 1.0, 1e-5), (torch.float32, 1e12, 1e-20), (torch.float16, 3e4, 0.1)):
+        w = torch.ones(8, dtype=dtype, requires_grad=True)
+        w.backward(torch.full_like(w, scale))
+        if dtype is torch.float16:
+            torch.nn.utils.clip_grad_norm_([w], 1.0)
+        torch.optim.SGD([w], lr=rate).step()
+        values.append(w.detach().float())
+    return values
+
+
 PROGRAMS = (
     Program("training", training, in_trace),
     Program("training alone", training, in_trace, alone=True),
@@ -516,6 +538,7 @@ PROGRAMS = (
     Program("a window of steps", steps, told(first_step=2, steps=2)),
     Program("asked", steps, told(on_sink=lambda _: None)),
     Program("threads looked at", threads, told(threads=True)),
+    Program("silent", silent, in_trace),
     Program("recorded", recorded, in_recording, around=_small_ring),
 )
 BY_NAME = {p.name: p for p in PROGRAMS}

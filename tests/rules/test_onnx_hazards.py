@@ -9,11 +9,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from tests.onnx_engine import model_of, run
-from whynan.analysis import findings_of
-from whynan.capture.onnx.observer import Births, counters_of
-from whynan.capture.onnx.places import NoSites
-from whynan.capture.onnx.recorder import Recorder
+from tests.rules.onnx_models import findings
 from whynan.rules.catalogue import explain
 
 if TYPE_CHECKING:
@@ -114,10 +110,7 @@ CASES = [
 def found(case: Case, values: tuple[Any, ...]) -> Findings:
     names = [f"x{i}" for i in range(len(values))]
     node = helper.make_node(case.op, names, ["y"], name="node", **case.attributes)
-    feeds = dict(zip(names, values, strict=True))
-    births = Births(Recorder(), NoSites(), ranges=False, count=counters_of)
-    run(model_of([node], feeds, ["y"], opset=case.opset), feeds, births)
-    return findings_of(births.end())
+    return findings([node], dict(zip(names, values, strict=True)), case.opset)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -78,10 +78,13 @@ def a_softmax_by_hand() -> object:
     return x.exp() / x.exp().sum()
 
 
-@pytest.mark.parametrize(("program", "dtype"), [(a_cosine_of_small_vectors, "float16"), (a_softmax_by_hand, "float32")])
-def test_a_run_is_told_of_its_underflow(program: Program, dtype: str) -> None:
+@pytest.mark.parametrize(
+    ("program", "rule", "dtype"),
+    [(a_cosine_of_small_vectors, "WN101", "float16"), (a_softmax_by_hand, "WN503", "float32")],
+)
+def test_a_run_is_told_of_its_underflow(program: Program, rule: str, dtype: str) -> None:
     (finding,) = whynan.explain(program).findings
-    assert finding.rule == "WN101"
+    assert finding.rule == rule
     assert f" That 0 is an underflow of {dtype}: in float" in finding.explanation
 
 

@@ -9,6 +9,9 @@ import pytest
 import torch
 from syrupy.assertion import SnapshotAssertion
 
+import whynan
+from whynan.report.wording import headline
+
 
 def a_mask_in_the_loss() -> object:
     scores = torch.tensor([1.0, 2.0], requires_grad=True)
@@ -39,6 +42,20 @@ def a_gradient_that_is_written() -> object:
     return _step(torch.optim.SGD, gradient=float("inf"), lr=0.1)
 
 
+def outside_of_the_support() -> object:
+    x = torch.tensor([1.0, -1.0], requires_grad=True)
+    loss = -torch.distributions.HalfNormal(torch.tensor(1.0), validate_args=False).log_prob(x).mean()
+    loss.backward()
+    return loss.detach()
+
+
+def inside_of_the_support() -> object:
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    loss = -torch.distributions.HalfNormal(torch.tensor(1.0), validate_args=False).log_prob(x).mean()
+    loss.backward()
+    return loss.detach()
+
+
 def a_finite_learning_rate() -> object:
     return _step(torch.optim.AdamW, lr=0.1)
 
@@ -52,7 +69,14 @@ def a_mask_that_softmax_takes_away() -> object:
 
 
 @pytest.mark.parametrize(
-    "program", [a_mask_in_the_loss, a_learning_rate_of_sgd, a_learning_rate_of_adamw, a_gradient_that_is_written]
+    "program",
+    [
+        a_mask_in_the_loss,
+        a_learning_rate_of_sgd,
+        a_learning_rate_of_adamw,
+        a_gradient_that_is_written,
+        outside_of_the_support,
+    ],
 )
 def test_it_says_what_happened(program: Any, first: Callable[..., dict[str, str]], snapshot: SnapshotAssertion) -> None:
     said = first(program)
@@ -60,6 +84,12 @@ def test_it_says_what_happened(program: Any, first: Callable[..., dict[str, str]
     assert said == snapshot
 
 
-@pytest.mark.parametrize("program", [a_mask_that_softmax_takes_away, a_finite_learning_rate])
+@pytest.mark.parametrize("program", [a_mask_that_softmax_takes_away, a_finite_learning_rate, inside_of_the_support])
 def test_the_healthy_twin_is_clean(program: Any, clean: Callable[..., bool]) -> None:
     assert clean(program)
+
+
+def test_the_headline_says_what_the_loss_holds_and_not_the_constant() -> None:
+    (finding,) = whynan.explain(outside_of_the_support).findings
+    assert finding.element.value == -float("inf")
+    assert headline(finding, raised=False).startswith("Inf in the loss")

@@ -30,7 +30,13 @@ def a_denominator_away_from_zero() -> object:
     return torch.ones(2) / torch.zeros(2).clamp(min=1e-6)
 
 
-@pytest.mark.parametrize("program", [a_quotient, a_reciprocal, a_reciprocal_root, a_negative_power])
+def its_gradient() -> object:
+    x = torch.tensor([0.0, 2.0], requires_grad=True)
+    torch.exp(-x.reciprocal()).sum().backward()
+    return x.grad
+
+
+@pytest.mark.parametrize("program", [a_quotient, a_reciprocal, a_reciprocal_root, a_negative_power, its_gradient])
 def test_it_says_what_happened(program: Any, first: Callable[..., dict[str, str]], snapshot: SnapshotAssertion) -> None:
     said = first(program)
     assert said["rule"] == "WN102"

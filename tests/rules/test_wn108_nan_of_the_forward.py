@@ -12,21 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 SEEN = torch.tensor([[True, True], [False, False]])
 
 
-def a_row_of_padding() -> object:
-    scores = torch.zeros(2, 2, requires_grad=True)
-    weights = torch.softmax(scores + torch.where(SEEN, 0.0, float("-inf")), -1)
-    torch.where(SEEN, weights, 0.0).sum().backward()
-    return scores.grad
-
-
 LABELS = torch.tensor([1.0, float("nan")])
-
-
-def a_missing_label() -> object:
-    guess = torch.zeros(2, requires_grad=True)
-    error = (guess - LABELS) ** 2
-    torch.where(LABELS.isnan(), 0.0, error).mean().backward()
-    return guess.grad
 
 
 def a_label_filled_in_before() -> object:
@@ -36,7 +22,20 @@ def a_label_filled_in_before() -> object:
     return guess.grad
 
 
-@pytest.mark.parametrize("program", [a_row_of_padding, a_missing_label])
+def a_missing_label() -> object:
+    guess = torch.zeros(2, requires_grad=True)
+    ((guess - LABELS) ** 2).nansum().backward()
+    return guess.grad
+
+
+def a_row_of_padding() -> object:
+    scores = torch.zeros(2, 2, requires_grad=True)
+    weights = torch.softmax(scores + torch.where(SEEN, 0.0, float("-inf")), -1)
+    weights.nansum().backward()
+    return scores.grad
+
+
+@pytest.mark.parametrize("program", [a_missing_label, a_row_of_padding])
 def test_it_says_what_happened(program: Any, first: Callable[..., dict[str, str]], snapshot: SnapshotAssertion) -> None:
     said = first(program)
     assert said["rule"] == "WN108"

@@ -10,9 +10,9 @@ import torch
 from syrupy.assertion import SnapshotAssertion
 
 
-def a_distance_to_itself() -> object:
-    x = torch.ones(2, 3, requires_grad=True)
-    (x - x.detach()).square().sum(1).sqrt().sum().backward()
+def a_zero() -> object:
+    x = torch.zeros(2, 3, requires_grad=True)
+    x.sum(1).sqrt().sum().backward()
     return x.grad
 
 
@@ -22,7 +22,7 @@ def a_norm() -> object:
     return x.grad
 
 
-@pytest.mark.parametrize("program", [a_distance_to_itself])
+@pytest.mark.parametrize("program", [a_zero])
 def test_it_says_what_happened(program: Any, first: Callable[..., dict[str, str]], snapshot: SnapshotAssertion) -> None:
     said = first(program)
     assert said["rule"] == "WN301"

@@ -30,7 +30,13 @@ def a_class_without_samples() -> object:
     return torch.nn.functional.cross_entropy(torch.zeros(2, 3), torch.tensor([0, 1]), weight=weights)
 
 
-@pytest.mark.parametrize("program", [every_target_ignored, a_class_without_samples])
+def written_out() -> object:
+    losses, labels = torch.ones(2), torch.full((2,), -100)
+    there = labels != -100
+    return (losses * there).sum() / there.sum()
+
+
+@pytest.mark.parametrize("program", [every_target_ignored, written_out, a_class_without_samples])
 def test_it_says_what_happened(program: Any, first: Callable[..., dict[str, str]], snapshot: SnapshotAssertion) -> None:
     said = first(program)
     assert said["rule"] == "WN602"

@@ -29,7 +29,16 @@ def zero_infinity() -> object:
     return nn.functional.ctc_loss(log_probs, target, steps, symbols, zero_infinity=True)
 
 
-@pytest.mark.parametrize("program", [a_target_longer_than_the_input, one_of_a_batch])
+def the_gradient_where_a_symbol_is_impossible() -> object:
+    log_probs = torch.tensor([[[0.0, -torch.inf, -2.0]]] * 4).log_softmax(-1).requires_grad_()
+    target, steps, symbols = torch.tensor([[1, 2]]), torch.tensor([4]), torch.tensor([2])
+    nn.functional.ctc_loss(log_probs, target, steps, symbols).backward()
+    return log_probs.grad
+
+
+@pytest.mark.parametrize(
+    "program", [a_target_longer_than_the_input, one_of_a_batch, the_gradient_where_a_symbol_is_impossible]
+)
 def test_it_says_what_happened(program: Any, first: Callable[..., dict[str, str]], snapshot: SnapshotAssertion) -> None:
     said = first(program)
     assert said["rule"] == "WN603"

@@ -9,6 +9,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from whynan.errors import (
+    InterruptedRunError,
     MetaTensorError,
     MissingExtraError,
     NestedTraceError,
@@ -22,6 +23,7 @@ ERRORS: list[WhynanError] = [
     UsageError("memory=-1 is not a number of bytes", "give a non-negative integer, such as 1 << 30"),
     NestedTraceError(),
     MetaTensorError("encoder.0.weight"),
+    InterruptedRunError("net.onnx"),
     MissingExtraError("torch"),
     NonFiniteError(FINDING),
 ]
@@ -44,11 +46,12 @@ def test_an_error_crosses_a_process_border_whole(error: WhynanError) -> None:
     assert vars(again) == vars(error)
 
 
-def test_findings_end_a_command_with_1_and_bad_usage_with_2() -> None:
+def test_findings_end_a_command_with_1_bad_usage_with_2_and_the_user_with_130() -> None:
     assert {type(error): error.exit_status for error in ERRORS} == {
         UsageError: 2,
         NestedTraceError: 2,
         MetaTensorError: 2,
+        InterruptedRunError: 130,
         MissingExtraError: 2,
         NonFiniteError: 1,
     }

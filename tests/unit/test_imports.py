@@ -40,6 +40,11 @@ def test_public_names_are_found_on_first_use() -> None:
         whynan.explian  # noqa: B018
 
 
+@pytest.mark.parametrize("module", ["models.onnx_opening", "session.inferring"])
+def test_a_model_is_opened_and_run_without_what_only_its_other_files_need(module: str) -> None:
+    assert loaded(f"import onnx, whynan.{module}", ("onnx", "onnx_ir", "sympy")) == {"onnx"}
+
+
 @pytest.mark.parametrize("room", THINKING)
 def test_a_room_that_thinks_loads_no_framework(room: str) -> None:
     assert loaded(f"import whynan.{room}", FRAMEWORKS) == set()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from whynan.records import ChainLink, Reach
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from whynan.records import Role
     from whynan.traces import Birth, Sink
@@ -41,15 +41,18 @@ def chain(
     links += [_link("step", b) for b in also]
     if birth.steps_omitted:
         links.append(ChainLink(role="step", op=None, site=None, summary=f"{birth.steps_omitted} more events"))
-    seen: set[tuple[str, str | None]] = set()
+    first: dict[tuple[str, str | None], Reach] = {}
     for sink in sinks:
-        key = (sink.kind, sink.name)
-        if key in seen:
-            continue
-        seen.add(key)
-        words = SINK_WORDS[sink.kind] + (f" {sink.name}" if sink.name else "")
-        links.append(ChainLink(role="sink", op=None, site=None, summary=f"{words}: {sink.bad} of {sink.total} bad"))
-    return tuple(links)
+        reach = _reach(sink)
+        first.setdefault((sink.kind, sink.name), reach)
+    return (*links, *sink_links(first.values()))
+
+
+def sink_links(reached: Iterable[Reach]) -> Iterator[ChainLink]:
+    """The end of a path: each place that it has reached."""
+    for reach in reached:
+        words = SINK_WORDS[reach.kind] + (f" {reach.name}" if reach.name else "")
+        yield ChainLink(role="sink", op=None, site=None, summary=f"{words}: {reach.bad} of {reach.total} bad")
 
 
 def _link(role: Role, birth: Birth) -> ChainLink:
@@ -65,6 +68,10 @@ def _made(birth: Birth) -> str:
     return f"{birth.event.op or 'a value'} gives {word}"
 
 
+def _reach(sink: Sink) -> Reach:
+    return Reach(kind=sink.kind, name=sink.name, bad=sink.bad, total=sink.total, value=sink.value)
+
+
 def reaches(sinks: Iterable[Sink]) -> tuple[Reach, ...]:
     """What a finding reached, each place once, with the greatest count seen there."""
     best: dict[tuple[str, str | None], Reach] = {}
@@ -72,5 +79,5 @@ def reaches(sinks: Iterable[Sink]) -> tuple[Reach, ...]:
         key = (sink.kind, sink.name)
         known = best.get(key)
         if known is None or known.bad < sink.bad:
-            best[key] = Reach(kind=sink.kind, name=sink.name, bad=sink.bad, total=sink.total)
+            best[key] = _reach(sink)
     return tuple(best.values())

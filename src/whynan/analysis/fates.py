@@ -23,7 +23,9 @@ class Root:
     folded: frozenset[int] = frozenset()
     """Labels of the births that are steps of this one's chain."""
     also: list[Birth] = field(default_factory=lambda: [])
-    """Births made from the same cause after this one."""
+    """Births made from the same cause by later events."""
+    told: bool = False
+    """Whether another root has taken its sinks over and tells of it."""
 
     @property
     def fate(self) -> Fate:
@@ -32,9 +34,32 @@ class Root:
             return "escaped"
         return "damaging" if self.damaged else "absorbed"
 
+    def take(self, other: Root) -> None:
+        """Tell of another root as a step of this one."""
+        self.fatal = _once(self.fatal, other.fatal)
+        self.observed = _once(self.observed, other.observed)
+        self.folded |= {other.birth.label}
+        other.told = bool(other.fatal or other.observed or other.damaged)
+        other.fatal, other.observed, other.damaged = [], [], []
+
+    def count(self) -> None:
+        """Have every sink count the elements that carry this root or one folded into it, each once."""
+        labels = self.folded | {self.birth.label}
+        for sinks in (self.fatal, self.observed, self.damaged):
+            sinks[:] = [sink.of(labels) for sink in sinks]
+
+
+def _once(first: list[Sink], second: list[Sink]) -> list[Sink]:
+    """The sinks of two roots in the order of time, without those that both have reached."""
+    known = {id(sink) for sink in first}
+    return [*first, *(sink for sink in second if id(sink) not in known)]
+
 
 def roots(trace: Trace) -> list[Root]:
-    """Every birth and literal with its sinks; a birth made from an escaped forward birth is one of its steps."""
+    """Every birth and literal with its sinks; a birth made from an escaped forward birth is one of its steps.
+
+    What is a step of another is no root.
+    """
     by_label = {b.label: Root(b) for b in trace.births}
     for sink in trace.sinks:
         for label in sink.labels:
@@ -42,13 +67,16 @@ def roots(trace: Trace) -> list[Root]:
             if root is None:
                 continue
             if sink.damage:
-                root.damaged.append(sink.of(frozenset((label,))))
+                root.damaged.append(sink)
             elif sink.fatal:
-                root.fatal.append(sink.of(frozenset((label,))))
+                root.fatal.append(sink)
             else:
-                root.observed.append(sink.of(frozenset((label,))))
+                root.observed.append(sink)
     _fold(by_label)
-    return list(by_label.values())
+    found = [root for root in by_label.values() if not root.told]
+    for root in found:
+        root.count()
+    return found
 
 
 def _fold(by_label: dict[int, Root]) -> None:
@@ -63,10 +91,7 @@ def _fold(by_label: dict[int, Root]) -> None:
             origin = by_label.get(cause)
             if origin is None or origin.birth.label_kind == "literal" or not origin.fatal:
                 continue
-            origin.fatal += root.fatal
-            origin.observed += root.observed
-            origin.folded |= {label}
-            root.fatal, root.observed, root.damaged = [], [], []
+            origin.take(root)
             break
         else:
             _fold_into_first(root, by_label, first)
@@ -80,11 +105,9 @@ def _fold_into_first(root: Root, by_label: dict[int, Root], first: dict[frozense
     known = first.setdefault(causes, root)
     if known is root or known.birth.scope != birth.scope:
         return
-    known.fatal += root.fatal
-    known.observed += root.observed
-    known.folded |= {birth.label}
-    known.also.append(birth)
-    root.fatal, root.observed, root.damaged = [], [], []
+    known.take(root)
+    if birth.event.ordinal != known.birth.event.ordinal:
+        known.also.append(birth)
 
 
 def literal_sinks(root: Root) -> list[Sink]:

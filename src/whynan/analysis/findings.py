@@ -8,8 +8,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from whynan.analysis.chains import chain, reaches
+from whynan.analysis.chains import chain, reaches, sink_links
 from whynan.analysis.fates import Root, literal_sinks, roots
+from whynan.analysis.silent import silent_findings
 from whynan.records import Finding, Reach
 from whynan.traces.facts import STILL_HELD
 
@@ -20,13 +21,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The findings of a trace by fate, and the verdict that follows from them."""
+    """The findings of a trace by fate, and the verdict that follows from them.
+
+    ``silent`` damage is not in the verdict yet: it counts only where a rule knows it.
+    """
 
     escaped: tuple[Finding, ...]
     damaging: tuple[Finding, ...]
     absorbed: tuple[Finding, ...]
     verdict: Verdict
     births: tuple[Birth, ...]
+    silent: tuple[Finding, ...] = ()
 
 
 def findings_of(trace: Trace) -> Findings:
@@ -34,12 +39,16 @@ def findings_of(trace: Trace) -> Findings:
     by_label = {b.label: b for b in trace.births}
     judged = [(root, _judge(root)) for root in roots(trace)]
     made: dict[Fate, list[tuple[Root, Finding]]] = {"escaped": [], "damaging": [], "absorbed": []}
+    told = {_event_of(root) for root, (fate, _) in judged if fate == "escaped"}
     for root, (fate, sinks) in judged:
         if root.birth.label_kind == "literal" and fate != "escaped":
             continue
+        if fate == "absorbed" and _event_of(root) in told:
+            # other elements of that event escaped, and their finding counts these
+            continue
         severity = _severity(fate, sinks, fatal_seen=trace.fatal_seen)
         made[fate].append((root, _finding(root, fate, severity, sinks, by_label)))
-    escaped = sorted(made["escaped"], key=lambda p: (p[1].severity != "error", p[0].birth.event.ordinal))
+    escaped = sorted(made["escaped"], key=_rank)
     errors = any(f.severity == "error" for _, f in escaped)
     warnings = bool(escaped or made["damaging"])
     return Findings(
@@ -48,7 +57,14 @@ def findings_of(trace: Trace) -> Findings:
         absorbed=_folded(made["absorbed"]),
         verdict=_verdict(trace, errors=errors, warnings=warnings),
         births=tuple(root.birth for root, _ in escaped),
+        silent=silent_findings(trace.silent),
     )
+
+
+def _event_of(root: Root) -> tuple[object, ...]:
+    """The event of a birth, and which of its outputs and kinds."""
+    birth, element = root.birth, root.birth.element
+    return birth.label_kind, birth.event.ordinal, birth.kind, element.output, element.list_index, element.tensor
 
 
 def _judge(root: Root) -> tuple[Fate, list[Sink]]:
@@ -61,6 +77,12 @@ def _judge(root: Root) -> tuple[Fate, list[Sink]]:
         seen = [s for s in root.observed if not (root.fatal and s.name == STILL_HELD)]
         return "escaped", [*root.fatal, *seen]
     return root.fate, root.damaged
+
+
+def _rank(pair: tuple[Root, Finding]) -> tuple[bool, bool, int]:
+    """Worst first: fatal before observed, what was born before what the program writes itself, then by time."""
+    root, finding = pair
+    return finding.severity != "error", finding.birth == "literal", root.birth.event.ordinal
 
 
 def _severity(fate: Fate, sinks: list[Sink], *, fatal_seen: bool) -> str:
@@ -90,6 +112,7 @@ def _finding(root: Root, fate: Fate, severity: str, sinks: list[Sink], by_label:
             "library_site": event.library_site,
             "node": event.node,
             "value": event.value,
+            "made_of": event.made_of,
             "occurrences": birth.occurrences,
             "modules": tuple(birth.modules),
             "element": birth.element,
@@ -98,6 +121,8 @@ def _finding(root: Root, fate: Fate, severity: str, sinks: list[Sink], by_label:
             "message": birth.note or "",
             "chain": chain(birth, causes, sinks, root.also),
             "reaches": reaches(sinks),
+            "scale_fall": next((s.scale_fall for s in sinks if s.scale_fall is not None), None),
+            "around": birth.around,
         }
     )
 
@@ -133,7 +158,9 @@ def _folded(findings: list[tuple[Root, Finding]]) -> tuple[Finding, ...]:
         )
     for key, roots_of_one in same.items():
         if len(roots_of_one) > 1:
-            first[key] = first[key].model_copy(update={"reaches": _reached_by(roots_of_one)})
+            reached = _reached_by(roots_of_one)
+            way = (link for link in first[key].chain if link.role != "sink")
+            first[key] = first[key].model_copy(update={"reaches": reached, "chain": (*way, *sink_links(reached))})
     return tuple(first.values())
 
 

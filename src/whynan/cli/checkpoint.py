@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import click
 
+from whynan.cli.text import beside
 from whynan.errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="A tensor whose NaN and Inf are meant, by name or pattern: '*.mask'.",
 )
-@click.option("--json", metavar="FILE", help="Write the counters of every tensor to a file.")
+@click.option("--json", metavar="FILE", help="Write the counters of every tensor to a file; - is the standard output.")
 @click.option("--quiet", is_flag=True, default=None, help="Print nothing; the exit status tells.")
 @click.option("--redact", is_flag=True, default=None, help="Leave out names, paths and values.")
 def checkpoint(files: tuple[str, ...], allow: tuple[str, ...], **chosen: Any) -> int:
@@ -58,7 +59,7 @@ def checkpoint(files: tuple[str, ...], allow: tuple[str, ...], **chosen: Any) ->
     if options.json is not None:
         write_text(options.json, f"{found.to_json()}\n")
     if not options.quiet:
-        found.show(show_all=options.all_)
+        found.show(show_all=options.all_, to=beside(options.json))
     return found.exit_status(strict=False)
 
 
@@ -68,11 +69,11 @@ class Found:
     def __init__(self, report: Checkpoints) -> None:
         self.report = report
 
-    def show(self, *, show_all: bool) -> None:
-        """Print it."""
+    def show(self, *, show_all: bool, to: TextIO | None = None) -> None:
+        """Print it, to standard output or to another stream."""
         from whynan.report.checkpoint import show
 
-        show(self.report, show_all=show_all)
+        show(self.report, show_all=show_all, to=to)
 
     def to_json(self) -> str:
         """Its document."""
@@ -118,7 +119,9 @@ def _read(files: Sequence[str], allow: Sequence[str]) -> Found:
 
 def _refuse_to_lose(target: str, files: Sequence[str]) -> None:
     """Raise ``UsageError`` where the document would take the place of a checkpoint: ``--json *.pt`` names one."""
-    if not os.path.isfile(target) or not os.path.getsize(target):
+    from whynan.session.files import is_replaceable
+
+    if not is_replaceable(target) or not os.path.isfile(target) or not os.path.getsize(target):
         return
     with open(target, "rb") as file:
         is_document = file.read(1) == b"{"

@@ -8,11 +8,14 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
-from whynan.errors import MissingExtraError, UsageError
+from whynan.cli.text import beside
+from whynan.errors import InterruptedRunError, UsageError
+from whynan.models.extras import need
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from whynan.models.onnx_inputs import Case
     from whynan.models.onnx_opening import OnnxModel
@@ -35,8 +38,25 @@ class _Pairs(click.ParamType[tuple[str, str]]):
         return left, right
 
 
+def _files(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Files are the shell's own matter."""
+    del context, parameter
+    return [CompletionItem(begun, type="file")]
+
+
+def _folders(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    del context, parameter
+    return [CompletionItem(begun, type="dir")]
+
+
+def _providers_there(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Execution providers by their short names."""
+    del context, parameter
+    return [CompletionItem(name) for name in _short() if name.lower().startswith(begun.lower())]
+
+
 @click.command()
-@click.argument("model", metavar="MODEL")
+@click.argument("model", metavar="MODEL", shell_complete=_files)
 @click.option(
     "-i",
     "--inputs",
@@ -44,6 +64,7 @@ class _Pairs(click.ParamType[tuple[str, str]]):
     "given",
     multiple=True,
     metavar="WHAT",
+    shell_complete=_files,
     help="A .npz, a folder of .npy or of a test_data_set, NAME=FILE.npy, NAME=zeros, NAME=uniform(-1,1)[1,3,224,224].",
 )
 @click.option("--random", type=click.IntRange(0), metavar="SEED", help="Make up every input that is not given.")
@@ -52,18 +73,18 @@ class _Pairs(click.ParamType[tuple[str, str]]):
 @click.option("--sort", type=click.Choice(SORTS), default="order", help="Sort that table: --sort headroom.")
 @click.option("--op", "ops", multiple=True, metavar="TYPE", help="Only nodes of this operator in that table.")
 @click.option("--name", "names", multiple=True, metavar="GLOB", help="Only nodes or values of this name in it.")
-@click.option("--csv", metavar="FILE", help="Write that table to a file.")
+@click.option(
+    "--csv", metavar="FILE", shell_complete=_files, help="Write that table to a file; - is the standard output."
+)
 @click.option(
     "--graph",
     type=click.Choice(["optimized", "original"]),
-    default="optimized",
     help="The graph as the engine has optimized it, which production executes (the default), or as it is written.",
 )
 @click.option(
     "--level",
     type=click.Choice(["disabled", "basic", "extended", "all"]),
-    default="all",
-    help="The engine's level of optimization.",
+    help="ONNX Runtime's level of optimization: all unless given.",
 )
 @click.option(
     "--engine",
@@ -71,21 +92,48 @@ class _Pairs(click.ParamType[tuple[str, str]]):
     default="onnxruntime",
     help="ONNX Runtime, or the reference evaluator of onnx, slow and exact to the type of numbers at every node.",
 )
-@click.option("--provider", "providers", multiple=True, metavar="NAME", help="An execution provider: CPU, CUDA.")
+@click.option(
+    "--provider",
+    "providers",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=_providers_there,
+    help="An execution provider: CPU, CUDA.",
+)
 @click.option("--session-config", "config", type=_Pairs(), multiple=True, help="An entry of the session's options.")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads within one operator.")
 @click.option("--free-dimension", "dimensions", type=_Pairs(), multiple=True, help="The size of a symbolic dimension.")
-@click.option("--custom-ops", "libraries", multiple=True, metavar="LIB", help="A library of custom operators.")
-@click.option("--sidecar", metavar="FILE", help="Write which source each value comes from, and run nothing.")
-@click.option("--map", "map_", metavar="FILE", help="Such a file, written when the model was exported.")
-@click.option("--json", metavar="FILE", help="Write the report to a file.")
-@click.option("--trace", metavar="DIR", help="Keep what was found in a new folder; it survives a kill.")
-@click.option("--baseline", metavar="FILE", help="An earlier report: what it found is known, and no error.")
+@click.option(
+    "--custom-ops",
+    "libraries",
+    multiple=True,
+    metavar="LIB",
+    shell_complete=_files,
+    help="A library of custom operators.",
+)
+@click.option(
+    "--sidecar",
+    metavar="FILE",
+    shell_complete=_files,
+    help="Write which source each value comes from, and run nothing.",
+)
+@click.option(
+    "--map", "map_", metavar="FILE", shell_complete=_files, help="Such a file, written when the model was exported."
+)
+@click.option(
+    "--json", metavar="FILE", shell_complete=_files, help="Write the report to a file; - is the standard output."
+)
+@click.option(
+    "--trace", metavar="DIR", shell_complete=_folders, help="Keep what was found in a new folder; it survives a kill."
+)
+@click.option(
+    "--baseline", metavar="FILE", shell_complete=_files, help="An earlier report: what it found is known, and no error."
+)
 @click.option("--all", "all_", is_flag=True, default=None, help="Tell of bad numbers that did no harm, too.")
 @click.option("--strict", is_flag=True, default=None, help="Warnings count for the exit status.")
 @click.option("--quiet", is_flag=True, default=None, help="Print no report.")
 @click.option("--redact", is_flag=True, default=None, help="Leave out source text, values, names and paths.")
-@click.option("--memory", metavar="BYTES", help="What looking may take; a quarter of what is free unless given.")
+@click.option("--memory", metavar="BYTES", help="What the process that runs it may come to.")
 def onnx(
     model: str,
     given: tuple[str, ...],
@@ -95,8 +143,8 @@ def onnx(
     ops: tuple[str, ...],
     names: tuple[str, ...],
     csv: str | None,
-    graph: str,
-    level: str,
+    graph: str | None,
+    level: str | None,
     engine: str,
     providers: tuple[str, ...],
     config: tuple[tuple[str, str], ...],
@@ -132,14 +180,14 @@ def onnx(
     for option, path in (("--csv", csv), ("--sidecar", sidecar)):
         if path is not None:
             check_writable(path, option)
-            _refuse_to_lose(option, path, model)
     if not asked and (ops or names or sort != "order") and csv is None:
         raise UsageError("--sort, --op and --name are for the table of ranges", "add --ranges or --csv FILE")
     opened = _opened(model, bool(libraries))
+    _refuse_to_lose(opened, given, [*libraries, *filter(None, (map_,))], options, csv=csv, sidecar=sidecar)
     if sidecar is not None:
         return _write_sidecar(opened, sidecar)
     settings = _settings(graph, level, engine, providers, config, threads, dimensions, libraries, map_)
-    made = _cases(opened, given, random, cases)
+    made = _cases(opened, given, random, cases, settings.free_dimensions or {})
     check(options)
     report = _inferred(opened, made, settings, options)
     _deliver(report, options, asked=asked, csv=csv, sort=sort, ops=ops, names=names)
@@ -147,36 +195,47 @@ def onnx(
     return 1 if report.run.exit_status.whynan or (options.strict and warned) else 0
 
 
-def _refuse_to_lose(option: str, target: str, model: str) -> None:
-    if os.path.realpath(target) == os.path.realpath(model):
-        raise UsageError(f"{option} {target} would be written over the model", "name another file")
+def _refuse_to_lose(
+    model: OnnxModel, given: Sequence[str], more: Sequence[str], options: Any, *, csv: str | None, sidecar: str | None
+) -> None:
+    """Raise ``UsageError`` where an option that writes a file names one that is read, or that of another option."""
+    from whynan.models.onnx_inputs import files_of
+    from whynan.session.overwriting import check_apart
+
+    outputs = (("--csv", csv), ("--sidecar", sidecar), ("--json", options.json), ("--trace", options.trace))
+    inputs = [
+        ("the model", model.path),
+        *(("the model's weights", os.path.join(model.folder, location)) for location in model.external),
+        *(("an input", str(file)) for file in files_of(model, given)),
+        *(("a file that the run reads", path) for path in more),
+    ]
+    check_apart([(option, path) for option, path in outputs if path is not None], inputs)
+    if options.baseline is not None:
+        # a report may take the place of the earlier one
+        tables = [(option, path) for option, path in outputs[:2] if path is not None]
+        check_apart(tables, [("the baseline", options.baseline)])
 
 
 def _opened(path: str, custom_ops: bool) -> OnnxModel:
-    try:
-        from whynan.models.onnx_opening import open_model
-    except ModuleNotFoundError as error:
-        raise _missing(error) from None
+    need("onnx")
+    from whynan.models.onnx_opening import open_model
+
     return open_model(path, custom_ops=custom_ops)
 
 
-def _missing(error: ModuleNotFoundError) -> Exception:
-    if error.name in ("onnx", "onnx_ir"):
-        return MissingExtraError("onnx")
-    return MissingExtraError("ort") if error.name == "onnxruntime" else error
-
-
 def _write_sidecar(model: OnnxModel, path: str) -> int:
-    from whynan.models.onnx_sidecar import write
+    from whynan.models.onnx_sidecar import sidecar_of
+    from whynan.session.files import write_text
 
-    written = write(model, path)
+    written = sidecar_of(model)
+    write_text(path, written.to_json())
     click.echo(f"whynan: the source lines of {written.located:,} values are in {path}", err=True)
     return 0
 
 
 def _settings(
-    graph: str,
-    level: str,
+    graph: str | None,
+    level: str | None,
     engine: str,
     providers: Sequence[str],
     config: Sequence[tuple[str, str]],
@@ -187,10 +246,15 @@ def _settings(
 ) -> Settings:
     from whynan.session.inference import Settings
 
+    if engine == "reference":
+        given = {"--graph optimized": graph == "optimized", "--level": level, "--provider": providers}
+        _refuse_for_reference({**given, "--session-config": config, "--threads": threads})
     sizes: dict[str, int] = {}
     for name, size in dimensions:
-        if not size.isdecimal():
+        if not size.isdecimal() or len(size) > 18:
             raise UsageError(f"--free-dimension {name}={size} is no size", f"give a number: {name}=1")
+        if name in sizes:
+            raise UsageError(f"--free-dimension {name} is given twice", "give one size")
         sizes[name] = int(size)
     for library in libraries:
         if not os.path.isfile(library):
@@ -200,8 +264,8 @@ def _settings(
 
         read(map_)
     return Settings(
-        graph=graph,
-        level=level,
+        graph=graph or "optimized",
+        level=level or "all",
         engine=engine,
         providers=_providers(providers),
         config=dict(config),
@@ -212,45 +276,63 @@ def _settings(
     )
 
 
+def _refuse_for_reference(given: dict[str, object]) -> None:
+    """Raise ``UsageError`` for what asks something of ONNX Runtime, where the reference evaluator is to run."""
+    asked = [option for option, value in given.items() if value]
+    if asked:
+        what = f"--engine reference runs the graph as it is written, and knows nothing of {', '.join(asked)}"
+        raise UsageError(what, "leave out one or the other")
+
+
 def _providers(names: Sequence[str]) -> tuple[str, ...]:
     """Execution providers by their full or short names; raises ``UsageError`` with those that there are."""
     if not names:
         return ()
-    try:
-        from whynan.capture.onnx.sessions import available
-    except ModuleNotFoundError as error:
-        raise _missing(error) from None
+    need("ort")
+    from whynan.capture.onnx.sessions import available
+
     there = available()
     short = {name.removesuffix("ExecutionProvider").lower(): name for name in there}
     found: list[str] = []
     for name in names:
         full = short.get(name.removesuffix("ExecutionProvider").lower())
         if full is None:
-            listed = ", ".join(one.removesuffix("ExecutionProvider") for one in there)
+            listed = ", ".join(_short())
             raise UsageError(f"there is no execution provider {name}", f"this onnxruntime has {listed}")
         found.append(full)
     return tuple(found)
 
 
-def _cases(model: OnnxModel, given: Sequence[str], seed: int | None, count: int) -> list[Case]:
+def _short() -> list[str]:
+    """The short names of the execution providers that there are; none without an ONNX Runtime."""
+    try:
+        from whynan.capture.onnx.sessions import available
+    except ModuleNotFoundError:
+        return []
+    return [name.removesuffix("ExecutionProvider") for name in available()]
+
+
+def _cases(
+    model: OnnxModel, given: Sequence[str], seed: int | None, count: int, sizes: Mapping[str, int]
+) -> list[Case]:
     from whynan.models.onnx_inputs import generated, read_inputs
 
     if count == 1:
-        return read_inputs(model, given, seed=seed)
+        return read_inputs(model, given, seed=seed, sizes=sizes)
     if seed is None:
         raise UsageError("--cases makes up inputs", "give the seed to begin with: --cases 100 --random 0")
-    return list(generated(model, given, seed, count))
+    return list(generated(model, given, seed, count, sizes=sizes))
 
 
 def _inferred(model: OnnxModel, cases: Sequence[Case], settings: Settings, options: Any) -> Report:
     from whynan.session.inference import infer
 
     if settings.engine == "onnxruntime":
-        from importlib.util import find_spec
-
-        if find_spec("onnxruntime") is None:
-            raise MissingExtraError("ort")
-    return infer(model, cases, settings, options)
+        need("ort")
+    try:
+        return infer(model, cases, settings, options)
+    except KeyboardInterrupt:
+        raise InterruptedRunError(model.path) from None
 
 
 def _deliver(
@@ -271,6 +353,7 @@ def _deliver(
         from whynan.report.redaction import redacted
 
         report = redacted(report)
+    to = beside(options.json, csv)
     rows = ranges.chosen(report.ranges, sort=sort, ops=ops, names=names)
     if csv is not None:
         write_text(csv, ranges.to_csv(rows))
@@ -278,6 +361,6 @@ def _deliver(
         told = report.model_copy(update={"ranges": rows if asked else ()})
         write_text(options.json, f"{json.to_json(told)}\n")
     if asked and not options.quiet:
-        ranges.show(rows)
+        ranges.show(rows, to=to)
     if not options.quiet:
-        report.show(show_all=options.all_)
+        report.show(show_all=options.all_, to=to)

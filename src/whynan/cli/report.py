@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TextIO, cast
 
 import click
 
+from whynan.cli.text import beside
 from whynan.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ _MOST_BYTES: Final = 1 << 30
 class Document(Protocol):
     """Something that was found and saved."""
 
-    def show(self, *, show_all: bool) -> None:
-        """Print it."""
+    def show(self, *, show_all: bool, to: TextIO | None = None) -> None:
+        """Print it, to standard output or to another stream."""
         ...
 
     def to_json(self) -> str:
@@ -47,7 +48,7 @@ class Document(Protocol):
 @click.command()
 @click.argument("path", metavar="FILE|DIR")
 @click.option("--all", "all_", is_flag=True, default=None, help="Tell of bad numbers that did no harm, too.")
-@click.option("--json", metavar="FILE", help="Write the report to a file.")
+@click.option("--json", metavar="FILE", help="Write the report to a file; - is the standard output.")
 @click.option("--quiet", is_flag=True, default=None, help="Print no report.")
 @click.option("--strict", is_flag=True, default=None, help="Warnings count for the exit status.")
 @click.option("--redact", is_flag=True, default=None, help="Leave out source text, values, names and paths.")
@@ -82,7 +83,7 @@ def report(path: str, **chosen: Any) -> int:
             what = f"--json {options.json} cannot be written ({error.strerror})"
             raise UsageError(what, "name another file") from None
     if not options.quiet:
-        document.show(show_all=options.all_)
+        document.show(show_all=options.all_, to=beside(options.json))
     return document.exit_status(strict=options.strict)
 
 
@@ -92,9 +93,9 @@ class Saved:
     def __init__(self, report: Report) -> None:
         self.report = report
 
-    def show(self, *, show_all: bool) -> None:
-        """Print it as the run did."""
-        self.report.show(show_all=show_all)
+    def show(self, *, show_all: bool, to: TextIO | None = None) -> None:
+        """Print it as the run did, to standard output or to another stream."""
+        self.report.show(show_all=show_all, to=to)
 
     def to_json(self) -> str:
         """Its document."""

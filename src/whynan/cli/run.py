@@ -80,7 +80,7 @@ class _Run(click.Command):
     default=None,
     help="Run no program a second time, for a bad step that cannot be run again within it.",
 )
-@click.option("--json", metavar="FILE", help="Write the report to a file.")
+@click.option("--json", metavar="FILE", help="Write the report to a file; - is the standard output.")
 @click.option("--trace", metavar="DIR", help="Record every operation in a new folder; it survives a kill.")
 @click.option("--baseline", metavar="FILE", help="An earlier report: what it found is known, and no error.")
 @click.option("--all", "all_", is_flag=True, default=None, help="Tell of bad numbers that did no harm, too.")

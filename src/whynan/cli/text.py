@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TextIO
 
 from whynan.report.escape import encodable, plain, shortened
@@ -17,3 +18,10 @@ def one_line(text: str) -> str:
 def for_stream(text: str, stream: TextIO) -> str:
     """Text as a stream's encoding can write it."""
     return encodable(text, stream.encoding or "utf-8")
+
+
+def beside(*documents: str | None) -> TextIO | None:
+    """Where a report is printed: the error stream where a document goes to the output; else None, the output itself."""
+    from whynan.session.files import stream
+
+    return sys.stderr if any(path is not None and stream(path) == 1 for path in documents) else None

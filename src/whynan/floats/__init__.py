@@ -6,3 +6,4 @@ from whynan.floats.formats import format_of as format_of
 from whynan.floats.formats import ulp as ulp
 from whynan.floats.text import describe_limit as describe_limit
 from whynan.floats.text import format_value as format_value
+from whynan.floats.text import infinity as infinity

@@ -29,6 +29,11 @@ def format_value(value: object, *, digits: int = 3) -> str:
     return str(value)
 
 
+def infinity(value: object) -> str:
+    """What an infinite number is called: ``-Inf`` where it is the negative one, ``Inf`` for every other."""
+    return "-Inf" if value == -math.inf else "Inf"
+
+
 def describe_limit(dtype: str) -> str:
     """The maximum of a dtype as text: ``3.4e38`` for float32, ``65504`` for float16."""
     return format_value(format_of(dtype).max, digits=2)

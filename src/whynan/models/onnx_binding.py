@@ -44,13 +44,26 @@ def shape_of(value: Any) -> str:
     return "none"
 
 
-class Binding:
-    """The lengths of the dimensions that inputs share, as one value after another settles them."""
+def check_sizes(model: OnnxModel, sizes: Mapping[str, int]) -> None:
+    """Raise ``UsageError`` for the size of a dimension that no input leaves open by that name."""
+    held = (dim for signature in (*model.inputs, *model.optional_inputs) for dim in signature.dims or ())
+    found = list(dict.fromkeys(dim for dim in held if isinstance(dim, str)))
+    for name, size in sizes.items():
+        if name not in found:
+            known = f"those left open are {_joined(found)}" if found else "none of its dimensions has a name"
+            raise UsageError(f"--free-dimension {name}={size}: no input of the model has a dimension {name}", known)
 
-    def __init__(self, model: OnnxModel, given: Mapping[str, str]) -> None:
+
+class Binding:
+    """The lengths of the dimensions that inputs share, as one value after another settles them.
+
+    ``sizes`` are settled before any value is.
+    """
+
+    def __init__(self, model: OnnxModel, given: Mapping[str, str], sizes: Mapping[str, int]) -> None:
         self._model = model
         self._given = given
-        self._lengths: dict[str, tuple[int, str]] = {}
+        self._lengths = {name: (size, f"--free-dimension {name}") for name, size in sizes.items()}
 
     def settled(self, signature: Signature, value: Any, origin: str) -> Any:
         """A value that was read, in the dtype that the model takes; raises ``UsageError`` where it does not fit."""

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import onnx
-import onnx_ir
 
 from whynan.errors import UsageError
 from whynan.models.onnx_files import text_of
@@ -134,6 +133,9 @@ def _cache_beside(home: str) -> str | None:
 
 def _check_with_onnx_ir(file: Path, folder: Path, location: str) -> None:
     """Let onnx-ir check the path, as it does before it opens one; of a tensor without elements it reads nothing."""
+    # it loads sympy, which takes longer than all the rest of a small model's reading: only for who has such files
+    import onnx_ir
+
     target, blobs = os.path.realpath(file), _cache_beside(os.path.realpath(folder))
     if blobs is not None and _lies_in(target, blobs):
         folder, location = Path(blobs), os.path.relpath(target, blobs)

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
+
+from whynan.traces.private import private
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ def write_feeds(values: Mapping[str, Any], folder: Path) -> list[dict[str, str]]
     for number, (name, value) in enumerate(values.items()):
         kind = _kind(value)
         file = f"{number}.{'npy' if kind == 'array' else 'pb'}"
-        with open(folder / file, "wb", opener=_private) as out:
+        with open(folder / file, "wb", opener=private) as out:
             if kind == "array":
                 np.save(out, value, allow_pickle=False)
             elif kind != "none":
@@ -37,10 +38,6 @@ def write_feeds(values: Mapping[str, Any], folder: Path) -> list[dict[str, str]]
 def read_feeds(folder: Path, told: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     """The inputs that were written."""
     return {entry["name"]: _read(folder / entry["file"], entry["kind"]) for entry in told}
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _kind(value: Any) -> str:

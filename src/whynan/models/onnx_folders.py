@@ -51,6 +51,11 @@ def files_in(path: Path, all_inputs: Sequence[str], required: Sequence[str]) -> 
     return files
 
 
+def values_in(path: Path) -> list[Path]:
+    """The files of a folder that may hold values; of what is no folder itself."""
+    return [path / name for name in _names(path) if name.endswith(_ENDINGS)] if _is_folder(path) else [path]
+
+
 def _is_folder(path: Path) -> bool:
     # a path may hold what no file's name can
     return os.path.isdir(path) if "\0" not in str(path) else False

@@ -137,7 +137,13 @@ def _real(spec: Generated, name: str, dtype: str, dims: tuple[int, ...], rng: np
 
 def _drawn(spec: Generated, dims: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
     first, second = spec.arguments
-    return rng.uniform(first, second, dims) if spec.generator == "uniform" else rng.normal(first, second, dims)
+    if spec.generator == "normal":
+        return rng.normal(first, second, dims)
+    if math.isfinite(float(second) - float(first)):
+        return rng.uniform(first, second, dims)
+    # wider than any number: each end has its share
+    share = rng.random(dims)
+    return first * (1.0 - share) + second * share
 
 
 def _unheld(spec: Generated, name: str, dtype: str) -> UsageError:

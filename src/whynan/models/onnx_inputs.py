@@ -13,8 +13,8 @@ import numpy as np
 from whynan.errors import UsageError
 from whynan.models.naming import spelled
 from whynan.models.onnx_arrays import read_npy, read_npz, read_pb
-from whynan.models.onnx_binding import Binding, listed, shape_of
-from whynan.models.onnx_folders import cases_in, files_in
+from whynan.models.onnx_binding import Binding, check_sizes, listed, shape_of
+from whynan.models.onnx_folders import cases_in, files_in, values_in
 from whynan.models.onnx_generating import guess, make
 from whynan.models.onnx_specs import HOW, Filled, Generated, InFile, Nothing, spec_of
 from whynan.models.onnx_types import name_of
@@ -55,7 +55,9 @@ _Source: TypeAlias = "_Read | Generated | Filled | Nothing | None"
 """What an input is made from; None where nothing is said, and it is to be generated."""
 
 
-def read_inputs(model: OnnxModel, given: Sequence[str], *, seed: int | None = None) -> list[Case]:
+def read_inputs(
+    model: OnnxModel, given: Sequence[str], *, seed: int | None = None, sizes: Mapping[str, int] | None = None
+) -> list[Case]:
     """The cases that were given for a model: one, or as many as a folder has test data sets.
 
     Args:
@@ -63,18 +65,23 @@ def read_inputs(model: OnnxModel, given: Sequence[str], *, seed: int | None = No
         given: files, folders and ``name=...``, as the hint of every error says.
         seed: what is not given is generated from it; None where that is an error. Without it, what was given as a
             distribution is drawn from seed 0.
+        sizes: of dimensions that the model leaves open, by name.
 
     Raises:
         UsageError: with the model's signature beside what was given.
     """
-    return [_case(model, sources, seed, name) for name, sources in _given(model, given)]
+    check_sizes(model, sizes or {})
+    return [_case(model, sources, seed, name, sizes or {}) for name, sources in _given(model, given)]
 
 
-def generated(model: OnnxModel, given: Sequence[str], seed: int, n: int) -> Iterator[Case]:
+def generated(
+    model: OnnxModel, given: Sequence[str], seed: int, n: int, *, sizes: Mapping[str, int] | None = None
+) -> Iterator[Case]:
     """Cases of the seeds `seed`, `seed` + 1, ... : for each of `n`, those of :func:`read_inputs`.
 
     Raises ``UsageError`` as it does, and where nothing is generated, so that all would be the same.
     """
+    check_sizes(model, sizes or {})
     sets = _given(model, given)
     if n > 1 and not any(_draws(model, sources) for _, sources in sets):
         raise UsageError(
@@ -83,14 +90,14 @@ def generated(model: OnnxModel, given: Sequence[str], seed: int, n: int) -> Iter
         )
     for number in range(seed, seed + n):
         for name, sources in sets:
-            yield _case(model, sources, number, name or f"seed {number}")
+            yield _case(model, sources, number, name or f"seed {number}", sizes or {})
 
 
 def case_of(model: OnnxModel, values: Mapping[str, Any]) -> Case:
     """The case that a program's own values make, NumPy's arrays or what gives one; raises ``UsageError``."""
     _check_known(model, list(values))
     sources: dict[str, _Source] = {name: _Read(_as_array(value), "given") for name, value in values.items()}
-    return _case(model, sources, None, None)
+    return _case(model, sources, None, None, {})
 
 
 def _as_array(value: Any) -> Any:
@@ -147,6 +154,14 @@ def _spoken(model: OnnxModel, item: str) -> tuple[str, _Source] | None:
         raise _unknown(model, [before])
     spec: Spec = spec_of(name, item[len(name) + 1 :])
     return name, _loaded(model, name, spec.path) if isinstance(spec, InFile) else spec
+
+
+def files_of(model: OnnxModel, given: Sequence[str]) -> list[Path]:
+    """The files that what was given for a model may be read from; nothing is read."""
+    names = [signature.name for signature in (*model.inputs, *model.optional_inputs)]
+    texts = [item[len(name) + 1 :] for item in given for name in names if item.startswith(f"{name}=")]
+    paths = [Path(text) for text in (*given, *texts) if _exists(text)]
+    return [file for path in paths for folder in (path, *cases_in(path)) for file in values_in(folder)]
 
 
 def _exists(item: str) -> bool:
@@ -206,7 +221,9 @@ def _signature(model: OnnxModel, name: str) -> Signature:
     return next(held for held in (*model.inputs, *model.optional_inputs) if held.name == name)
 
 
-def _case(model: OnnxModel, given: Mapping[str, _Source], seed: int | None, name: str | None) -> Case:
+def _case(
+    model: OnnxModel, given: Mapping[str, _Source], seed: int | None, name: str | None, sizes: Mapping[str, int]
+) -> Case:
     if seed is not None and seed < 0:
         raise UsageError(f"a seed is a whole number from 0 on, and {seed} was given", "give one as in --random 0")
     sources = dict(given)
@@ -215,7 +232,7 @@ def _case(model: OnnxModel, given: Mapping[str, _Source], seed: int | None, name
         raise _missing(model, missing, sources)
     for held in missing:
         sources[held.name] = None
-    binding = Binding(model, _shown(sources))
+    binding = Binding(model, _shown(sources), sizes)
     values = _values(model, sources, binding, seed or 0)
     ordered = [held for held in (*model.inputs, *model.optional_inputs) if held.name in values]
     told = tuple(_fed(held, values[held.name], sources[held.name], seed or 0) for held in ordered)

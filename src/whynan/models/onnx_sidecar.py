@@ -20,7 +20,7 @@ from whynan.errors import UsageError
 from whynan.models.onnx_files import read_file, text_of
 from whynan.models.onnx_walking import nodes_of
 from whynan.records import Site
-from whynan.source.onnx import Place, place_of
+from whynan.source.onnx import Exported, Place
 from whynan.source.positions import file_of_site
 
 if TYPE_CHECKING:
@@ -143,9 +143,10 @@ def read(path: str | os.PathLike[str]) -> Sidecar:
 
 def _sources(nodes: Iterable[NodeProto]) -> dict[str, Source]:
     found: dict[str, Source] = {}
-    for node in nodes_of(nodes):
-        metadata = {entry.key: entry.value for entry in node.metadata_props}
-        place = place_of(metadata, name=node.name, doc=node.doc_string)
+    listed = [(node, {entry.key: entry.value for entry in node.metadata_props}) for node in nodes_of(nodes)]
+    exported = Exported(metadata for _, metadata in listed)
+    for node, metadata in listed:
+        place = exported.place_of(metadata, name=node.name, doc=node.doc_string)
         source = Source(
             node=_shortened(node.name),
             op=_shortened(node.op_type),

@@ -64,6 +64,9 @@ SWALLOWS: Final = frozenset(
     "LeakyRelu".split()
 )
 
+# What takes a number for a place to read at: of a NaN it makes some index or other, and so a number.
+PLACING: Final = frozenset("GridSample RoiAlign DeformConv Resize Upsample".split())
+
 # What casts or adds: a mask of the least finite number spills over in them.
 SPILLING: Final = frozenset("Cast CastLike Add Sub Sum".split())
 
@@ -78,12 +81,38 @@ ROWS: Final = frozenset("Softmax LogSoftmax Hardmax LpNormalization CumSum CumPr
 """Each output element depends on the row of the first operand that it stands in, along ``axis``."""
 PRODUCTS: Final = frozenset("MatMul FusedMatMul Gemm FusedGemm TransposeMatMul".split())
 CONVOLUTIONS: Final = frozenset("Conv FusedConv".split())
+SCALES: Final = frozenset("QuantizeLinear DequantizeLinear".split())
+"""Each element is divided by a scale or multiplied by it, of which there may be one for each place along an axis."""
 POOLS: Final = frozenset("MaxPool AveragePool LpPool".split())
 GLOBAL_POOLS: Final = frozenset("GlobalAveragePool GlobalMaxPool GlobalLpPool InstanceNormalization".split())
 ROW_NORMS: Final = frozenset(
     "LayerNormalization RMSNormalization SimplifiedLayerNormalization SkipLayerNormalization "
     "SkipSimplifiedLayerNormalization".split()
 )
+
+# What a birth turns on. Of the first, what their first operand holds; where they add, what is greatest in magnitude.
+LEADING: Final = (
+    REDUCTIONS
+    | ROWS
+    | POOLS
+    | GLOBAL_POOLS
+    | frozenset("Resize Upsample GridSample LRN DFT STFT Det QuantizeLinear BiasSoftmax".split())
+)
+GREATEST: Final = frozenset(
+    """
+    Add Sub Sum Mean BiasAdd BiasGelu FastGelu PRelu Einsum ScatterElements ScatterND RNN LSTM GRU ConvTranspose
+    DeformConv Attention MultiHeadAttention GroupQueryAttention QLinearAdd QLinearMul DynamicQuantizeMatMul
+    MatMulIntegerToFloat MatMulNBits DequantizeLinear
+    """.split()
+)
+NORMS: Final = ROW_NORMS | frozenset("InstanceNormalization GroupNormalization MeanVarianceNormalization".split())
+"""What brings a row to a variance of 1, and then multiplies by parameters and adds them."""
+NORMALISED: Final = ("X", "input", "skip")
+"""The names of the operands that these bring to it."""
+QUANTISED: Final = frozenset(
+    "DequantizeLinear QLinearAdd QLinearMul DynamicQuantizeMatMul MatMulIntegerToFloat MatMulNBits".split()
+)
+"""What makes floating-point numbers of integers that have a part in their values."""
 
 # Exact singularities: operator -> (operand, values at which the result is infinite).
 POLES: Final[Mapping[str, tuple[str, tuple[float, ...]]]] = {
@@ -97,7 +126,8 @@ POLES: Final[Mapping[str, tuple[str, tuple[float, ...]]]] = {
     "ReduceLogSum": ("data", (0.0,)),
 }
 
-# Operands of operators that ONNX's own schemas do not have: those of ONNX Runtime's domain that take part in births.
+# Operands of operators that ONNX's own schemas do not have: those of ONNX Runtime's domain that take part in births,
+# for an ONNX Runtime that was built without its schemas.
 CONTRIBUTED: Final[Mapping[str, tuple[str, ...]]] = {
     "FusedConv": ("X", "W", "B", "Z"),
     "FusedMatMul": ("A", "B"),
@@ -131,6 +161,7 @@ CONTRIBUTED: Final[Mapping[str, tuple[str, ...]]] = {
     "QLinearAdd": ("A", "A_scale", "A_zero_point", "B", "B_scale", "B_zero_point", "C_scale", "C_zero_point"),
     "QLinearMul": ("A", "A_scale", "A_zero_point", "B", "B_scale", "B_zero_point", "C_scale", "C_zero_point"),
     "DynamicQuantizeMatMul": ("A", "B", "b_scale", "b_zero_point", "bias"),
+    "MatMulIntegerToFloat": ("A", "B", "a_scale", "b_scale", "a_zero_point", "b_zero_point", "bias"),
     "MatMulNBits": ("A", "B", "scales", "zero_points", "g_idx", "bias"),
     "ReorderInput": ("X",),
     "ReorderOutput": ("X",),
@@ -192,6 +223,9 @@ FusedMatMul addmm A=mat1 B=mat2
 TransposeMatMul addmm A=mat1 B=mat2
 Gemm addmm A=mat1 B=mat2 C=self
 FusedGemm addmm A=mat1 B=mat2 C=self
+MatMulIntegerToFloat einsum A=self B=mat2
+DynamicQuantizeMatMul einsum A=self B=mat2
+MatMulNBits einsum A=self B=mat2
 Einsum einsum Inputs[0]=self Inputs[1]=mat2
 Conv convolution X=input W=weight B=bias
 FusedConv convolution X=input W=weight B=bias

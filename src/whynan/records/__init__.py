@@ -1,8 +1,14 @@
 """The vocabulary: the words of the report as frozen types, and nothing that thinks."""
 
+from whynan.records.around import Argument as Argument
+from whynan.records.around import Neighbourhood as Neighbourhood
+from whynan.records.around import Operation as Operation
+from whynan.records.around import Selection as Selection
 from whynan.records.report import BirthKind as BirthKind
 from whynan.records.report import ChainLink as ChainLink
 from whynan.records.report import Coverage as Coverage
+from whynan.records.report import Damage as Damage
+from whynan.records.report import DamageKind as DamageKind
 from whynan.records.report import Data as Data
 from whynan.records.report import Element as Element
 from whynan.records.report import ExitStatus as ExitStatus
@@ -22,6 +28,7 @@ from whynan.records.report import Replay as Replay
 from whynan.records.report import Report as Report
 from whynan.records.report import Role as Role
 from whynan.records.report import Run as Run
+from whynan.records.report import ScaleFall as ScaleFall
 from whynan.records.report import SinkKind as SinkKind
 from whynan.records.report import Site as Site
 from whynan.records.report import Source as Source

@@ -8,12 +8,19 @@ What is unknown is ``null``, never a guess.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.json_schema import SkipJsonSchema
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+from whynan.records.around import Neighbourhood
 
 Verdict = Literal["clean", "damaged", "nonfinite", "divergent", "hazard", "inconclusive"]
 BirthKind = Literal["overflow", "pole", "invalid", "entered", "literal"]
+DamageKind = Literal["overwritten", "vanished", "stalled", "steep", "zeroed", "saturated"]
 Phase = Literal["data", "forward", "backward", "accumulation", "optimizer", "buffer", "collective", "inference"]
 Fate = Literal["escaped", "damaging", "absorbed"]
 Role = Literal["cause", "birth", "step", "sink"]
@@ -106,6 +113,20 @@ class Data(Record):
     in_order: bool = True
 
 
+class Damage(Record):
+    """Silent damage: numbers that are finite and wrong, or lost, where nothing non-finite was born.
+
+    ``overwritten`` by a guard, ``vanished`` in rounding, parameters that have ``stalled``, gradients that are ``steep``
+    or all ``zeroed``, numbers that a cast has ``saturated``. It concerns so many elements of a total; ``numbers`` are
+    what its sentence is made of, by name.
+    """
+
+    kind: DamageKind
+    concerned: int
+    total: int
+    numbers: dict[str, Number] = Field(default_factory=dict)
+
+
 class ChainLink(Record):
     """One event on the path from the cause of the bad operand to the sink, in order of execution."""
 
@@ -118,12 +139,13 @@ class ChainLink(Record):
 
 
 class Reach(Record):
-    """A sink that the bad number reached."""
+    """A sink that the bad number reached; ``value`` is what all its bad elements are, None where that is not known."""
 
     kind: SinkKind
     name: str | None
     bad: int
     total: int
+    value: Number | None = None
 
 
 class FixVerdict(Record):
@@ -148,14 +170,29 @@ class Fix(Record):
     verdict: FixVerdict
 
 
+class ScaleFall(Record):
+    """Steps that a loss scaler skipped in vain: on end, or since its scale last rose; the scale then and at the last.
+
+    ``first`` and ``last`` are null where the program scales by hand.
+    """
+
+    skipped: int
+    on_end: bool
+    first: Number | None = None
+    last: Number | None = None
+
+
 class Finding(Record):
-    """One root of bad numbers: where it was born, why, from what, and what it reached."""
+    """One root of bad numbers: where it was born, why, from what, and what it reached.
+
+    Of silent ``damage`` ``birth`` is null, since nothing non-finite was born, and ``element`` the first concerned.
+    """
 
     rule: str = "WN000"
     name: str = "unexplained"
     severity: Literal["error", "warning", "info"]
     fate: Fate
-    birth: BirthKind
+    birth: BirthKind | None
     phase: Phase
     op: str | None
     grad_fn: str | None = None
@@ -167,9 +204,11 @@ class Finding(Record):
     library_site: Site | None = None
     node: str | None = None
     value: str | None = None
+    made_of: str | None = None
     occurrences: int = 1
     modules: tuple[str, ...] = ()
     element: Element
+    damage: Damage | None = None
     data: Data | None = None
     forward_operands: tuple[ForwardOperand, ...] = ()
     message: str = ""
@@ -177,8 +216,11 @@ class Finding(Record):
     matched: tuple[str, ...] = ()
     chain: tuple[ChainLink, ...] = ()
     reaches: tuple[Reach, ...] = ()
+    scale_fall: ScaleFall | None = None
     fixes: tuple[Fix, ...] = ()
     allowed: str | None = None
+    # for the rules: no part of the document
+    around: SkipJsonSchema[Neighbourhood | None] = Field(default=None, exclude=True)
 
 
 class ExitStatus(Record):
@@ -329,11 +371,11 @@ class Report(Record):
 
         return import_module("whynan.report.json").to_json(self, indent=indent)
 
-    def show(self, *, show_all: bool = False) -> None:
-        """Print the terminal report."""
+    def show(self, *, show_all: bool = False, to: TextIO | None = None) -> None:
+        """Print the terminal report, to standard output or to another stream."""
         from importlib import import_module
 
-        import_module("whynan.report.terminal").show(self, show_all=show_all)
+        import_module("whynan.report.terminal").show(self, show_all=show_all, to=to)
 
     def __str__(self) -> str:
         from importlib import import_module

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.report.history import history_lines
 from whynan.report.values import count_text
-from whynan.traces.format import NO_FACTS, UNFINISHED
+from whynan.traces.format import GIVEN, NO_FACTS, UNFINISHED
 
 if TYPE_CHECKING:
     from whynan.records import Report
@@ -47,7 +47,8 @@ def _summary(report: Report) -> str:
     if report.verdict == "clean":
         told = ["no bad number reached a loss, a gradient, a parameter or an output"]
         if report.run.inference is not None:
-            told = ["no bad number reached an output"]
+            made = "that the run made " if _is_given(report) else ""
+            told = [f"no bad number {made}reached an output"]
         if not report.coverage.events:
             told = ["nothing was looked at"]
     elif NO_FACTS in report.coverage.notes:
@@ -59,6 +60,13 @@ def _summary(report: Report) -> str:
         elif report.run.exception is None:
             told.append("a bad number reached an output, but where it was born was not seen")
     return "; ".join(told) or "nothing was found"
+
+
+def _is_given(report: Report) -> bool:
+    """Whether what is bad in the outputs came in, or stands in the model."""
+    begin, _, rest = GIVEN.partition("{outputs}")
+    said = rest.partition("{")[0]
+    return any(note.startswith(begin) and said in note for note in report.coverage.notes)
 
 
 def _left_out(report: Report, *, show_all: bool) -> list[str]:
@@ -99,7 +107,9 @@ def _inference(report: Report) -> list[str]:
         told.append("run by the reference evaluator of onnx, node by node as written")
     else:
         graph = "the graph as it is written" if ran.graph == "original" else f"the optimized graph (level {ran.level})"
-        of = f", {ran.nodes:,} nodes of {ran.nodes_as_written:,}" if ran.graph == "optimized" and ran.nodes else ""
+        of = ""
+        if ran.graph == "optimized" and ran.nodes:
+            of = f", {count_text(ran.nodes, 'node')} of {ran.nodes_as_written:,}"
         told.append(f"ran {graph}{of}{_equal(ran.bit_equal)}")
     if len(ran.placement) > 1:
         placed = ", ".join(f"{count_text(count, 'node')} on {name}" for name, count in ran.placement.items())

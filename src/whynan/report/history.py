@@ -38,7 +38,19 @@ def history_lines(steps: Sequence[Step]) -> list[str]:
     if not parts:
         return []
     first, last = shown[0].step, shown[-1].step
-    return [f"steps {first} to {last}: {'; '.join(parts)}", *_told(steps[:-1])]
+    led = _skipped(steps) or _told(steps[:-1])
+    return [f"steps {first} to {last}: {'; '.join(parts)}", *led]
+
+
+def _skipped(steps: Sequence[Step]) -> list[str]:
+    """That the last steps were skipped on end, and how the scale fell; nothing where fewer were than are shown."""
+    made = max((number for number, step in enumerate(steps, 1) if not step.skipped), default=0)
+    skipped = steps[made:]
+    if len(skipped) < _SHOWN:
+        return []
+    scales = [step.scale for step in skipped if step.scale is not None]
+    fall = f": its scale was {format_value(scales[0])}, and is {format_value(scales[-1])}" if scales else ""
+    return [f"steps {skipped[0].step} to {skipped[-1].step} were skipped by the loss scaler{fall}"]
 
 
 def _told(before: Sequence[Step]) -> list[str]:

@@ -66,6 +66,16 @@ class Page:
         """A paragraph beside its label; beside nothing where the label is empty."""
         self._wrapped(self._text(*pieces), _CONTENT, label)
 
+    def entry(self, label: str, *pieces: Piece, at: int) -> None:
+        """A paragraph that begins `at` so many cells, beside its label if there is one, which fits there."""
+        self._wrapped(self._text(*pieces), at, label)
+
+    def verbatim(self, line: str, *, at: int) -> None:
+        """A line of code as it stands, broken only where the page ends."""
+        cells = [(_TAB if character == "\t" else self._spell(character), False) for character in shortened(line)]
+        for row in _rows(cells, self.width - at):
+            self._add(at, "".join(shown for shown, _ in row))
+
     def items(self, label: str, items: Iterable[Piece], gap: str) -> None:
         """Items beside a label, as many on a line as fit; none is broken that fits on a line of its own."""
         room = self.width - _CONTENT

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from whynan.floats import format_value
 from whynan.report.columns import put as put_columns
+from whynan.report.escape import plain
 from whynan.report.layout import Page
 from whynan.report.terminal import put
 from whynan.report.values import array_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import TextIO
 
     from whynan.records import Range
 
@@ -78,13 +80,16 @@ def to_csv(rows: Sequence[Range]) -> str:
 
 
 def _harmless(cell: object) -> object:
-    """A text that a spreadsheet would take for a formula begins with an apostrophe."""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
+    """A text in which all can be seen; one that a spreadsheet would take for a formula begins with an apostrophe."""
+    if not isinstance(cell, str):
+        return cell
+    shown = plain(cell)
+    return f"'{shown}" if shown.startswith(("=", "+", "-", "@")) else shown
 
 
-def show(rows: Sequence[Range]) -> None:
-    """Print the table to standard output, as wide as the terminal."""
-    put(lambda width, color, encoding: render(rows, width=width, color=color, encoding=encoding))
+def show(rows: Sequence[Range], *, to: TextIO | None = None) -> None:
+    """Print the table to standard output, as wide as the terminal; `to`: to another stream."""
+    put(lambda width, color, encoding: render(rows, width=width, color=color, encoding=encoding), to)
 
 
 def render(rows: Sequence[Range], *, width: int | None = None, color: bool = False, encoding: str = "utf-8") -> str:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from whynan.records import Finding, Fix, FixVerdict, Reach, Report
+from whynan.records import Finding, Fix, FixVerdict, Report
 from whynan.report.values import bad_word
 from whynan.traces.redaction import (
     FACTS,
@@ -28,11 +28,11 @@ from whynan.traces.redaction import (
     node,
     operator,
     record,
-    tensor,
     unknown,
 )
 
-_CODE: Final = re.compile(r"WN\d{0,3}", re.ASCII)
+_CODE: Final = re.compile(r"WN(?:[\dX]\d{0,2})?", re.ASCII)
+"""Of whynan's own rules: those of others may be named for what is private."""
 _RULE_NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", re.ASCII)
 
 _BORN: Final = {
@@ -41,6 +41,14 @@ _BORN: Final = {
     "invalid": "an operation without a defined result gave {}",
     "entered": "{} came in from outside the run",
     "literal": "{}, written by the program on purpose, arrived where it does harm",
+}
+_DAMAGED: Final = {
+    "overwritten": "a guard wrote a constant over numbers that were healthy",
+    "vanished": "a constant was rounded away where it was needed",
+    "stalled": "a parameter was moved by no step",
+    "steep": "a gradient was far out of proportion",
+    "zeroed": "numbers that are not 0 became 0",
+    "saturated": "numbers out of the range of a type became its largest",
 }
 _FIXED: Final = {
     "source": "a change of the source, left out",
@@ -57,8 +65,8 @@ def _codes(codes: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(code for code in codes if _CODE.fullmatch(code))
 
 
-def _rule_name(name: str) -> str:
-    return name if _RULE_NAME.fullmatch(name) else "unexplained"
+def _rule_name(finding: Finding) -> str:
+    return finding.name if _CODE.fullmatch(finding.rule) and _RULE_NAME.fullmatch(finding.name) else "unexplained"
 
 
 def public_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
@@ -67,6 +75,8 @@ def public_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _message(finding: Finding) -> str:
+    if finding.birth is None:
+        return "" if finding.damage is None else _DAMAGED[finding.damage.kind]
     value = finding.element.value
     return _BORN[finding.birth].format(bad_word(None if value is None or math.isfinite(value) else value))
 
@@ -80,19 +90,21 @@ def _reason(reason: str | None) -> str | None:
 
 
 _FINDING: Final[Table] = {
-    "rule": by_value(_code), "name": by_value(_rule_name), "severity": kept, "fate": kept, "birth": kept,
+    "rule": by_value(_code), "name": by_holder(_rule_name), "severity": kept, "fate": kept, "birth": kept,
     "phase": kept, "op": operator,
     "grad_fn": node, "forward_op": operator, "step": kept, "micro": kept, "rank": kept, "site": record,
-    "library_site": record, "node": named("node"), "value": named("tensor"), "occurrences": kept,
+    "library_site": record, "node": named("node"), "value": named("tensor"), "made_of": dropped, "occurrences": kept,
     "modules": named("module"), "element": record,
-    "data": record, "forward_operands": record, "message": by_holder(_message), "explanation": dropped,
-    "matched": by_value(_codes), "chain": record, "reaches": record, "fixes": record, "allowed": by_value(_reason),
+    "damage": record, "data": record, "forward_operands": record, "message": by_holder(_message),
+    "explanation": dropped,
+    "matched": by_value(_codes), "chain": record, "reaches": record, "scale_fall": record, "fixes": record,
+    "allowed": by_value(_reason),
+    "around": dropped,
 }  # fmt: skip
 
 REPORT: Final[Mapping[type, Table]] = {
     **FACTS,
     Finding: _FINDING,
-    Reach: {"kind": kept, "name": tensor, "bad": kept, "total": kept},
     Fix: {"title": by_holder(_title), "kind": kept, "patch": unknown, "verdict": record},
     FixVerdict: {
         "status": kept, "forward_finite": kept, "backward_finite": kept, "healthy_elements": kept,

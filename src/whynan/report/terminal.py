@@ -113,7 +113,8 @@ def _finding(
     page.heading(wording.headline(finding, raised=raised), right, _SEVERITY[finding.severity])
     page.blank()
     _born(page, finding, line_of, "" if like is None else like[1])
-    page.row("element", wording.element(finding.element, entered=finding.birth == "entered"))
+    lost = finding.birth is None and finding.element.value is None
+    page.row("element", wording.element(finding.element, entered=finding.birth == "entered", lost=lost))
     if like is None:
         _operands(page, finding, report)
     if finding.data is not None and finding.birth not in ("entered", "literal"):
@@ -138,7 +139,8 @@ def _finding(
 
 
 def _born(page: Page, finding: Finding, line_of: LineOf, like: str) -> None:
-    page.items("born", wording.born(finding), "  ")
+    # of silent damage nothing was born
+    page.items("at" if finding.birth is None else "born", wording.born(finding), "  ")
     op = finding.op or ""
     if like:
         page.row("", f"the expression of {like}{f', {op}' if op else ''}")
@@ -150,6 +152,8 @@ def _born(page: Page, finding: Finding, line_of: LineOf, like: str) -> None:
         page.row("", op)
     if finding.site is not None and (node := wording.node(finding)):
         page.row("node", node)
+    if finding.made_of:
+        page.row("", finding.made_of)
     if finding.library_site is not None:
         page.items("inside", wording.place(finding.library_site), "  ")
         for line in excerpt(finding.library_site, line_of):

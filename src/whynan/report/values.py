@@ -50,6 +50,11 @@ def count_text(count: int, noun: str, plural: str | None = None) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {plural or f'{noun}s'}"
 
 
+def percent_text(part: int, total: int) -> str:
+    """How large a part is, in percent: ``50.6%``, ``0.02%``; ``100%`` for the whole."""
+    return "100%" if part >= total else f"{100 * part / total:.3g}%"
+
+
 def share_text(bad: int, total: int) -> str:
     """How many elements of how many: ``3 of 12 elements``, ``all 12 elements``; nothing for the one of one."""
     if total <= 1:

@@ -4,14 +4,23 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
-from whynan.report.values import array_of, bad_word, count_text, index_text, share_text, value_text
+from whynan.report.values import (
+    array_of,
+    bad_word,
+    count_text,
+    index_text,
+    percent_text,
+    share_text,
+    value_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from whynan.records import ChainLink, Element, Finding, ForwardOperand, Operand, Reach, SinkKind, Site
+    from whynan.records import ChainLink, Damage, Element, Finding, ForwardOperand, Operand, Reach, SinkKind, Site
 
 _NAMES_SHOWN: Final = 3
 _NAME_LENGTH: Final = 60
@@ -35,6 +44,16 @@ _ONE: Final[dict[SinkKind, str]] = {
     "buffer": "the buffer",
 }
 
+_TURNS: Final = {
+    "the value in float64": "finite there, but not what float64 would have given",
+    " drops NaN": "finite there, but a NaN was left out on the way",
+    " takes NaN for a place": "finite there, but a NaN was taken for a place on the way",
+    " of NaN": "finite there, but made of NaN",
+    " of Inf": "finite there, but made of Inf",
+    " of -Inf": "finite there, but made of -Inf",
+}
+"""By the end of the step in which a bad number became a finite one: what is to be known of that one."""
+
 _PHASES: Final = {
     "accumulation": "(where gradients are added up)",
     "optimizer": "(in the optimizer's step)",
@@ -47,7 +66,9 @@ _PHASES: Final = {
 def headline(finding: Finding, *, raised: bool) -> str:
     """What is bad, where, and at which step: ``NaN in the loss at step 3``; `raised`: by an exception the run ended."""
     word = bad_word(finding.element.value)
-    if finding.fate == "absorbed":
+    if finding.damage is not None:
+        what = damaged(finding.damage)
+    elif finding.fate == "absorbed":
         what = f"{word} that did no harm"
     elif finding.fate == "damaging":
         what = f"{word} turned into a wrong finite value{_damaged_place(finding)}"
@@ -62,9 +83,32 @@ def headline(finding: Finding, *, raised: bool) -> str:
     return f"{warning}{what}{step}{micro}{rank}"
 
 
+def damaged(damage: Damage) -> str:
+    """What silent damage is: ``a guard overwrites 50% of the values``."""
+    match damage.kind:
+        case "overwritten":
+            return f"a guard overwrites {percent_text(damage.concerned, damage.total)} of the values"
+        case "vanished":
+            return "a constant rounds away where it is needed"
+        case "stalled":
+            return "a parameter that no step moves"
+        case "steep":
+            return "a gradient out of all proportion"
+        case "zeroed":
+            return f"{percent_text(damage.concerned, damage.total)} of the gradients become 0"
+        case "saturated":
+            return f"{percent_text(damage.concerned, damage.total)} of the values saturate in a cast"
+
+
 def _reached_word(finding: Finding, word: str) -> str:
-    """What arrives: NaN stays NaN, but Inf that went through operations may have become NaN on the way."""
+    """What arrives: NaN stays NaN, but Inf that went through operations may have become NaN on the way.
+
+    Of a constant no steps are kept: it is what the place holds, which may have the other sign.
+    """
     carried = any(link.role == "step" for link in finding.chain)
+    if finding.birth == "literal" and word != "NaN":
+        held = next((reach.value for reach in finding.reaches if reach.value is not None), None)
+        return word if held is None else bad_word(held)
     return "Inf or NaN" if carried and word != "NaN" else word
 
 
@@ -94,6 +138,9 @@ def _held(names: str, *, raised: bool) -> str:
 def born(finding: Finding) -> list[str]:
     """The place of a birth: file, line and column, function, module, and the phase where it is not the forward."""
     if finding.site is None:
+        if finding.phase == "inference" and finding.op is None and finding.node is None and finding.value:
+            # an output that no node reads or writes
+            return [f"{finding.value}, which leaves the graph as it came in"]
         named = node(finding) or finding.node or finding.op or "a value"
         module = [f"in {_module(finding.modules[0])}"] if finding.modules else []
         return [f"{named}, whose line is not known", *module, *_phase(finding)]
@@ -130,10 +177,10 @@ def _phase(finding: Finding) -> list[str]:
     return [] if words is None else [words]
 
 
-def element(found: Element, *, entered: bool = False) -> str:
-    """The first bad element, its value, and how many more: ``[0, 3] of f32[8, 4] is NaN, and 8 more of 32``.
+def element(found: Element, *, entered: bool = False, lost: bool = False) -> str:
+    """The first element concerned, its value, and how many more: ``[0, 3] of f32[8, 4] is NaN, and 8 more of 32``.
 
-    What has `entered` is nobody's result.
+    What has `entered` is nobody's result; of what is `lost` the value is not known.
     """
     array = array_of(found.dtype, found.shape)
     named = [found.tensor] if found.tensor else []
@@ -147,7 +194,9 @@ def element(found: Element, *, entered: bool = False) -> str:
     where = "an element of " if found.index is None else f"{index_text(found.index)} of " if found.index else ""
     others = found.count - 1
     more = f", and {others:,} more of {found.total:,}" if others > 0 else f", 1 of {found.total:,}"
-    return f"{where}{holder} is {bad_word(found.value)}{more if found.total > 1 else ''}"
+    finite = found.value is not None and math.isfinite(found.value)
+    value = f" is {value_text(found.value) if finite else bad_word(found.value)}"
+    return f"{where}{holder}{'' if lost else value}{more if found.total > 1 else ''}"
 
 
 def operands(found: Iterable[Operand | ForwardOperand]) -> list[str]:
@@ -192,14 +241,21 @@ def _is_number(expression: str | None) -> bool:
 
 def turned(finding: Finding) -> str:
     """Where the bad numbers of a damaging finding turned into finite ones, and into which."""
-    links = [link for link in finding.chain if link.role == "step" and "in float64" in link.summary]
+    links = [link for link in finding.chain if link.role == "step" and _turn(link)]
     file = None if finding.site is None else finding.site.file
     return _at(links[0], file) if links and finding.fate == "damaging" else ""
 
 
 def finite_but_wrong(finding: Finding) -> str:
     """What is to be known of a damaging finding where it ends: nothing bad is seen there."""
-    return "finite there, but not what float64 would have given" if finding.fate == "damaging" else ""
+    if finding.fate != "damaging" or finding.damage is not None:
+        return ""
+    known = [said for link in finding.chain if link.role == "step" and (said := _turn(link))]
+    return known[-1] if known else f"finite there, but computed from {bad_word(finding.element.value)}"
+
+
+def _turn(link: ChainLink) -> str:
+    return next((said for ending, said in _TURNS.items() if link.summary.endswith(ending)), "")
 
 
 def gone(finding: Finding) -> list[str]:

@@ -14,7 +14,7 @@ from whynan.floats import format_of, format_value
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_WIDER = {"float16": ("bfloat16", "float32"), "bfloat16": ("float64",), "float32": ("float64",)}
+_WIDER = {"float16": ("bfloat16", "float32"), "bfloat16": ("float32", "float64"), "float32": ("float64",)}
 # 30 digits: every float64 product is exact enough to be told from the limit of its format.
 _CONTEXT = Context(prec=30, Emax=999_999, Emin=-999_999)
 
@@ -77,10 +77,10 @@ def beyond(value: Decimal | None, dtype: str, *, shown: bool = True) -> str:
     if limit is None:
         return f"{decimal_text(value)} is out of the range of {dtype}"
     negative = value is not None and value < 0
-    number, bound, digits = decimal_text(value), format_value(limit, digits=2), 3
-    while value is not None and number.lstrip("-") == format_value(limit, digits=digits) and digits < 12:
+    number, bound, digits = decimal_text(value), format_value(limit, digits=2), 2
+    while value is not None and number.lstrip("-") == bound and digits < 12:
         digits += 1
-        number, bound = format_value(float(value), digits=digits), format_value(limit, digits=digits)
+        number, bound = format_value(float(value), digits=max(digits, 3)), format_value(limit, digits=digits)
     side = f"lies below the {dtype} minimum -{bound}" if negative else f"exceeds the {dtype} maximum {bound}"
     return f"{number} {side}" if shown else side
 

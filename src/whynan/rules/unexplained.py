@@ -48,7 +48,14 @@ def _unknown(finding: Finding) -> str:
         plural = "values of" if len(gone) > 1 else "value of"
         verb = "were" if len(gone) > 1 else "was"
         sentence += f" The {plural} {' and '.join(gone)} {verb} overwritten or freed: rerun=True may recover it."
-    return sentence
+    return f"{sentence}{_made_of(finding)}"
+
+
+def _made_of(finding: Finding) -> str:
+    """Of a node of an ONNX model that stands for several, what capture has said of it."""
+    if finding.node is None or finding.birth in ("entered", "literal") or not finding.message:
+        return ""
+    return f" {finding.message[:1].upper()}{finding.message[1:]}."
 
 
 def _what(finding: Finding) -> str:
@@ -61,5 +68,6 @@ def _what(finding: Finding) -> str:
 def _kind(finding: Finding) -> str:
     known = [v for o in finding.element.operands for v in (o.value, o.min, o.max)]
     if finding.birth == "overflow" and any(v in (float("inf"), float("-inf")) for v in known):
-        return "an infinite operand of the derivative gave Inf again"
-    return KINDS[finding.birth]
+        whose = "an infinite operand of the derivative" if finding.phase == "backward" else "an infinite operand"
+        return f"{whose} gave Inf again"
+    return KINDS.get(finding.birth or "", "nothing is known of it")

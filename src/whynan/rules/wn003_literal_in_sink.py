@@ -59,15 +59,25 @@ _SINKS = {
 }
 
 
+_OUTSIDE = "outside of the support"
+_SUPPORT = (
+    "What the density was asked at lies outside of the values that the distribution can take, where it is 0 and its "
+    "logarithm -Inf: look at what is given to log_prob. With validate_args=True the distribution raises there."
+)
+
+
 def match(finding: Finding) -> Explanation | None:
     if finding.birth != "literal":
         return None
     if _of_the_update(finding):
         return _setting(finding)
     source = data_text(finding.data) or finding.message or "a constant that the program writes"
+    arrives = f"{source}, {result(finding)}, arrives in {_sink(finding)}"
+    through = f" through {doing(finding)}" if base(finding) else ""
+    if source.endswith(_OUTSIDE):
+        return Explanation(f"{arrives}{through}", _SUPPORT, GENERAL)
     return Explanation(
-        f"{source}, {result(finding)}, arrives in {_sink(finding)}"
-        + (f" through {doing(finding)}" if base(finding) else ""),
+        f"{arrives}{through}",
         "The value was not computed but handed in or written on purpose, and then selected or reduced where it should "
         "have been left out.",
         GENERAL,

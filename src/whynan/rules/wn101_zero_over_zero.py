@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import base, forward_base, is_nan, is_zero, row
-from whynan.rules.wording import derivative, here, spelled
+from whynan.rules.wording import derivative, here, second_order, spelled
 
 if TYPE_CHECKING:
     from whynan.records import Finding
@@ -44,6 +44,11 @@ if TYPE_CHECKING:
 _SLOPE = (
     "The derivative of a quotient divides by its denominator for every element, even where torch.where or a mask takes the "
     "quotient away: put a harmless denominator in its place before the division."
+)
+_SECOND = (
+    "The backward was differentiated itself (create_graph=True). The first derivative holds quotients that nobody wrote, such as "
+    "x / norm(x) for a norm, and where they are 0/0 they have no slope: keep their denominator away from 0 in the forward, as by "
+    "a small number inside the root."
 )
 _OPERANDS = {"div": ("self", "other"), "true_divide": ("self", "other"), "addcdiv": ("tensor1", "tensor2")}
 
@@ -75,7 +80,9 @@ def match(finding: Finding) -> Explanation | None:
         return None
     return Explanation(
         f"0 / 0 is NaN{derivative(finding) or _where(spelled(finding, above), spelled(finding, below))}",
-        _SLOPE
+        _SECOND
+        if second_order(finding)
+        else _SLOPE
         if forward_base(finding) in ("div", "true_divide")
         else "A quotient of two zeros has no value; the denominator must be kept away from 0 where the numerator can vanish.",
         OPERATION,
@@ -88,4 +95,4 @@ def _where(above: str | None, below: str | None) -> str:
     return here(below or above, "0")
 
 
-RULE = Rule("WN101", "zero-over-zero", match)
+RULE = Rule("WN101", "zero-over-zero", match, torch="all")

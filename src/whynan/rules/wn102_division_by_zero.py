@@ -98,11 +98,11 @@ def _again(finding: Finding) -> Explanation | None:
         return None
     word = "1 / x" if of == "reciprocal" else "1 / sqrt(x)"
     return Explanation(
-        f"the derivative of {word} at 0 is infinite{here(spelled_forward(finding, 'self'), '0')}, and the gradient is {result(finding)}",
+        f"the derivative of {word} at 0 is infinite{here(spelled_forward(finding, 'self'), '0')}, and the derivative is {result(finding)}",
         "The derivative is computed from the forward's own result, which was Inf there. It is computed even where that "
         "result was selected away afterwards.",
         DERIVATIVE,
     )
 
 
-RULE = Rule("WN102", "division-by-zero", match)
+RULE = Rule("WN102", "division-by-zero", match, torch="all")

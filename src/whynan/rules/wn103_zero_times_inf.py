@@ -10,13 +10,15 @@ Why it breaks
 Example
     Bad::
 
-        keep = torch.tensor([0.0, 1.0])
-        bias = (1 - keep) * -inf
+        distance = torch.tensor([inf, 2.0])      # not reached
+        weight = torch.tensor([0.0, 1.0])
+        cost = (weight * distance).sum()
 
     Good::
 
-        keep = torch.tensor([0.0, 1.0])
-        bias = torch.zeros(2).masked_fill(keep == 0, torch.finfo(keep.dtype).min)
+        distance = torch.tensor([inf, 2.0])
+        weight = torch.tensor([0.0, 1.0])
+        cost = torch.where(weight > 0, distance, 0.0).sum()
 
 Fix
     Select with where, and give the hidden branch a harmless operand (double where).
@@ -82,4 +84,4 @@ def _product(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN103", "zero-times-inf", match)
+RULE = Rule("WN103", "zero-times-inf", match, torch="all")

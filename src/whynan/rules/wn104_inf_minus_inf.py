@@ -113,4 +113,4 @@ def _mean(low: float, high: float) -> str:
     return f"the mean is {word}, and {word} - {right} has no value"
 
 
-RULE = Rule("WN104", "inf-minus-inf", match)
+RULE = Rule("WN104", "inf-minus-inf", match, torch="all")

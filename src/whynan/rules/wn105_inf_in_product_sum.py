@@ -60,4 +60,4 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN105", "inf-in-product-sum", match)
+RULE = Rule("WN105", "inf-in-product-sum", match, torch="all")

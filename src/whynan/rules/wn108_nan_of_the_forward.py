@@ -1,8 +1,8 @@
 """WN108 nan-of-the-forward: a NaN that was masked away in the forward comes back in the backward.
 
 What it is
-    An operation made a NaN or an Inf in the forward, `where` or a mask left it out, and the loss is finite. The operation's
-    derivative is computed from that value.
+    An operation made a NaN or an Inf in the forward, which a nansum or a mask left out, and the loss is finite. The
+    operation's derivative is computed from that value. Where the operation that left it out is known, it is WN510.
 
 Why it breaks
     Where the value was left out, the gradient that comes in is 0; and 0 times NaN, or 0 times Inf, is NaN.
@@ -10,19 +10,18 @@ Why it breaks
 Example
     Bad::
 
-        scores = torch.zeros(2, 2, requires_grad=True)
-        seen = torch.tensor([[True, True], [False, False]])
-        weights = torch.softmax(scores + torch.where(seen, 0.0, -inf), -1)
-        mixed = torch.where(seen, weights, 0.0)
-        mixed.sum().backward()
+        labels = torch.tensor([1.0, torch.nan])
+        guess = torch.zeros(2, requires_grad=True)
+        loss = ((guess - labels) ** 2).nansum()
+        loss.backward()
 
     Good::
 
-        scores = torch.zeros(2, 2, requires_grad=True)
-        seen = torch.tensor([[True, True], [False, False]])
-        weights = torch.softmax(scores + torch.where(seen, 0.0, -1e9), -1)
-        mixed = torch.where(seen, weights, 0.0)
-        mixed.sum().backward()
+        labels = torch.tensor([1.0, torch.nan])
+        guess = torch.zeros(2, requires_grad=True)
+        known = ~labels.isnan()
+        loss = ((guess[known] - labels[known]) ** 2).sum()
+        loss.backward()
 
 Fix
     Change the operand before the operation, so that it never makes the NaN: mask what goes in, not what comes out.

@@ -1,7 +1,7 @@
 """WN201 log-of-zero: the logarithm of zero.
 
 What it is
-    log, log2 or log10 meets exactly 0 (log1p exactly -1, logit exactly 0 or 1).
+    log, log2 or log10 meets exactly 0 (log1p exactly -1, logit exactly 0 or 1, also written log(p) - log(1 - p)).
 
 Why it breaks
     The logarithm has a pole there: -Inf, and the gradient 1/x is Inf.
@@ -9,13 +9,13 @@ Why it breaks
 Example
     Bad::
 
-        logits = torch.tensor([[200.0, 0.0]])
-        loss = -torch.log(torch.softmax(logits, -1))[:, 1].mean()
+        counts = torch.tensor([3.0, 0.0])
+        scores = torch.log(counts)
 
     Good::
 
-        logits = torch.tensor([[200.0, 0.0]])
-        loss = -torch.log_softmax(logits, -1)[:, 1].mean()
+        counts = torch.tensor([3.0, 0.0])
+        scores = torch.log(counts.clamp_min(1))
 
 Fix
     Compute the logarithm of the whole expression (log_softmax, logsigmoid, logsumexp); else clamp the operand
@@ -33,8 +33,10 @@ References
 from __future__ import annotations
 
 import ast
+from itertools import combinations
 from typing import TYPE_CHECKING
 
+from whynan.analysis.algebra.terms import add
 from whynan.rules.base import DERIVATIVE, OPERATION, Explanation, Rule
 from whynan.rules.facts import (
     base,
@@ -48,12 +50,18 @@ from whynan.rules.facts import (
     said,
     value,
 )
+from whynan.rules.structure import logarithms_of_zero, of_infinity
 from whynan.rules.wording import derivative, doing, here, readable, spelled, spelled_forward
 
 if TYPE_CHECKING:
     from whynan.records import Finding
 
 
+_EXACT = (
+    "The 0 is exact: it comes from a logit of -Inf, and log_softmax and logsigmoid are -Inf there as well. Leave such places out, "
+    "or mask with a finite number."
+)
+_LOGIT = "log(p) - log(1 - p) is the logit of p, which has a pole at both ends; bound p away from 0 and 1, as torch.logit(p, eps) does."
 _LOGS = ("log", "log2", "log10")
 _BELOW_ONE = {"float64": "1 - 1.1e-16", "float32": "1 - 6e-8", "float16": "1 - 4.9e-4", "bfloat16": "1 - 3.9e-3"}
 """The greatest number below 1."""
@@ -70,6 +78,8 @@ def match(finding: Finding) -> Explanation | None:
         return Explanation(
             f"{name}({at}) {finite}{derivative(finding) or here(spelled(finding, 'self'), at)}",
             _complement(spelled(finding, "self"), finding)
+            or (_EXACT if of_infinity(finding) else None)
+            or (_LOGIT if _in_a_logit(finding) else None)
             or (
                 "A probability that underflowed or a count of 0 is the usual operand"
                 + ("." if is_onnx(finding) else "; the gradient 1/x is Inf there as well.")
@@ -97,13 +107,23 @@ def match(finding: Finding) -> Explanation | None:
     return None
 
 
+def _in_a_logit(finding: Finding) -> bool:
+    """Whether it is a part of ``log(p) - log(1 - p)``."""
+    for term in logarithms_of_zero(finding):
+        logs = [(part.arguments[0], number) for part, number in term.parts if part.is_call("log")]
+        for (p, one), (q, other) in combinations(logs if term.kind == "sum" else [], 2):
+            if one == -other and add(p, q).number == 1:
+                return True
+    return False
+
+
 def _derivative(finding: Finding) -> Explanation | None:
     of, behind = forward_base(finding), forward_value(finding, "self")
     name = spelled_forward(finding, "self")
     if base(finding) == "div" and is_zero(finding, "other") and _at_pole(finding, of) is not None:
         divisor = f"1 + {name or 'x'}" if of == "log1p" else (name or "its operand")
         return Explanation(
-            f"the derivative of {of} divides by {divisor}, which is 0 here: {said(value(finding, 'self'))} / 0 is {result(finding)}",
+            f"the derivative of {of} divides by {divisor}, which is 0 here{_outcome(finding)}",
             _complement(name, finding)
             or "The gradient of a logarithm divides by its operand: Inf at 0, or NaN where the gradient that comes in is 0.",
             DERIVATIVE,
@@ -117,12 +137,17 @@ def _derivative(finding: Finding) -> Explanation | None:
         )
     if readable(of) == "xlogy" and base(finding) == "div" and is_zero(finding, "other"):
         return Explanation(
-            f"the derivative of xlogy divides by {spelled_forward(finding, 'other') or 'its second operand'}, which is 0 here: "
-            f"{said(value(finding, 'self'))} / 0 is {result(finding)}",
+            f"the derivative of xlogy divides by {spelled_forward(finding, 'other') or 'its second operand'}, which is 0 here{_outcome(finding)}",
             "x log(y) is 0 where both are 0, but its slope along y is x / y.",
             DERIVATIVE,
         )
     return None
+
+
+def _outcome(finding: Finding) -> str:
+    """``: 1 / 0 is Inf``; of a complex number, whose parts are not told, only what it is."""
+    above = value(finding, "self")
+    return f": the gradient is {result(finding)}" if above is None else f": {said(above)} / 0 is {result(finding)}"
 
 
 def _complement(operand: str | None, finding: Finding) -> str | None:
@@ -157,4 +182,4 @@ def _at_pole(finding: Finding, of: str) -> str | None:
     return of if of == "log1p" and forward_value(finding, "self") == -1 else None
 
 
-RULE = Rule("WN201", "log-of-zero", match)
+RULE = Rule("WN201", "log-of-zero", match, torch="all")

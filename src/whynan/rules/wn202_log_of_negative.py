@@ -86,4 +86,4 @@ def _of_sum(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN202", "log-of-negative", match)
+RULE = Rule("WN202", "log-of-negative", match, torch="all")

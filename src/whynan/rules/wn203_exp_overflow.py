@@ -9,14 +9,13 @@ Why it breaks
 Example
     Bad::
 
-        score = torch.tensor([100.0, 1.0])
-        weight = torch.exp(score)
-        share = weight / weight.sum()
+        log_rate = torch.tensor([100.0, 1.0])
+        rate = torch.exp(log_rate)
 
     Good::
 
-        score = torch.tensor([100.0, 1.0])
-        share = torch.softmax(score, 0)
+        log_rate = torch.tensor([100.0, 1.0])
+        rate = torch.exp(log_rate.clamp(max=20.0))
 
 Fix
     Work with the logarithm (softmax, logsumexp, softplus), or bound the exponent.
@@ -38,6 +37,7 @@ from typing import TYPE_CHECKING
 from whynan.rules.base import DERIVATIVE, OPERATION, Explanation, Rule
 from whynan.rules.facts import base, forward_base, forward_value, infinite, is_nan, limit, result, said, value
 from whynan.rules.numbers import maximum
+from whynan.rules.structure import expressions
 from whynan.rules.wording import derivative, here, spelled, spelled_forward
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ def match(finding: Finding) -> Explanation | None:
             f"In {finding.element.dtype} the largest operand of {name} is about {edge:.4g}. The logarithm of the result would fit.",
             OPERATION,
         )
+    if name == "pow" and (power := _power_of_a_number(finding)) is not None:
+        return power
     of, behind = forward_base(finding), forward_value(finding, "self")
     if (
         of in _EXPONENTIALS
@@ -74,6 +76,23 @@ def match(finding: Finding) -> Explanation | None:
     return None
 
 
+def _power_of_a_number(finding: Finding) -> Explanation | None:
+    """A number that the program writes, raised to a power that is too large: an exponential by another name."""
+    number, found = value(finding, "self"), value(finding, "exponent")
+    around = expressions(finding)
+    if around is None or number is None or found is None or is_nan(finding) or finding.phase == "backward":
+        return None
+    if not (number > 1 and math.isfinite(found)) or not around.of(around.middle).is_call("exp"):
+        return None
+    edge = math.log(maximum(finding.element.dtype) or math.inf) / math.log(number)
+    where = f": {text} is too large" if (text := spelled(finding, "exponent")) else ""
+    return Explanation(
+        f"{said(number)} ** {said(found)} exceeds {limit(finding)} and gives {result(finding)}{where}",
+        f"In {finding.element.dtype} the largest power of {said(number)} is about {edge:.4g}. The logarithm of the result would fit.",
+        OPERATION,
+    )
+
+
 def _edge(name: str, dtype: str) -> float:
     """The operand at which an exponential reaches the maximum of a dtype."""
     greatest = math.log(maximum(dtype) or math.inf)
@@ -82,4 +101,4 @@ def _edge(name: str, dtype: str) -> float:
     return greatest + math.log(2) if name in ("sinh", "cosh") else greatest
 
 
-RULE = Rule("WN203", "exp-overflow", match)
+RULE = Rule("WN203", "exp-overflow", match, torch="all")

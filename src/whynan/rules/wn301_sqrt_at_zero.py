@@ -9,16 +9,14 @@ Why it breaks
 Example
     Bad::
 
-        a = torch.ones(3, requires_grad=True)
-        b = torch.ones(3)
-        loss = torch.sqrt(((a - b) ** 2).sum())
+        x = torch.tensor([0.0, 4.0], requires_grad=True)
+        loss = torch.sqrt(x).sum()
         loss.backward()
 
     Good::
 
-        a = torch.ones(3, requires_grad=True)
-        b = torch.ones(3)
-        loss = torch.linalg.vector_norm(a - b)
+        x = torch.tensor([0.0, 4.0], requires_grad=True)
+        loss = torch.sqrt(x + 1e-12).sum()
         loss.backward()
 
 Fix
@@ -64,4 +62,4 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN301", "sqrt-at-zero", match)
+RULE = Rule("WN301", "sqrt-at-zero", match, torch="all")

@@ -91,4 +91,4 @@ def _variance(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN302", "sqrt-of-negative", match)
+RULE = Rule("WN302", "sqrt-of-negative", match, torch="all")

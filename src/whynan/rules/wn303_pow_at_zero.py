@@ -9,15 +9,15 @@ Why it breaks
 Example
     Bad::
 
-        x = torch.zeros(2, 4, requires_grad=True)
-        pooled = x.pow(3).mean(1).pow(1 / 3)
-        pooled.sum().backward()
+        x = torch.tensor([0.0, 4.0], requires_grad=True)
+        brightness = x.pow(0.45)
+        brightness.sum().backward()
 
     Good::
 
-        x = torch.zeros(2, 4, requires_grad=True)
-        pooled = x.clamp(min=1e-6).pow(3).mean(1).pow(1 / 3)
-        pooled.sum().backward()
+        x = torch.tensor([0.0, 4.0], requires_grad=True)
+        brightness = x.clamp(min=1e-6).pow(0.45)
+        brightness.sum().backward()
 
 Fix
     Keep the base of a fractional power away from 0 before the power is taken.

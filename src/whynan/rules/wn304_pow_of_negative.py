@@ -55,4 +55,4 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN304", "pow-of-negative", match)
+RULE = Rule("WN304", "pow-of-negative", match, torch="all")

@@ -70,4 +70,4 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN403", "equal-eigenvalues", match)
+RULE = Rule("WN403", "equal-eigenvalues", match, also=("WN9",))

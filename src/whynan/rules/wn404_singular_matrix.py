@@ -5,7 +5,8 @@ What it is
     inverse.
 
 Why it breaks
-    The elimination divides by a pivot of 0; the logarithm of a determinant of 0 is -Inf.
+    The elimination divides by a pivot of 0; the logarithm of a determinant of 0 is -Inf, and that of a negative one,
+    which rounding can make of a nearly singular covariance, is NaN.
 
 Example
     Bad::
@@ -19,7 +20,8 @@ Example
         log_det = torch.logdet(covariance + 1e-3 * torch.eye(2))
 
 Fix
-    Add a small multiple of the identity, or use pinv or lstsq.
+    Add a small multiple of the identity, or use pinv or lstsq; of a covariance take the logarithm of the determinant
+    from its Cholesky factor.
 
 When it is fine
     Never.
@@ -34,12 +36,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import all_finite, base, operand, result
+from whynan.rules.base import OPERATION, STRUCTURE, Explanation, Rule
+from whynan.rules.facts import all_finite, base, operand, result, value
+from whynan.rules.structure import at_the_logarithm, logarithm_of_zero
 from whynan.rules.wording import derivative, readable, row_text
 
 if TYPE_CHECKING:
-    from whynan.records import Finding
+    from whynan.analysis.algebra import Term
+    from whynan.records import Finding, Operand
 
 
 _SOLVERS = {"linalg_inv_ex": "A", "_linalg_solve_ex": "A", "linalg_solve_triangular": "self", "linalg_lu_solve": "LU"}
@@ -47,19 +51,26 @@ _WHY = (
     "The elimination divides by the pivots of the matrix, and one of them is 0 or nearly so. Two equal rows or columns, "
     "or a covariance of fewer samples than features, make a matrix singular."
 )
+_WHY_NEGATIVE = (
+    "A covariance or a kernel matrix has no negative eigenvalue; a nearly singular one gets them by rounding. A small "
+    "multiple of the identity added to it keeps it positive definite, and twice the sum of the logarithms of the "
+    "diagonal of its Cholesky factor is the logarithm of its determinant."
+)
 
 
 def match(finding: Finding) -> Explanation | None:
+    if (at := logarithm_of_zero(finding)) is not None and at[1].is_call("det", "_linalg_det", "abs"):
+        return _of_determinant(finding, at[1])
     name = base(finding)
     if not all_finite(finding):
         return None
+    if name == "where":
+        return _negative(finding)
     if name == "_linalg_slogdet":
         found = operand(finding, "A")
         if found is None or finding.element.value != float("-inf"):
             return None
-        return Explanation(
-            f"the determinant of {row_text(found)} is 0, and the logarithm of 0 is -Inf", _WHY, OPERATION
-        )
+        return Explanation(f"the determinant of {_matrix(found)} is 0, and the logarithm of 0 is -Inf", _WHY, OPERATION)
     found = operand(finding, _SOLVERS.get(name, ""))
     if found is None:
         return None
@@ -71,4 +82,29 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN404", "singular-matrix", match)
+def _negative(finding: Finding) -> Explanation | None:
+    """The logarithm of a determinant below 0, for which torch.logdet chooses NaN."""
+    found, sign = operand(finding, "A"), value(finding, "sign")
+    if found is None or sign is None or not sign < 0:
+        return None
+    return Explanation(
+        f"the determinant of {_matrix(found)} is negative, and logdet of it is NaN: the logarithm is defined above 0 only",
+        _WHY_NEGATIVE,
+        OPERATION,
+    )
+
+
+def _matrix(found: Operand) -> str:
+    """Its values, by the name that the source gives it; the schema's own letter names nothing of the program."""
+    return row_text(found if found.expression else found.model_copy(update={"expression": "the matrix"}))
+
+
+def _of_determinant(finding: Finding, of: Term) -> Explanation | None:
+    """A determinant of 0 whose logarithm is taken, as exporters write logdet."""
+    inside = of.arguments[0] if of.is_call("abs") else of
+    if not inside.is_call("det", "_linalg_det"):
+        return None
+    return Explanation(at_the_logarithm(finding, "the determinant of the matrix", ""), _WHY, STRUCTURE)
+
+
+RULE = Rule("WN404", "singular-matrix", match, also=("WN9",))

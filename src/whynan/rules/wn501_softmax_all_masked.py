@@ -43,16 +43,30 @@ if TYPE_CHECKING:
     from whynan.records import Finding
 
 
+_SOFTMAXES = ("_softmax", "_log_softmax", "softmax", "log_softmax")
+_WHY = (
+    "Nothing in this row is left: most often every place is masked, by a sequence of padding only, or by a causal and a "
+    "padding mask together."
+)
+
+
 def match(finding: Finding) -> Explanation | None:
     if base(finding) == "attention":
         return _attention(finding)
     span = row(finding, "self")
-    if base(finding) not in ("_softmax", "_log_softmax") or not is_nan(finding) or span != (-INF, -INF):
+    if base(finding) == "_native_multi_head_attention" and is_nan(finding) and row(finding, "mask") == (-INF, -INF):
+        return Explanation(
+            "the attention over keys of which the mask leaves none takes the softmax of a row that is all -Inf: its "
+            "maximum is subtracted, and -Inf - (-Inf) is NaN",
+            _WHY,
+            OPERATION,
+        )
+    if base(finding) not in _SOFTMAXES or not is_nan(finding) or span != (-INF, -INF):
         return None
     name = spelled(finding, "self")
     return Explanation(
         f"{doing(finding)} over a row{f' of {name}' if name else ''} that is all -Inf subtracts its maximum, and -Inf - (-Inf) is NaN",
-        "Nothing in this row is left: most often every place is masked, by a sequence of padding only, or by a causal and a padding mask together.",
+        _WHY,
         OPERATION,
     )
 
@@ -69,4 +83,9 @@ def _attention(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN501", "softmax-all-masked", match)
+RULE = Rule(
+    "WN501",
+    "softmax-all-masked",
+    match,
+    torch="all; not in the scaled_dot_product_attention of 2.13, which gives 0 for such a row",
+)

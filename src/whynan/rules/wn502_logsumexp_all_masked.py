@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whynan.rules.base import DERIVATIVE, Explanation, Rule
+from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.facts import INF, base, forward_base, is_nan, value
 from whynan.rules.wording import spelled_forward
 
@@ -58,7 +58,7 @@ def match(finding: Finding) -> Explanation | None:
     return Explanation(
         f"the derivative of {of}{f' of {name}' if name else ''} is exp(x - {of}), and -Inf - (-Inf) is NaN: {_SUMS[of]}",
         "The sum of no probability at all has the logarithm -Inf, and a share of nothing has no value.",
-        DERIVATIVE,
+        STRUCTURE,
     )
 
 

@@ -1,7 +1,7 @@
 """WN602 loss-without-targets: a mean loss in which every target is ignored.
 
 What it is
-    nll_loss or cross_entropy with reduction mean, where every target is ignore_index or has weight 0.
+    nll_loss or cross_entropy with reduction mean, where every target is ignore_index or has weight 0; the same written out.
 
 Why it breaks
     The sum of the weights is 0: 0/0 is NaN. The gradients may still be finite.
@@ -36,19 +36,24 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from whynan.rules.base import OPERATION, Explanation, Rule
+from whynan.rules.base import OPERATION, STRUCTURE, Explanation, Rule
 from whynan.rules.facts import base, empty, is_nan, is_onnx, operand, row, said, value
+from whynan.rules.structure import at_the_quotient, mean_of_chosen, without_negation
 from whynan.rules.wording import spelled
 
 if TYPE_CHECKING:
+    from whynan.analysis.algebra import Expressions, Term
     from whynan.records import Finding
 
 
 _WHY = "The mean divides by the sum of the weights of all targets: 0 for a target that is ignored or whose class has weight 0."
+_COMPARISONS = ("ne", "eq", "equal", "not_equal")
 
 
 def match(finding: Finding) -> Explanation | None:
     name = base(finding)
+    if name in ("div", "true_divide"):
+        return _written_out(finding)
     scores = row(finding, "self")
     # an ONNX node writes its reduction as a word: that of one number is a mean or a sum, and a sum has no 0 / 0
     mean = finding.element.shape == () if is_onnx(finding) else value(finding, "reduction") == 1
@@ -65,6 +70,24 @@ def match(finding: Finding) -> Explanation | None:
     return None
 
 
+def _written_out(finding: Finding) -> Explanation | None:
+    """A mean over the targets that are not equal to one number."""
+    at = mean_of_chosen(finding)
+    if at is None or finding.birth != "invalid" or not _is_of_labels(*at):
+        return None
+    return Explanation(at_the_quotient(finding, "the number of targets that are not ignored"), _WHY, STRUCTURE + 1)
+
+
+def _is_of_labels(found: Expressions, chosen: Term) -> bool:
+    """Whether a mask compares whole numbers with one of them."""
+    of = without_negation(chosen.arguments[0] if chosen.is_call("where") else chosen)
+    for operation in found.operations.values():
+        if found.base(operation) in _COMPARISONS and found.of(operation.event) == of:
+            given = found.given(operation.event, "self", "A")
+            return given is not None and given.dtype is not None and given.dtype.startswith(("int", "uint"))
+    return False
+
+
 def _targets(finding: Finding) -> str:
     name = spelled(finding, "target") or "the target"
     if empty(finding):
@@ -77,4 +100,4 @@ def _targets(finding: Finding) -> str:
     return f"the class of every target in {name} has weight 0 or is ignored"
 
 
-RULE = Rule("WN602", "loss-without-targets", match)
+RULE = Rule("WN602", "loss-without-targets", match, torch="all")

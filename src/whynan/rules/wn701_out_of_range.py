@@ -32,12 +32,14 @@ References
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from whynan.rules.arithmetic import Attempt, attempted
 from whynan.rules.base import GENERAL, Explanation, Rule
-from whynan.rules.facts import all_finite, base, is_nan, is_onnx, limit, result
-from whynan.rules.numbers import beyond, overflows, wider
+from whynan.rules.facts import all_finite, base, is_nan, is_onnx, limit, operand, result, row
+from whynan.rules.headroom import grown
+from whynan.rules.numbers import beyond, maximum, overflows, wider
 from whynan.rules.wording import derivative, doing, given
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ _INSIDE = frozenset(
     reducelogsum     hardswish silu mish
     """.split()
 )
+_BATCHES = frozenset("native_batch_norm native_layer_norm native_group_norm".split())
 _NORMS = frozenset("native_layer_norm native_group_norm".split())
 _SUMS_OF_PRODUCTS = frozenset(
     "mm bmm addmm baddbmm mv addmv dot vdot convolution einsum dft rnn lstm gru attention".split()
@@ -82,7 +85,7 @@ def match(finding: Finding) -> Explanation | None:
         return None
     return Explanation(
         f"{text}{derivative(finding)}",
-        f"All operands are finite; what is made of them is too large for {dtype}.",
+        f"All operands are finite; what is made of them is too large for {dtype}.{grown(finding)}",
         GENERAL,
     )
 
@@ -90,6 +93,17 @@ def match(finding: Finding) -> Explanation | None:
 def _exact(attempt: Attempt, dtype: str) -> str:
     fits = wider(attempt.result, dtype)
     return f"{attempt.words} {beyond(attempt.result, dtype, shown=False)}" + (f" ({fits})" if fits else "")
+
+
+def _spreads(finding: Finding) -> bool:
+    """Whether the values of a row are so large that their sum, or their squares, may leave the range of the dtype."""
+    span, most = row(finding, "input"), maximum(finding.element.dtype)
+    if span is None or most is None:
+        return False
+    found = operand(finding, "input")
+    count = 1 if found is None or found.shape is None else math.prod(found.shape)
+    largest = max(map(abs, span))
+    return largest * count > most or largest > math.sqrt(most / max(1, count))
 
 
 def _both_signs(finding: Finding) -> Explanation | None:
@@ -101,6 +115,13 @@ def _both_signs(finding: Finding) -> Explanation | None:
             f"All operands are finite; their squares are too large for {finding.element.dtype}.",
             GENERAL,
         )
+    if base(finding) in _BATCHES and _spreads(finding):
+        return Explanation(
+            f"{doing(finding)} of {given(finding)} is NaN: the sums behind its mean and its variance exceed {limit(finding)}, and what is "
+            "subtracted from Inf or divided by it has no value any more",
+            f"All operands are finite; their sums and squares are too large for {finding.element.dtype}.",
+            GENERAL,
+        )
     if base(finding) not in _SUMS_OF_PRODUCTS:
         return None
     return Explanation(
@@ -110,4 +131,4 @@ def _both_signs(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN701", "out-of-range", match)
+RULE = Rule("WN701", "out-of-range", match, torch="all")

@@ -58,10 +58,17 @@ def here(text: str | None, what: str) -> str:
     return f": {text} is {what} here" if text else ""
 
 
+def second_order(finding: Finding) -> bool:
+    """Whether the operation that is differentiated was one of a backward itself, whose operands are not held."""
+    return bool(forward_base(finding)) and not finding.forward_operands
+
+
 def derivative(finding: Finding) -> str:
     """`` in the derivative of hypot at x = 0, y = 0``; empty outside of the backward."""
     if not forward_base(finding):
         return ""
+    if second_order(finding):
+        return f" in the second derivative, of a {readable(forward_base(finding))} that the first one computes"
     known = [o for o in finding.forward_operands if o.dtype is not None and o.index is not None and o.value is not None]
     added = forward_base(finding) in ("addmm", "baddbmm", "addmv", "addbmm")
     names = {**_NAMES, "self": "the bias"} if added else _NAMES

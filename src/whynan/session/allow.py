@@ -71,11 +71,20 @@ def numbered(allowance: Allowance, known: list[Allowance]) -> int:
     return len(known) - 1
 
 
+def recognised(finding: Finding) -> list[tuple[str, str]]:
+    """Code and name of the rules that recognise a finding, that which explains it first.
+
+    What is allowed by the rule of its operation stays so when a rule of what surrounds it explains it better.
+    """
+    names = {rule.code: rule.name for rule in rules()} if finding.matched else {}
+    return [(finding.rule, finding.name), *((code, names.get(code, "")) for code in finding.matched)]
+
+
 def excused(finding: Finding, allowances: list[Allowance], scope: Collection[int]) -> Finding:
-    """The finding, marked where an allowance in whose scope it was born covers its rule."""
+    """The finding, marked where an allowance in whose scope it was born covers a rule that recognises it."""
     for number in scope:
         allowance = allowances[number]
-        if allowance.fits(finding.rule, finding.name):
+        if any(allowance.fits(code, name) for code, name in recognised(finding)):
             allowance.used += 1
             return finding.model_copy(update={"allowed": allowance.reason, "severity": "info"})
     return finding

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from whynan.errors import WhynanError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from whynan.capture.torch.targets import Target
     from whynan.session.watching import Watching
@@ -38,12 +40,13 @@ class Call:
         except Exception:
             watching.fail()
 
-    def run(self, watching: Watching) -> None:
-        """Call the target; `watching` sees its arguments, and its value as a sink."""
+    def run(self, watching: Watching, *, eager: bool = False) -> None:
+        """Call the target; `watching` sees its arguments, and its value as a sink. `eager`: nothing of it compiled."""
         known = self._known
         if known is not None:
             watching.tell(known.introduce)
-        result = self._target(*self._inputs, **self._kwargs)
+        with _uncompiled() if eager else nullcontext():
+            result = self._target(*self._inputs, **self._kwargs)
         watching.tell(lambda capture: capture.target_returned(result))
         if known is not None:
             watching.tell(lambda _: known.keep(result))
@@ -77,3 +80,9 @@ class Call:
         except Exception:
             watching.fail()
             return False
+
+
+def _uncompiled() -> AbstractContextManager[Any]:
+    import torch
+
+    return torch.compiler.set_stance("force_eager")

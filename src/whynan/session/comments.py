@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from whynan.config import ALLOWABLE
+from whynan.session.allow import recognised
 from whynan.source.ownership import Owner, owner_of
 from whynan.source.positions import file_of_site
 from whynan.source.syntax import lines_of
@@ -45,8 +46,8 @@ class Comment:
             return False
         first, last = site.line, site.end_line or site.line
         near = first <= self.last and self.line <= last
-        legal = (p for p in self.patterns if ALLOWABLE.fullmatch(p))
-        return near and any(finding.rule.startswith(p) or finding.name == p for p in legal)
+        legal = [p for p in self.patterns if ALLOWABLE.fullmatch(p)]
+        return near and any(code.startswith(p) or name == p for code, name in recognised(finding) for p in legal)
 
     def __str__(self) -> str:
         patterns = f" {', '.join(self.patterns)}" if self.patterns else ""

@@ -14,13 +14,14 @@ from typing import Final
 from whynan.errors import UsageError
 
 _DESCRIPTOR: Final = re.compile(r"/dev/(?P<stream>stdin|stdout|stderr)|(?:/dev|/proc/self)/fd/(?P<number>\d+)")
+STANDARD_OUTPUT: Final = "-"
 _STREAMS: Final = ("stdin", "stdout", "stderr")
 
 
 def check_writable(path: str, option: str) -> None:
     """Raise ``UsageError`` where a file could not be written, before anything depends on it."""
     folder = os.path.dirname(_place(path))
-    if os.path.isdir(path):
+    if stream(path) is None and os.path.isdir(path):
         raise UsageError(f"{option} {path} is a directory", "name a file in it")
     if not os.path.isdir(folder):
         raise UsageError(f"{option} {path}: there is no directory {folder}", "make it first, or name another")
@@ -46,7 +47,9 @@ def write_text(path: str, text: str) -> None:
 
 
 def stream(path: str) -> int | None:
-    """The open file that a path such as ``/dev/stdout`` stands for; None for any other."""
+    """The open file that a path such as ``/dev/stdout`` or ``-``, the same, stands for; None for any other."""
+    if path == STANDARD_OUTPUT:
+        return 1
     matched = _DESCRIPTOR.fullmatch(path)
     if matched is None or os.name != "posix":
         return None

@@ -7,8 +7,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -17,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from whynan.errors import UsageError
 from whynan.records import ExitStatus
+from whynan.rules.catalogue import readings
 from whynan.session.allow import allowance
+from whynan.session.engines import EngineProcess
 from whynan.session.merging import VERDICTS
 from whynan.session.runs import build_report
 from whynan.session.waiting import told
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 JOB: Final = "job.json"
 OUTCOME: Final = "outcome.json"
-SAID: Final = "said.txt"
-"""What the engine wrote itself on its standard error stream."""
 FEEDS: Final = "feeds"
 TRACE: Final = "trace"
 FAILED_AT: Final = "the run failed after {nodes} nodes: what came after is not known"
@@ -67,17 +65,34 @@ class Settings:
 
 def infer(model: OnnxModel, cases: Sequence[Case], settings: Settings, options: Options) -> Report:
     """Run a model on each case and report the worst; raises ``UsageError`` where the engine cannot run it at all."""
-    reports: list[Report] = []
-    for number, case in enumerate(cases):
-        with tempfile.TemporaryDirectory(prefix="whynan-") as place:
-            reports.append(_case(model, case, settings, options, Path(place), number if len(cases) > 1 else None))
+    found: list[tuple[Report, UsageError | None]] = []
+    with EngineProcess() as process:
+        for number, case in enumerate(cases):
+            with tempfile.TemporaryDirectory(prefix="case-", dir=process.home) as place:
+                at = _At(process, Path(place), number, last=number + 1 == len(cases))
+                found.append(_case(model, case, settings, options, at))
+    if all(refusal is not None for _, refusal in found):
+        raise next(refusal for _, refusal in found if refusal is not None)
+    reports = [report for report, _ in found]
     worst = min(range(len(reports)), key=lambda n: (_rank(reports[n]), n))
     report = reports[worst]
     inference = report.run.inference
     if inference is None or len(cases) == 1:
         return report
     known = inference.model_copy(update={"case": worst, "cases": len(cases)})
-    return report.model_copy(update={"run": report.run.model_copy(update={"inference": known})})
+    report = report.model_copy(update={"run": report.run.model_copy(update={"inference": known})})
+    return _with_failures(report, worst, [told.run.exception for told in reports])
+
+
+def _with_failures(report: Report, worst: int, failures: Sequence[str | None]) -> Report:
+    """Say of the worst case how many of the others ran to no end."""
+    failed = [number for number, failure in enumerate(failures) if failure is not None and number != worst]
+    if not failed:
+        return report
+    first = failed[0]
+    note = f"{len(failed):,} of the other cases ran to no end, the first of them number {first + 1}: {failures[first]}"
+    coverage = report.coverage.model_copy(update={"notes": (*report.coverage.notes, note)})
+    return report.model_copy(update={"coverage": coverage})
 
 
 def _rank(report: Report) -> tuple[int, int]:
@@ -85,65 +100,51 @@ def _rank(report: Report) -> tuple[int, int]:
     return VERDICTS.index(report.verdict), -sum(reached.bad for f in report.findings for reached in f.reaches)
 
 
+@dataclass(frozen=True, slots=True)
+class _At:
+    """Where a case is run: in which process and folder, and as which of them."""
+
+    process: EngineProcess
+    place: Path
+    number: int
+    last: bool
+
+
 def _case(
-    model: OnnxModel, case: Case, settings: Settings, options: Options, place: Path, number: int | None
-) -> Report:
+    model: OnnxModel, case: Case, settings: Settings, options: Options, at: _At
+) -> tuple[Report, UsageError | None]:
+    """The report of a case; and where not one node of it could be run, what is to be said if that holds for all."""
     from whynan.models.onnx_feeding import write_feeds
 
+    place = at.place
     names = write_feeds(case.values, place / FEEDS)
     folder = str(place / TRACE) if options.trace is None else options.trace
-    if options.trace is not None and number:
-        folder = f"{options.trace}-{number}"
+    if options.trace is not None and at.number:
+        folder = f"{options.trace}-{at.number}"
     job = {
         "model": model.path,
         "settings": asdict(settings),
         "feeds": names,
         "trace": folder,
         "ranges": options.ranges,
+        "reads": sorted(readings("trace", options.allow)),
         "memory": options.memory,
         "redact": options.redact and options.trace is not None,
         "command": command_of(model),
         "fed": [fed.model_dump() for fed in case.told],
         "sha256": model.sha256,
         "opset": model.opset,
+        "last": at.last,
     }
     (place / JOB).write_text(json.dumps(job), encoding="utf-8")
     with told(f"running {os.path.basename(model.path)}", quiet=options.quiet):
-        status, said = _child(place)
+        status, said = at.process.do(place)
     return _report(model, case, settings, options, place, folder, status, said)
 
 
 def command_of(model: OnnxModel) -> str:
     """The name of a run of a model."""
     return f"onnx {model.path}"
-
-
-def _child(place: Path) -> tuple[int, str]:
-    """Run the engine; its exit status and what it wrote."""
-    here = str(Path(__file__).parents[2])
-    environment = dict(os.environ)
-    environment["PYTHONPATH"] = os.pathsep.join(p for p in (here, environment.get("PYTHONPATH")) if p)
-    with open(place / SAID, "wb", opener=_private) as said:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "whynan.session.inferring", str(place)],
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
-            env=environment,
-        )
-        try:
-            status = process.wait()
-        except BaseException:
-            process.kill()
-            process.wait()
-            raise
-    with open(place / SAID, "rb") as file:
-        file.seek(max(0, os.path.getsize(place / SAID) - (1 << 16)))
-        return status, file.read().decode("utf-8", "replace")
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _outcome(place: Path) -> dict[str, Any]:
@@ -163,7 +164,7 @@ def _report(
     folder: str,
     status: int,
     said: str,
-) -> Report:
+) -> tuple[Report, UsageError | None]:
     outcome = _outcome(place)
     if usage := outcome.get("usage"):
         raise UsageError(*usage)
@@ -173,9 +174,11 @@ def _report(
     if status and failed is None:
         failed = _ended(status, said)
     recorded = _read(folder)
-    if recorded is None or (failed is not None and not recorded.trace.coverage.events):
-        raise _refused(model, failed or "the engine ended without a word", settings)
+    refusal = _refused(model, failed or "the engine ended without a word", settings)
+    if recorded is None or outcome.get("refused"):
+        raise refusal
     trace = recorded.trace
+    nothing = failed is not None and not trace.coverage.events
     trace.coverage = trace.coverage.model_copy(update={"notes": _notes(recorded, failed)})
     if failed is not None:
         trace.failed = False
@@ -189,7 +192,8 @@ def _report(
         exception=failed,
     )
     report = _with_run(report, case, recorded, failed)
-    return report if options.ranges else report.model_copy(update={"ranges": ()})
+    report = report if options.ranges else report.model_copy(update={"ranges": ()})
+    return report, refusal if nothing else None
 
 
 def _notes(recorded: Recorded, failed: str | None) -> tuple[str, ...]:
@@ -244,7 +248,7 @@ def _ended(status: int, said: str) -> str:
 
 
 def _refused(model: OnnxModel, what: str, settings: Settings) -> UsageError:
-    hint = "run it by onnxruntime alone to see whether it can be run at all"
+    hint = "leave --engine reference out: ONNX Runtime, and libraries for it, may have what the evaluator has not"
     if settings.engine == "onnxruntime":
         hint = "try --engine reference, --graph original, another --provider, or --custom-ops LIBRARY"
-    return UsageError(f"{model.path} cannot be run: {what}", hint)
+    return UsageError(f"{model.path} cannot be run: {what.rstrip('.')}", hint)

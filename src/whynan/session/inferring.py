@@ -1,87 +1,145 @@
-"""The process in which an engine runs a model: ``python -m whynan.session.inferring FOLDER``."""
+"""The process in which an engine runs a model: ``python -m whynan.session.inferring PARENT``."""
 
 # pyright: strict
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import traceback
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from whynan.analysis import findings_of
 from whynan.capture.onnx.execution import RunError
+from whynan.capture.onnx.planning import beyond
 from whynan.errors import WhynanError
 from whynan.records import ExitStatus, Fed, Inference, Run
 from whynan.session.files import write_text
+from whynan.session.further import looked_further
 from whynan.session.inference import FAILED_AT, FEEDS, JOB, OUTCOME
 from whynan.session.recorded import private
 from whynan.session.runs import versions
+from whynan.session.witness import binding
 from whynan.traces.writing import TraceWriter
 
 if TYPE_CHECKING:
-    from whynan.capture.onnx.engine import EngineSettings, Outcome
+    from whynan.capture.onnx.engine import Engine, EngineSettings, Outcome
     from whynan.capture.onnx.sites import Sites
     from whynan.traces import Trace
 
 
-def main(folder: str) -> int:
-    """Do the job of a folder; what came of it is left there, and the trace where the job says."""
-    place = Path(folder)
-    told: dict[str, Any] = {}
-    status = 0
-    try:
-        told = _run(place)
-    except RunError as error:
-        told = {"failed": error.what}
-        status = 1
-    except WhynanError as error:
-        told = {"usage": [error.what, error.hint]}
-        status = 2
-    except Exception:
-        told = {"internal": traceback.format_exc()}
-        status = 3
-    write_text(str(place / OUTCOME), json.dumps(told))
-    return status
+class Runner:
+    """Does the jobs of one model, which is opened once."""
+
+    def __init__(self) -> None:
+        self._open = ExitStack()
+        self._engine: Engine | None = None
+        self._sites: Sites | None = None
+
+    def do(self, place: Path) -> int:
+        """Do the job of a folder; what came of it is left there, and the trace where the job says."""
+        told: dict[str, Any] = {}
+        status = 0
+        try:
+            told = self._run(place)
+        except RunError as error:
+            # what could not be opened can be run in no case
+            told = {"failed": error.what, "refused": self._engine is None}
+            status = 1
+        except WhynanError as error:
+            told = {"usage": [error.what, error.hint]}
+            status = 2
+        except Exception:
+            told = {"internal": traceback.format_exc()}
+            status = 3
+        if status:
+            # after a failure nobody knows in what state it is
+            self.close()
+        write_text(str(place / OUTCOME), json.dumps(told))
+        return status
+
+    def close(self) -> None:
+        """Let go of the engine."""
+        self._engine = self._sites = None
+        self._open.close()
+
+    def _run(self, place: Path) -> dict[str, Any]:
+        from whynan.capture.onnx.recorder import Recorder
+        from whynan.capture.onnx.silent import Looking
+        from whynan.models.onnx_feeding import read_feeds
+
+        job: dict[str, Any] = json.loads((place / JOB).read_text(encoding="utf-8"))
+        feeds = read_feeds(place / FEEDS, job["feeds"])
+        settings = settings_of(job)
+        writer = TraceWriter(job["trace"], redact=job["redact"])
+        known = _run_record(job)
+        writer.begin(private(writer, known), {"ranges": job["ranges"], "memory": job["memory"]})
+        first = self._sites is None
+        sites = self._sites = self._sites or _sites(job)
+        reads = frozenset[str](job.get("reads", ()))
+        births = Looking(Recorder(writer), sites, ranges=job["ranges"], reads=reads)
+        if first:
+            # of one model the nodes are the same in every case
+            births.before = sites.begins
+        try:
+            engine = self._opened(settings)
+            outcome = engine.run(feeds, births)
+        except RunError as error:
+            births.notes[FAILED_AT.format(nodes=error.nodes)] = None
+            births.notes.update(_notes(beyond(settings.memory)))
+            writer.end(private(writer, _ended(known, births.end(), failed=error.what)))
+            raise
+        further = looked_further(engine, feeds, births, outcome, sites, settings.memory)
+        if job["last"]:
+            self.close()
+        changed_by, note = _blamed(settings, feeds, outcome)
+        unequal = None if outcome.bit_equal else outcome.why
+        births.notes.update(_notes(*outcome.notes, unequal, *sites.notes(), note, further, beyond(settings.memory)))
+        assert known.inference is not None
+        told = {
+            "bit_equal": outcome.bit_equal,
+            "nodes": outcome.nodes,
+            "nodes_as_written": outcome.nodes_as_written,
+            "segments": outcome.segments,
+            "placement": outcome.placement,
+            "changed_by": changed_by,
+        }
+        run = known.model_copy(update={"inference": known.inference.model_copy(update=told)})
+        writer.end(private(writer, _ended(run, births.end())))
+        return {}
+
+    def _opened(self, settings: EngineSettings) -> Engine:
+        from whynan.capture.onnx.engine import opened
+
+        if self._engine is None:
+            self._engine = self._open.enter_context(opened(settings))
+        return self._engine
 
 
-def _run(place: Path) -> dict[str, Any]:
-    from whynan.capture.onnx.engine import run
-    from whynan.capture.onnx.observer import Births
-    from whynan.capture.onnx.recorder import Recorder
-    from whynan.models.onnx_feeding import read_feeds
+def main(parent: int) -> int:
+    """Do the jobs whose folders stand on the standard input; their statuses go to what was the standard output."""
+    # who has started this process decides when it ends, and takes it with him
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    binding()()
+    if os.name == "posix" and os.getppid() != parent:
+        return 1
+    # what an engine prints is no answer
+    answers = os.fdopen(os.dup(1), "w", encoding="ascii")
+    os.dup2(2, 1)
+    runner = Runner()
+    for line in sys.stdin:
+        status = runner.do(Path(json.loads(line)))
+        print(status, file=answers, flush=True)
+    runner.close()
+    return 0
 
-    job: dict[str, Any] = json.loads((place / JOB).read_text(encoding="utf-8"))
-    feeds = read_feeds(place / FEEDS, job["feeds"])
-    settings = settings_of(job)
-    writer = TraceWriter(job["trace"], redact=job["redact"])
-    known = _run_record(job)
-    writer.begin(private(writer, known), {"ranges": job["ranges"], "memory": job["memory"]})
-    sites = _sites(job)
-    births = Births(Recorder(writer), sites, ranges=job["ranges"])
-    births.before = sites.begins
-    try:
-        outcome = run(settings, feeds, births)
-    except RunError as error:
-        births.notes[FAILED_AT.format(nodes=error.nodes)] = None
-        writer.end(private(writer, _ended(known, births.end(), failed=error.what)))
-        raise
-    changed_by, note = _blamed(settings, feeds, outcome)
-    notes = (*outcome.notes, *([] if outcome.bit_equal else [outcome.why]), *sites.notes(), *([note] if note else []))
-    births.notes.update(dict.fromkeys(one for one in notes if one))
-    assert known.inference is not None
-    told = {
-        "bit_equal": outcome.bit_equal,
-        "nodes": outcome.nodes,
-        "nodes_as_written": outcome.nodes_as_written,
-        "segments": outcome.segments,
-        "placement": outcome.placement,
-        "changed_by": changed_by,
-    }
-    run_ = known.model_copy(update={"inference": known.inference.model_copy(update=told)})
-    writer.end(private(writer, _ended(run_, births.end())))
-    return {}
+
+def _notes(*notes: str | None) -> dict[str, None]:
+    return dict.fromkeys(note for note in notes if note)
 
 
 def _ended(run: Run, trace: Trace, *, failed: str | None = None) -> Run:
@@ -144,8 +202,8 @@ def _blamed(settings: EngineSettings, feeds: dict[str, Any], outcome: Outcome) -
         return (), None
     from whynan.session.optimising import blamed
 
-    return blamed(settings, feeds, outcome)
+    return blamed(settings, feeds, outcome.outputs)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(int(sys.argv[1])))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +18,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from whynan.errors import UsageError
 from whynan.session.delivery import say
-from whynan.session.files import is_replaceable
+from whynan.session.files import STANDARD_OUTPUT, is_replaceable
 from whynan.session.interpreter import called
 from whynan.session.supervising import Supervisor, end_as
+from whynan.session.temporary import Folder
 from whynan.session.unloaded import tell_of_no_torch
 
 if TYPE_CHECKING:
@@ -91,9 +91,9 @@ def _tell_of_two(
     told["whynan"] = tell(folder, command, environment, options, script=script)
 
 
-def _folder() -> tempfile.TemporaryDirectory[str]:
+def _folder() -> Folder:
     try:
-        return tempfile.TemporaryDirectory(prefix="whynan-", ignore_cleanup_errors=True)
+        return Folder()
     except OSError as error:
         raise UsageError(
             f"no temporary folder can be made ({error.strerror})", "set TMPDIR to a folder that can be written to"
@@ -122,7 +122,11 @@ def _read(path: str) -> dict[str, Any] | None:
 def _from_anywhere(options: Options) -> Options:
     """The options with paths that hold wherever the program goes."""
     given = {name: getattr(options, name) for name in ("json", "trace", "baseline")}
-    return replace(options, **{name: os.path.abspath(path) for name, path in given.items() if path is not None})
+    return replace(options, **{n: _whole(path) for n, path in given.items() if path is not None})
+
+
+def _whole(path: str) -> str:
+    return path if path == STANDARD_OUTPUT else os.path.abspath(path)
 
 
 def _amend(options: Options, script: int) -> None:

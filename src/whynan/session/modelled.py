@@ -7,7 +7,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, cast
 
-from whynan.errors import MissingExtraError, UsageError
+from whynan.errors import UsageError
+from whynan.models.extras import need
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,19 +22,12 @@ def explained(
     path: str | os.PathLike[str], inputs: Sequence[Any], named: Mapping[str, Any], options: Options
 ) -> Report:
     """Run a model on arrays; raises ``UsageError`` where it is none, or they do not fit its inputs."""
-    try:
-        from whynan.models.onnx_inputs import case_of
-        from whynan.models.onnx_opening import open_model
-    except ModuleNotFoundError as error:
-        if error.name not in ("onnx", "onnx_ir"):
-            raise
-        raise MissingExtraError("onnx") from None
-    from importlib.util import find_spec
-
+    need("onnx")
+    need("ort")
+    from whynan.models.onnx_inputs import case_of
+    from whynan.models.onnx_opening import open_model
     from whynan.session.inference import Settings, infer
 
-    if find_spec("onnxruntime") is None:
-        raise MissingExtraError("ort")
     model = open_model(path)
     return infer(model, [case_of(model, _by_name(model, inputs, named))], Settings(), options)
 

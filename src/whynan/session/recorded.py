@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from whynan.capture.failure import FAILED
 from whynan.records import ExitStatus, Run, Source
 from whynan.report.redaction import public_patterns
-from whynan.rules.catalogue import rules
+from whynan.rules.catalogue import distribution, rules
 from whynan.session.allow import Allowance
 from whynan.session.baseline import Baseline
 from whynan.session.comments import Comment, comments_of
@@ -171,7 +171,7 @@ def private(writer: TraceWriter, run: Run) -> Run:
 def _meant(allowance: Allowance, *, private: bool) -> Meant:
     if not private:
         return Meant(pattern=allowance.pattern, reason=allowance.reason)
-    public = any(allowance.fits(rule.code, rule.name) for rule in rules())
+    public = any(allowance.fits(rule.code, rule.name) for rule in rules() if distribution(rule.code) is None)
     return Meant(pattern=allowance.pattern if public else "left out", reason="left out")
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from whynan.errors import NestedTraceError, UsageError
+from whynan.rules.catalogue import readings
 from whynan.session import recorded
 from whynan.session.allow import Allowance, Allowances, allowance, numbered
 from whynan.session.interpreter import command_line
@@ -56,7 +57,9 @@ class Region:
         self.quiet = quiet
         self.yields = yields
         self.allowed: list[Allowance] = []
-        self.watching = watching(memory=options.memory, ranges=options.ranges, watched=watched)
+        self.watching = watching(
+            memory=options.memory, ranges=options.ranges, watched=watched, reads=readings("trace", options.allow)
+        )
         self.recording = None if watched is None else watched.recording
         self.notes: list[str] = []
         self.baseline: Baseline | None = None
@@ -76,8 +79,7 @@ class Region:
         if outer is not None:
             outer.notes.append(STEPPED_ASIDE)
             outer.end(early=True)
-        meant = (*(Allowance(p, "allowed in the configuration") for p in self.options.allow), *_allowances.open)
-        scope = tuple(dict.fromkeys(numbered(a, self.allowed) for a in meant))
+        scope = scope_of(self.options, self.allowed)
         keep(command_line(sys.orig_argv[1:]).code)
         self.watching.start(scope)
         _running.append(self)
@@ -151,6 +153,12 @@ class Region:
         if self._report is None:
             raise UsageError("the trace has not ended", "read .report after the with block")
         return self._report
+
+
+def scope_of(options: Options, known: list[Allowance]) -> tuple[int, ...]:
+    """The numbers of the allowances that are in force now, among those of a run; new ones become known."""
+    meant = (*(Allowance(p, "allowed in the configuration") for p in options.allow), *_allowances.open)
+    return tuple(dict.fromkeys(numbered(a, known) for a in meant))
 
 
 def refuses_another() -> bool:

@@ -106,6 +106,7 @@ class Replays:
             capture.begin_at(fault.step)
             if fault.optimizer is not None:
                 capture.begin_with(Inherited(fault))
+                capture.begin_lost(fault.scale_fall)
             for batch, came in way.batches:
                 capture.tracer.origins.note(batch, came.source(), "batch")
 

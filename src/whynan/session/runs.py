@@ -60,19 +60,25 @@ def build_report(
     and `run`: those of a run that is not this one.
     """
     judged = findings_of(trace)
-    scopes = {id(b.element): b.scope for b in trace.births}
+    scopes = {id(b.element): b.scope for b in (*trace.births, *trace.silent)}
     used: set[Comment] = set()
 
     def finish(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
         # excused by the scope of their births: the element is the birth's own
-        told = (excused(explain_finding(f), allowances, scopes.get(id(f.element), ())) for f in findings)
+        explained = (explain_finding(f) for f in findings)
+        # silent damage is what a rule knows, and nothing else
+        known = (f for f in explained if f.damage is None or f.rule != "WN000")
+        told = (excused(f, allowances, scopes.get(id(f.element), ())) for f in known)
         return tuple(_known(_commented(f, used, comments), baseline) for f in told)
 
     escaped, damaging, absorbed = finish(judged.escaped), finish(judged.damaging), finish(judged.absorbed)
+    # what is finite and wrong is worth a word where no bad number was an error
+    silent = finish(judged.silent) if all(f.severity != "error" for f in escaped) else ()
+    damaging = _joined(damaging, silent)
     meant = [f for f in (*escaped, *damaging) if f.allowed is not None]
     escaped = tuple(f for f in escaped if f.allowed is None)
     damaging = tuple(f for f in damaging if f.allowed is None)
-    verdict = judged.verdict
+    verdict = "damaged" if judged.verdict == "clean" and silent else judged.verdict
     if meant and verdict in ("nonfinite", "damaged"):
         errors = any(f.severity == "error" for f in escaped)
         verdict = "nonfinite" if errors else ("damaged" if escaped or damaging else "clean")
@@ -101,6 +107,26 @@ def build_report(
         coverage=trace.coverage.model_copy(update={"notes": said}),
         ranges=trace.ranges,
     )
+
+
+def _joined(damaging: tuple[Finding, ...], silent: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Births that did damage, and silent damage: at one expression they are one, which the latter says better."""
+    left = list(damaging)
+    told: list[Finding] = []
+    for found in silent:
+        born = next((f for f in left if f.site is not None and f.site == found.site), None)
+        if born is not None:
+            left.remove(born)
+            found = found.model_copy(
+                update={
+                    "matched": tuple(dict.fromkeys((*found.matched, born.rule, *born.matched))),
+                    "chain": born.chain,
+                    "reaches": born.reaches,
+                    "allowed": found.allowed or born.allowed,
+                }
+            )
+        told.append(found)
+    return (*left, *told)
 
 
 def _status(verdict: Verdict, trace: Trace) -> int:

@@ -149,7 +149,8 @@ def _softened(finding: Finding) -> Finding:
 
 def _in_a_line(found: Sequence[Finding]) -> str:
     first = found[0]
-    place = "" if first.site is None else f", born at {first.site.file}:{first.site.line}"
+    at = "at" if first.birth is None else "born at"
+    place = "" if first.site is None else f", {at} {first.site.file}:{first.site.line}"
     more = f", and {len(found) - 1} more" if len(found) > 1 else ""
     return plain(f"{headline(first, raised=False)}{place} ({first.rule} {first.name}){more}")
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from whynan.capture.failure import FAILED
 from whynan.errors import NestedTraceError, NonFiniteError, UsageError
 from whynan.records import Coverage, ExitStatus, Report, Run
 from whynan.report.values import count_text
+from whynan.rules.catalogue import readings
 from whynan.session.evaluations import Beside
 from whynan.session.merging import merged
 from whynan.session.metrics import Metrics, as_step
-from whynan.session.region import STEPPED_ASIDE, refuses_another
+from whynan.session.region import STEPPED_ASIDE, refuses_another, scope_of
 from whynan.session.replays import Replays
+from whynan.session.runs import build_report
+from whynan.traces import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch.judging import Fault
     from whynan.config import Options
+    from whynan.session.allow import Allowance
     from whynan.session.metrics import MetricSink
 
 
@@ -46,9 +51,11 @@ class Training:
         only: Sequence[Any] = (),
         metrics: Sequence[MetricSink] = (),
     ) -> None:
+        from whynan.capture.torch.harm import Harms
         from whynan.capture.torch.marks import Marks
         from whynan.capture.torch.watch import Guard
 
+        self._allowed: list[Allowance] = []
         self.options = options
         self.command = command
         self.marks = Marks()
@@ -62,6 +69,7 @@ class Training:
             deferred=options.sync == "deferred",
             holds=options.on_nonfinite != "continue",
             told=Metrics(metrics).tell if metrics else None,
+            harms=Harms(readings("watch", options.allow), lambda: scope_of(options, self._allowed)),
         )
         self.report: Report | None = None
         self._ended = ended
@@ -123,6 +131,7 @@ class Training:
             self.guard.remove()
             if not pauses:
                 self.guard.samples.forget()
+                self.guard.harms.forget()
             self.marks.clear()
         except Exception:
             self.guard.fail()
@@ -134,16 +143,16 @@ class Training:
         """The report of a run whose first steps were traced: that of its bad step, if there was one."""
         pieces = [] if self.beside is None else self.beside.pieces()
         if self.report is not None:
-            return merged(self.told(), self._without_limit(traced), *pieces)
+            return self._with_silent(merged(self._of_steps(), self._without_limit(traced), *pieces))
         if (not self.guard.watched and not self.stepped_aside) or traced.verdict == "nonfinite":
-            return merged(traced, *pieces)
+            return self._with_silent(merged(traced, *pieces))
         explained = next((p for p in pieces if p.run.replay.faithful), None)
         watched = self._watched(self._without_limit(traced))
         if explained is not None:
             watched = watched.model_copy(
                 update={"run": watched.run.model_copy(update={"replay": explained.run.replay})}
             )
-        return merged(watched, *pieces)
+        return self._with_silent(merged(watched, *pieces))
 
     def _without_limit(self, report: Report) -> Report:
         """A report of the first steps without saying that it is one of them alone."""
@@ -153,14 +162,45 @@ class Training:
 
     def told(self) -> Report:
         """The report as it stands: of the first bad step, and how many came after it; or that there was none."""
+        return self._with_silent(self._of_steps())
+
+    def _with_silent(self, report: Report) -> Report:
+        """A report with the silent damage of the steps that were watched, as far as it does not tell of it already."""
+        if not self.guard.harms.found or any(f.severity == "error" for f in report.findings):
+            return report
+        known = {(f.rule, f.site) for f in report.damaging}
+        trace = Trace([], [], Coverage(), silent=[replace(s) for s in self.guard.harms.found])
+        found = build_report(
+            trace,
+            command=self.command,
+            flags={},
+            device=report.run.device,
+            allowances=self._allowed,
+            baseline=self.replays.baseline,
+        )
+        new = tuple(f for f in found.damaging if (f.rule, f.site) not in known)
+        if self.redacts and self.options.redact:
+            from whynan.report.redaction import redacted
+
+            found = redacted(found.model_copy(update={"damaging": new}))
+            new = found.damaging
+        return merged(report, found.model_copy(update={"damaging": new, "verdict": "damaged" if new else "clean"}))
+
+    def _of_steps(self) -> Report:
         if self.report is None:
             return self._watched(self._told("clean", ()))
         if not self.repeated:
-            return self.report
+            return self._counted(self.report)
         note = f"{count_text(self.repeated, 'more step')} bad after that, not looked into"
         coverage = self.report.coverage
         notes = {"notes": (*coverage.notes, note)}
-        return self.report.model_copy(update={"coverage": coverage.model_copy(update=notes)})
+        return self._counted(self.report.model_copy(update={"coverage": coverage.model_copy(update=notes)}))
+
+    def _counted(self, report: Report) -> Report:
+        """A report with the steps that a loss scaler has skipped, in what was traced or since."""
+        skipped = max(report.coverage.skipped_steps, self.guard.passed_over)
+        coverage = report.coverage.model_copy(update={"skipped_steps": skipped})
+        return report.model_copy(update={"coverage": coverage})
 
     def _watched(self, report: Report) -> Report:
         """A report with what is known of the steps that were watched, none of which was bad."""
@@ -177,7 +217,7 @@ class Training:
             run = run.model_copy(update={"exit_status": run.exit_status.model_copy(update={"whynan": 1})})
             seen.append(f"{count_text(spoilt, 'parameter')} bad after the last step: spoilt by that step")
         coverage = report.coverage.model_copy(update={"notes": tuple(seen)})
-        return report.model_copy(update={"verdict": verdict, "coverage": coverage, "run": run})
+        return self._counted(report.model_copy(update={"verdict": verdict, "coverage": coverage, "run": run}))
 
     def _deliver(self, report: Report | None, fault: Fault) -> BaseException | None:
         """Tell of the first bad step; gives what to raise at it."""
@@ -215,7 +255,7 @@ class Training:
 
     def _with_history(self, report: Report, fault: Fault) -> Report:
         history = tuple(as_step(entry) for entry in self.guard.history.of(fault.optimizer))
-        return report.model_copy(update={"run": report.run.model_copy(update={"history": history})})
+        return self._counted(report.model_copy(update={"run": report.run.model_copy(update={"history": history})}))
 
     def _told(self, verdict: Any, notes: tuple[str, ...]) -> Report:
         whynan = 0 if verdict == "clean" else 1

@@ -121,8 +121,13 @@ class Watched:
     recording: TraceWriter | None = None
 
 
-def watching(*, memory: int | None, ranges: bool, watched: Watched | None = None) -> Watching:
-    """A capture to be; raises ``MissingExtraError`` at its start where torch is not installed."""
+def watching(
+    *, memory: int | None, ranges: bool, watched: Watched | None = None, reads: frozenset[str] = frozenset()
+) -> Watching:
+    """A capture to be; raises ``MissingExtraError`` at its start where torch is not installed.
+
+    `reads`: what is read for the rules of silent damage.
+    """
     told = watched or Watched()
 
     def make() -> Capture:
@@ -142,6 +147,7 @@ def watching(*, memory: int | None, ranges: bool, watched: Watched | None = None
             steps=told.steps,
             recording=told.recording,
             threads=told.threads,
+            reads=reads,
         )
 
     return Watching(make)

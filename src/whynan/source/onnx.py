@@ -14,13 +14,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from whynan.records import Site
-from whynan.source import spelling
+from whynan.source.asking import Asked, asked_by, called, chosen
+from whynan.source.handed import BODY, taking, within
 from whynan.source.ownership import Owner, owner_of
 from whynan.source.positions import file_of_site
 from whynan.source.syntax import Syntax, one_line, span_of, syntax_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from whynan.source.syntax import Spanned
 
@@ -33,12 +34,13 @@ _LONGEST: Final = 1 << 16
 _LONGEST_SCOPES: Final = 1 << 13
 _LONGEST_NAME: Final = 512
 _LARGEST_SOURCE: Final = 1 << 24
+_MOST_OF_A_LINE: Final = 1024
+"""Nodes of one line that are told apart; a loop that was unrolled may have any number."""
 _FRAME: Final = re.compile(r'\s*File "(?P<file>[^"\n]+)", line (?P<line>[0-9]{1,9}), in (?P<function>[^\n]*)')
 _DOC_FRAME: Final = re.compile(r"(?P<file>[^\n(]+)\((?P<line>[0-9]{1,9})\): (?P<function>[^\n]*)")
 _EXPORTER: Final = re.compile(r"/torch/(?:onnx/|jit/_trace\.py$)")
 _MARKS: Final = re.compile(r"\s*[~^]+\s*")
 _STRING: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
-_TARGET: Final = re.compile(r"target=(?:torch\.ops\.)?(?P<name>[A-Za-z0-9_.]+)")
 _OTHER_PYTHON: Final = re.compile(r"/lib(?:64)?/python3\.[0-9]+/|/python3[0-9]+/lib/", re.IGNORECASE)
 """In the path of the standard library, on whatever machine."""
 _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -63,7 +65,44 @@ class Place(NamedTuple):
     module: str | None
 
 
-def place_of(metadata: Mapping[str, str], *, name: str = "", doc: str = "") -> Place:
+class Exported:
+    """What an exporter wrote beside the nodes of a model, which are told apart by the others of their line.
+
+    Args:
+        nodes: the metadata of all nodes, in their order.
+    """
+
+    def __init__(self, nodes: Iterable[Mapping[str, str]]) -> None:
+        found: dict[object, dict[str, None]] = {}
+        for metadata in nodes:
+            if STACK in metadata and FX_NODE in metadata:
+                # one operator may have been exported as several nodes
+                found.setdefault(_line_of(metadata), {})[_entry(metadata[FX_NODE])] = None
+        self._by_line = {
+            line: tuple(asked for text in there if (asked := asked_by(text)) is not None)
+            for line, there in found.items()
+            if len(there) <= _MOST_OF_A_LINE
+        }
+
+    def place_of(self, metadata: Mapping[str, str], /, *, name: str = "", doc: str = "") -> Place:
+        """Where a node says that it comes from; see :func:`place_of`."""
+        beside = self._by_line.get(_line_of(metadata), ()) if STACK in metadata else ()
+        return place_of(metadata, name=name, doc=doc, beside=beside)
+
+    def module_of(self, node_name: str, /) -> str | None:
+        """See :func:`module_of`."""
+        return module_of(node_name)
+
+
+def _line_of(metadata: Mapping[str, str]) -> object:
+    """What the nodes of one line have in common; of a function that was handed to a branch, those of all its lines."""
+    stack = _entry(metadata[STACK])
+    if BODY in stack and (frames := frames_of(stack)) and frames[-1].file.startswith(BODY):
+        return (*((frame.file, frame.line) for frame in frames[:-1]), frames[-1].file)
+    return stack, _module(_entry(metadata.get(SCOPES))[:_LONGEST_SCOPES])
+
+
+def place_of(metadata: Mapping[str, str], *, name: str = "", doc: str = "", beside: Sequence[Asked] = ()) -> Place:
     """Where a node says that it comes from; nothing where it says nothing, or what cannot be.
 
     Args:
@@ -71,6 +110,8 @@ def place_of(metadata: Mapping[str, str], *, name: str = "", doc: str = "") -> P
         name: of the node, which tells the module where TorchScript's exporter wrote it.
         doc: its documentation, in which that exporter writes the frames, if it is asked to (``verbose=True``). It
             leaves out what the lines say, so that none is shown: the file may be another by now.
+        beside: the nodes of the same line, in their order; without them, of two expressions that may be meant none is
+            told.
 
     The user's site is the innermost frame that is neither installed nor Python's own; where there is none, the
     innermost that is not torch's. A source file is read only to find the expression in a line that it and the model
@@ -79,15 +120,15 @@ def place_of(metadata: Mapping[str, str], *, name: str = "", doc: str = "") -> P
     module = _module(_entry(metadata.get(SCOPES))[:_LONGEST_SCOPES]) or module_of(_entry(name))
     frames = frames_of(_entry(metadata.get(STACK))) or _frames_of_doc(_entry(doc))
     owners = [_owner(frame.file) for frame in frames]
-    operator = _operator(_entry(metadata.get(FX_NODE)))
+    asked = asked_by(_entry(metadata.get(FX_NODE)))
     own = _last(owners, (Owner.USER,))
     library = _last(owners, (Owner.LIBRARY,))
     if own is None:
         own, library = (library if library is not None else _last(owners, (Owner.STDLIB,))), None
     if own is None:
         return Place(None, None, module)
-    site = _site(frames, own, operator, module)
-    inner = _site(frames, library, operator, module) if library is not None and library > own else None
+    site = _site(frames, own, asked, beside, module)
+    inner = _site(frames, library, asked, beside, module) if library is not None and library > own else None
     return Place(site.model_copy(update={"module": module}), inner, module)
 
 
@@ -154,15 +195,6 @@ def _module(scopes: str) -> str | None:
     return names[-2][:_LONGEST_NAME] or None if len(names) > 1 else None
 
 
-def _operator(fx_node: str) -> str | None:
-    """``div`` of ``call_function[target=torch.ops.aten.div.Tensor]``."""
-    found = _TARGET.search(fx_node)
-    if found is None:
-        return None
-    name = found["name"]
-    return spelling.canonical(spelling.base_of(name)) if name.startswith("aten.") else None
-
-
 def _owner(file: str) -> Owner:
     """Whose a file is, on the machine where the model was exported as far as its path tells."""
     path = file if file.startswith("<") else file.replace("\\", "/")
@@ -177,17 +209,20 @@ def _last(owners: list[Owner], wanted: tuple[Owner, ...]) -> int | None:
     return next((place for place in reversed(range(len(owners))) if owners[place] in wanted), None)
 
 
-def _site(frames: list[Frame], place: int, operator: str | None, module: str | None) -> Site:
+def _site(frames: list[Frame], place: int, asked: Asked | None, beside: Sequence[Asked], module: str | None) -> Site:
     frame = frames[place]
     source = _Line(frame)
     site = Site(file=file_of_site(frame.file), line=frame.line, code=source.text, function=source.function)
-    called = next(iter(frames[place + 1 :]), None)
-    if called is not None:
+    inner = next(iter(frames[place + 1 :]), None)
+    if inner is not None and inner.file.startswith(BODY):
+        return source.handed(site, asked, beside)
+    if inner is not None:
         # what the line called is a function, and the operator may be deep inside it
-        nodes = source.calls_of(called.function, module)
+        nodes = source.calls_of(inner.function, module)
+        node = nodes[0] if len(nodes) == 1 else None
     else:
-        nodes = [] if operator is None else source.operations(operator)
-    return source.narrowed(site, nodes[0]) if len(nodes) == 1 else site
+        node = None if asked is None else source.asking(asked, beside)
+    return site if node is None else source.narrowed(site, node)
 
 
 class _Line:
@@ -217,8 +252,8 @@ class _Line:
         """The calls in the line that go to a function: by its name, or to a module where it is ``forward``."""
         calls = [node for node in self._nodes() if isinstance(node, ast.Call)]
         if function not in _FORWARD:
-            return [*(call for call in calls if _called(call) == function)]
-        named = [call for call in calls if _called(call) in (module or "").split(".")]
+            return [*(call for call in calls if called(call) == function)]
+        named = [call for call in calls if called(call) in (module or "").split(".")]
         return [*(named if len(named) == 1 else (call for call in calls if not self._is_imported(call.func)))]
 
     def _is_imported(self, callee: ast.expr) -> bool:
@@ -226,9 +261,22 @@ class _Line:
         known = {"torch", "F", "nn", "math", *_BUILTIN, *self._syntax.imports}
         return bool(names) and names[0] in known
 
-    def operations(self, operator: str) -> list[Spanned]:
-        """The expressions in the line that ask for an operator, by its name or its symbol."""
-        return [node for node in self._nodes() if operator in _spelt(node)]
+    def handed(self, site: Site, asked: Asked | None, beside: Sequence[Asked]) -> Site:
+        """The site of a node in a function that was handed to a branch or a loop; else that of the call."""
+        call = taking(self._nodes())
+        if call is None:
+            return site
+        node = None
+        if asked is not None and self._in_file is not None:
+            node = within(self._in_file, call, asked, beside)
+        if node is None or self._in_file is None:
+            return self.narrowed(site, call)
+        function = ".".join(_enclosing(self._in_file, node.lineno))
+        return self.narrowed(site.model_copy(update={"function": function or None}), node)
+
+    def asking(self, asked: Asked, beside: Sequence[Asked]) -> Spanned | None:
+        """The expression in the line that asked for a node, if it can be told which."""
+        return chosen(self._nodes(), asked, beside, self._syntax.parents)
 
     def narrowed(self, site: Site, node: Spanned) -> Site:
         """The site of one expression in the line; without columns where the file does not tell them."""
@@ -253,11 +301,6 @@ _FORWARD: Final = ("forward", "__call__", "_call_impl", "_wrapped_call_impl")
 _BUILTIN: Final = frozenset("abs enumerate float int isinstance len list max min range str sum super tuple zip".split())
 
 
-def _called(call: ast.Call) -> str | None:
-    names = _names(call.func)
-    return names[-1] if names else None
-
-
 def _names(node: ast.expr) -> list[str]:
     """``a.b.c`` as its names; of ``f(x).c`` only the last."""
     names: list[str] = []
@@ -265,23 +308,6 @@ def _names(node: ast.expr) -> list[str]:
         names.append(node.attr)
         node = node.value
     return [node.id, *reversed(names)] if isinstance(node, ast.Name) else names[:1]
-
-
-def _spelt(node: Spanned) -> Iterable[str]:
-    """The operators that an expression may ask for."""
-    match node:
-        case ast.Call():
-            name = _called(node)
-            return () if name is None else (spelling.canonical(name),)
-        case ast.BinOp(op=symbol) | ast.AugAssign(op=symbol):
-            return (spelling.SYMBOLS[type(symbol)],)
-        case ast.UnaryOp(op=symbol):
-            return spelling.UNARY.get(type(symbol), ())
-        case ast.Compare(ops=[comparison]):
-            name = spelling.COMPARISONS.get(type(comparison))
-            return () if name is None else (name,)
-        case _:
-            return ()
 
 
 def _syntax_in_file(file: str, line: int, text: str) -> Syntax | None:

@@ -138,6 +138,7 @@ DISPATCHED: Final[dict[str, Signature]] = {
                 "linear": {"input": "input", "weight": "weight", "bias": "bias"},
             },
         ),
+        ("logdet", "input", {"slogdet": {"A": "input"}}),
         ("outer", "input vec2", {"mul": {"self": "input", "other": "vec2"}}),
         (
             "cross_entropy",
@@ -181,7 +182,7 @@ DISPATCHED: Final[dict[str, Signature]] = {
     )
 }
 
-METHODS: Final = frozenset("square max min matmul outer".split())
+METHODS: Final = frozenset("logdet square max min matmul outer".split())
 """Those of them that tensors have as methods."""
 
 

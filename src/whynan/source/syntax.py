@@ -182,3 +182,12 @@ def syntax_of(filename: str) -> Syntax:
             _files.clear()
         known = _files[filename] = Syntax(lines)
     return known
+
+
+def method_of(code: str) -> str | None:
+    """The name of the method that an expression calls; None where it is no call of one, or is no whole expression."""
+    try:
+        tree = ast.parse(code, mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
+    return tree.func.attr if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Attribute) else None

@@ -2,5 +2,6 @@
 
 from whynan.traces.facts import Birth as Birth
 from whynan.traces.facts import Event as Event
+from whynan.traces.facts import Silent as Silent
 from whynan.traces.facts import Sink as Sink
 from whynan.traces.facts import Trace as Trace

@@ -14,16 +14,20 @@ from whynan.records import (
     BirthKind,
     ChainLink,
     Coverage,
+    Damage,
     Data,
     Element,
     ForwardOperand,
+    Neighbourhood,
     Phase,
+    Reach,
     Run,
+    ScaleFall,
     SinkKind,
     Site,
     Source,
 )
-from whynan.traces.facts import Birth, Event, LabelKind, Sink, Trace
+from whynan.traces.facts import Birth, Event, LabelKind, Silent, Sink, Trace
 from whynan.traces.spelling import visible
 
 if TYPE_CHECKING:
@@ -56,6 +60,7 @@ class EventPart(Part):
     recomputed: bool
     node: str | None = None
     value: str | None = None
+    made_of: str | None = None
 
     @classmethod
     def of(cls, event: Event) -> Self:
@@ -87,6 +92,7 @@ class BirthPart(Part):
     named: bool
     computed: bool
     data: Data | None
+    around: Neighbourhood | None = None
 
     @classmethod
     def of(cls, birth: Birth) -> Self:
@@ -102,6 +108,32 @@ class BirthPart(Part):
         told |= {"event": self.event.event(), "causes": frozenset(self.causes)}
         told |= {"steps": list(self.steps), "modules": dict.fromkeys(self.modules)}
         return Birth(**told)
+
+
+class SilentPart(Part):
+    """Damage without a birth."""
+
+    event: EventPart
+    element: Element
+    damage: Damage
+    modules: tuple[str, ...]
+    occurrences: Natural
+    scope: tuple[Natural, ...]
+    around: Neighbourhood | None
+    reaches: tuple[Reach, ...]
+
+    @classmethod
+    def of(cls, silent: Silent) -> Self:
+        """The part that tells of silent damage."""
+        told: dict[str, Any] = {name: getattr(silent, name) for name in cls.model_fields}
+        told |= {"event": EventPart.of(silent.event), "modules": tuple(silent.modules)}
+        return cls.model_construct(**told)
+
+    def silent(self) -> Silent:
+        """The damage."""
+        told: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields}
+        told |= {"event": self.event.event(), "modules": dict.fromkeys(self.modules)}
+        return Silent(**told)
 
 
 class CarriedPart(Part):
@@ -123,6 +155,8 @@ class SinkPart(Part):
     damage: bool
     counts: tuple[CarriedPart, ...]
     owner: Natural | None
+    scale_fall: ScaleFall | None = None
+    value: float | None = None
 
     @classmethod
     def of(cls, sink: Sink) -> Self:
@@ -157,6 +191,7 @@ class FactsDocument(Part):
     births: tuple[BirthPart, ...]
     sinks: tuple[SinkPart, ...]
     unexplained: tuple[SinkPart, ...]
+    silent: tuple[SilentPart, ...] = ()
     coverage: Coverage
     ranges: Natural
     fatal_seen: bool
@@ -171,6 +206,7 @@ class FactsDocument(Part):
             births=tuple(BirthPart.of(birth) for birth in trace.births),
             sinks=tuple(SinkPart.of(sink) for sink in trace.sinks),
             unexplained=tuple(SinkPart.of(sink) for sink in trace.unexplained),
+            silent=tuple(SilentPart.of(silent) for silent in trace.silent),
             coverage=trace.coverage,
             ranges=ranges,
             fatal_seen=trace.fatal_seen,
@@ -188,6 +224,7 @@ class FactsDocument(Part):
             fatal_seen=self.fatal_seen,
             unexplained=[part.sink() for part in self.unexplained],
             failed=self.failed,
+            silent=[part.silent() for part in self.silent],
         )
 
 

@@ -7,7 +7,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from whynan.records import BirthKind, ChainLink, Coverage, Data, Element, ForwardOperand, Phase, Range, SinkKind, Site
+from whynan.records import (
+    BirthKind,
+    ChainLink,
+    Coverage,
+    Damage,
+    Data,
+    Element,
+    ForwardOperand,
+    Neighbourhood,
+    Phase,
+    Range,
+    Reach,
+    ScaleFall,
+    SinkKind,
+    Site,
+)
 
 LabelKind = Literal["birth", "literal"]
 
@@ -32,6 +47,8 @@ class Event:
     node: str | None = None
     """The name of the node of an ONNX model, and of the value that it wrote."""
     value: str | None = None
+    made_of: str | None = None
+    """What the engine made a node of that does not stand in the file as it is, in a sentence."""
 
 
 @dataclass(slots=True)
@@ -41,7 +58,7 @@ class Birth:
     ``causes`` are labels of bad values that the birth was made from and that are no explanation by themselves:
     a literal, or a forward value kept in a saved tensor. ``scope`` numbers the allowances in force at the event.
     A literal is ``named`` after the first event that reduced, selected or computed from it, and ``computed`` where that
-    gave a NaN that is no copy.
+    gave a NaN that is no copy. ``around`` are the operations around the event; None of what no operation bore.
     """
 
     label: int
@@ -61,6 +78,7 @@ class Birth:
     named: bool = False
     computed: bool = False
     data: Data | None = None
+    around: Neighbourhood | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +86,8 @@ class Sink:
     """A value that left: fatal or observed, how many of its elements were bad, and the labels that they carry.
 
     ``counts`` tells of each set of labels how many elements carry it; ``owner`` numbers the optimizer that consumed it.
+    ``scale_fall``: what a loss scaler has tried before it; of gradients that it skips in vain. ``value`` is what all
+    bad elements are, None where they differ or it is not known.
     """
 
     kind: SinkKind
@@ -79,11 +99,31 @@ class Sink:
     damage: bool = False
     counts: dict[frozenset[int], int] = field(default_factory=lambda: {}, compare=False)
     owner: int | None = None
+    scale_fall: ScaleFall | None = field(default=None, compare=False)
+    value: float | None = field(default=None, compare=False)
 
     def of(self, labels: frozenset[int]) -> Sink:
         """The sink as some labels see it: with the count of the elements that carry one of them."""
         own = sum(count for carried, count in self.counts.items() if carried & labels)
         return replace(self, bad=own) if own else self
+
+
+@dataclass(slots=True)
+class Silent:
+    """Damage without a birth: the event that did it, the first element concerned, and what is to be known of it.
+
+    ``scope`` numbers the allowances in force at the event; ``reaches`` are the sinks that the wrong numbers reached, as
+    far as that was seen.
+    """
+
+    event: Event
+    element: Element
+    damage: Damage
+    modules: dict[str, None] = field(default_factory=lambda: {})
+    occurrences: int = 1
+    scope: tuple[int, ...] = ()
+    around: Neighbourhood | None = None
+    reaches: tuple[Reach, ...] = ()
 
 
 @dataclass(slots=True)
@@ -100,3 +140,4 @@ class Trace:
     fatal_seen: bool = False
     unexplained: list[Sink] = field(default_factory=lambda: [])
     failed: bool = False
+    silent: list[Silent] = field(default_factory=lambda: [])

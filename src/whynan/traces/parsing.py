@@ -10,6 +10,8 @@ from typing import Any, Final, NoReturn, cast
 _WORDS: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _NUMBERS: Final = frozenset("value min max finite_min finite_max loss norm scale update_ratio".split())
 """Fields in which these words are numbers."""
+_LISTS: Final = frozenset(("numbers",))
+"""Fields that may hold a list of such numbers."""
 _MIXED: Final = frozenset(("flags", "options"))
 """Fields that hold such fields under names of any kind."""
 _LARGEST: Final = 1 << 64
@@ -33,6 +35,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"it gives {json.dumps(twice)} twice in one object")
+    for name in _LISTS & made.keys():
+        if isinstance(inner := made[name], tuple):
+            made[name] = tuple(_number(value) for value in cast("tuple[Any, ...]", inner))
     for name in _MIXED & made.keys():
         inner = made[name]
         if isinstance(inner, dict):

@@ -96,6 +96,6 @@ def _check(folder: Folder, facts: FactsDocument) -> None:
         named.update(sink.labels, *(carried.labels for carried in sink.counts))
     if missing := named - labels:
         raise folder.refused(layout.FACTS, f"it names birth {min(missing)}, which there is not")
-    scopes = {number for birth in facts.births for number in birth.scope}
+    scopes = {number for one in (*facts.births, *facts.silent) for number in one.scope}
     if max(scopes, default=-1) >= len(facts.allowances):
         raise folder.refused(layout.FACTS, f"it names allowance {max(scopes)}, which there is not")

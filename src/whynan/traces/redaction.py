@@ -18,22 +18,29 @@ from pydantic import BaseModel
 from whynan.ops.onnx_names import is_onnx_argument, is_onnx_operator
 from whynan.ops.vocabulary import is_dtype, is_torch_argument, is_torch_node, is_torch_operator
 from whynan.records import (
+    Argument,
     ChainLink,
     Coverage,
+    Damage,
     Data,
     Element,
     ExitStatus,
     Fed,
     ForwardOperand,
     Inference,
+    Neighbourhood,
     Operand,
+    Operation,
     Range,
+    Reach,
     Replay,
     Run,
+    ScaleFall,
+    Selection,
     Site,
     Step,
 )
-from whynan.traces.facts import STILL_HELD, Birth, Event, Sink, Trace
+from whynan.traces.facts import STILL_HELD, Birth, Event, Silent, Sink, Trace
 from whynan.traces.notes import exception_type, generic, without_names
 
 T = TypeVar("T")
@@ -297,21 +304,35 @@ FACTS: Final[Mapping[type, Table]] = {
     Event: {
         "ordinal": kept, "op": operator, "phase": kept, "site": record, "library_site": record, "grad_fn": node,
         "forward_op": operator, "step": kept, "micro": kept, "recomputed": kept,
-        "node": named("node"), "value": named("tensor"),
+        "node": named("node"), "value": named("tensor"), "made_of": dropped,
     },
     Birth: {
         "label": kept, "label_kind": kept, "event": record, "kind": kept, "element": record,
         "forward_operands": record, "causes": kept, "cause_links": record, "steps": record, "steps_omitted": kept,
         "occurrences": kept, "modules": named("module"), "scope": kept, "note": _birth_note, "named": kept,
-        "computed": kept, "data": record,
+        "computed": kept, "data": record, "around": record,
+    },
+    Damage: {"kind": kept, "concerned": kept, "total": kept, "numbers": dropped},
+    Silent: {
+        "event": record, "element": record, "damage": record, "modules": named("module"), "occurrences": kept,
+        "scope": kept, "around": record, "reaches": record,
+    },
+    Reach: {"kind": kept, "name": tensor, "bad": kept, "total": kept, "value": nonfinite},
+    Neighbourhood: {"dialect": kept, "middle": kept, "operations": record, "gone": kept, "left_out": record},
+    Selection: {"op": operator, "side": argument, "mask": dropped, "line": kept},
+    Operation: {"event": kept, "op": operator, "hops": kept, "arguments": record, "shape": kept},
+    Argument: {
+        "name": argument, "event": kept, "elements": kept, "value": dropped, "numbers": dropped, "shape": kept,
+        "dtype": dtype, "min": dropped, "max": dropped,
     },
     Sink: {
         "kind": kept, "name": tensor, "bad": kept, "total": kept, "labels": kept, "fatal": kept, "damage": kept,
-        "counts": kept, "owner": kept,
+        "counts": kept, "owner": kept, "scale_fall": record, "value": nonfinite,
     },
+    ScaleFall: {"skipped": kept, "on_end": kept, "first": unknown, "last": unknown},
     Trace: {
         "births": record, "sinks": record, "coverage": record, "ranges": record, "fatal_seen": kept,
-        "unexplained": record, "failed": kept,
+        "unexplained": record, "failed": kept, "silent": record,
     },
     ExitStatus: {"script": kept, "whynan": kept},
     Replay: {"kind": kept, "faithful": kept, "why": by_value(lambda why: without_names(why) or "")},

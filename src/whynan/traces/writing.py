@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from whynan.errors import UsageError
 from whynan.traces import format as layout
 from whynan.traces.documents import FactsDocument, Meant, RunDocument, written
+from whynan.traces.private import private
 from whynan.traces.redaction import FACTS, Pseudonyms, Redaction, named, node, operator, redacted_facts
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ class TraceWriter:
         path = os.path.join(self._directory, name)
         temporary = f"{path}.{self._pid}{layout.TEMPORARY}"
         try:
-            with open(temporary, "wb", opener=_private) as file:
+            with open(temporary, "wb", opener=private) as file:
                 file.write(data)
             os.replace(temporary, path)
         except BaseException:
@@ -189,7 +190,7 @@ class TraceWriter:
         _check_size(size + len(data), layout.MOST_TABLE_BYTES, table)
         path = os.path.join(self._directory, table)
         # at the place where the last whole line has ended, whatever an interrupted write has left behind it
-        with open(path, "r+b" if size else "wb", opener=_private) as file:
+        with open(path, "r+b" if size else "wb", opener=private) as file:
             file.seek(size)
             file.write(data)
             file.truncate()
@@ -215,10 +216,6 @@ class TraceWriter:
 
     def _stop(self, why: str) -> None:
         self.note = f"the trace in {self.shown} stopped after {self.events:,} events: {why}"
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
 
 def _check_size(size: int, most: int, name: str) -> None:

@@ -88,6 +88,39 @@ def test_a_backward_birth_is_a_root_where_its_forward_cause_was_absorbed() -> No
     assert [link.role for link in finding.chain] == ["cause", "birth", "sink"]
 
 
+def test_the_elements_of_births_told_as_one_are_counted_together() -> None:
+    forward = birth(1)
+    backward = [birth(n, phase="backward", ordinal=9, causes=frozenset({1})) for n in (2, 3)]
+    counts = {frozenset({2}): 1, frozenset({3}): 2}
+    gradient = sink(2, 3, kind="gradient", name="w", bad=3, counts=counts)
+    found = findings_of(trace([forward, *backward], [gradient]))
+    (finding,) = found.escaped
+    assert [(r.name, r.bad) for r in finding.reaches] == [("w", 3)]
+    assert [f.phase for f in found.absorbed] == ["forward"]
+    assert [link.role for link in finding.chain] == ["cause", "birth", "sink"]
+
+
+def test_an_element_that_a_backward_birth_was_folded_with_is_not_said_to_do_no_harm() -> None:
+    forward, backward = birth(1), birth(2, phase="backward", causes=frozenset({1}))
+    found = findings_of(trace([forward, backward], [sink(1), sink(2, kind="gradient", name="w")]))
+    assert (len(found.escaped), found.absorbed) == (1, ())
+
+
+def test_the_other_elements_of_an_event_that_escaped_are_no_place_without_harm() -> None:
+    found = findings_of(trace([birth(1, ordinal=4), birth(2, ordinal=4)], [sink(1)]))
+    assert (len(found.escaped), found.absorbed) == (1, ())
+
+
+def test_another_event_of_the_same_place_may_do_no_harm() -> None:
+    found = findings_of(trace([birth(1, ordinal=4), birth(2, ordinal=5)], [sink(1)]))
+    assert (len(found.escaped), len(found.absorbed)) == (1, 1)
+
+
+def test_what_a_sink_holds_is_said() -> None:
+    (finding,) = findings_of(trace([birth(1, value=-INF)], [sink(1, value=INF)])).escaped
+    assert [r.value for r in finding.reaches] == [INF]
+
+
 def test_a_literal_cause_takes_no_blame() -> None:
     mask, made = birth(1, value=-INF, literal=True), birth(2, causes=frozenset({1}))
     (finding,) = findings_of(trace([mask, made], [sink(2)])).escaped
@@ -188,3 +221,9 @@ def test_roots_that_are_one_finding_count_each_element_once() -> None:
     both = sink(1, 2, bad=3, counts={frozenset({1}): 1, frozenset({1, 2}): 1, frozenset({2}): 1})
     (finding,) = findings_of(trace([birth(1), birth(2)], [both])).escaped
     assert finding.reaches[0].bad == 3
+
+
+def test_what_was_born_is_told_before_what_the_program_writes_itself() -> None:
+    written, born = birth(1, value=-INF, literal=True), birth(2)
+    found = findings_of(trace([written, born], [sink(1, kind="gradient"), sink(2)]))
+    assert [f.birth for f in found.escaped] == ["invalid", "literal"]

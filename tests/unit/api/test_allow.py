@@ -37,6 +37,14 @@ def test_another_rule_excuses_nothing_and_is_reported_as_unused(pattern: str) ->
     assert trace.report.unused_allows == (pattern,)
 
 
+@pytest.mark.parametrize("pattern", ["WN201", "log-of-zero", "WN206"])
+def test_a_rule_of_the_operation_excuses_what_a_rule_of_its_surroundings_explains(pattern: str) -> None:
+    with whynan.trace() as trace, whynan.allow(pattern, reason="meant"):
+        torch.tensor([0.0, 200.0]).softmax(0).log().tolist()
+    assert (trace.report.verdict, trace.report.unused_allows) == ("clean", ())
+    assert any("WN206" in note and note.endswith("is allowed: meant") for note in trace.report.coverage.notes)
+
+
 def test_it_holds_for_a_trace_inside_the_block() -> None:
     with whynan.allow("WN2", reason="meant"):
         report = whynan.explain(torch.log, torch.zeros(1))

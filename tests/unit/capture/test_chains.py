@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import whynan
 from tests.unit.capture.seen import code, only, sinks, traced
+
+INF = float("inf")
 
 
 def test_a_birth_in_a_module_hook_is_placed_in_the_hook() -> None:
@@ -196,12 +200,61 @@ def test_the_entry_that_was_joined_is_followed() -> None:
     assert "relu made -2 into 0" in [link.summary for link in finding.chain], finding.chain
 
 
-def test_only_the_nan_operand_explains_a_nan() -> None:
+@pytest.mark.parametrize(
+    ("meeting", "roots"),
+    [
+        (lambda inf, nan: inf + nan, ["aten.exp.default", "aten.log.default"]),
+        (lambda inf, nan: inf * nan, ["aten.exp.default", "aten.log.default"]),
+        (lambda inf, nan: nan.add_(inf), ["aten.exp.default", "aten.log.default"]),
+        (lambda inf, nan: nan / inf, ["aten.log.default"]),
+        (lambda inf, nan: torch.minimum(nan, inf), ["aten.log.default"]),
+    ],
+    ids=["a sum", "a product", "a sum in place", "a quotient by it", "the lesser of both"],
+)
+def test_an_infinity_that_a_nan_hides_is_a_root_where_it_would_be_bad_alone(
+    meeting: Callable[[Tensor, Tensor], Tensor], roots: list[str]
+) -> None:
     def work(x: Tensor) -> Tensor:
-        return x.exp() + (x - x).log() * 0
+        return meeting(x.exp(), (x - x).log() * 0)
 
     report = whynan.explain(work, torch.tensor([100.0]))
-    assert [f.op for f in report.findings] == ["aten.log.default"]
+    assert sorted(f.op for f in report.findings if f.op) == roots
+
+
+def test_a_derivative_of_a_row_is_traced_to_the_logit_whose_gradient_is_bad() -> None:
+    def work() -> None:
+        logits = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+        masked = logits.masked_fill(torch.tensor([[False, True, False]]), -INF)
+        (masked.softmax(-1) * masked.log_softmax(-1)).sum().backward()
+
+    finding = next(f for f in whynan.explain(work).findings if f.grad_fn == "SoftmaxBackward0")
+    assert [o.value for o in finding.forward_operands if o.name == "self"] == [-INF]
+    assert [link.summary for link in finding.chain if link.role == "cause"][-1] == "masked_fill made 2 into -Inf"
+
+
+def test_an_operand_of_a_product_is_no_element_of_its_gradient() -> None:
+    weight = torch.nn.Parameter(torch.ones(2, 2))
+
+    def work() -> None:
+        rows = torch.tensor([[-1.0, 1.0], [1.0, 1.0]]).sqrt()
+        torch.addmm(torch.zeros(2), rows, weight)[1].sum().backward()
+
+    (finding,) = whynan.explain(work).findings
+    assert (finding.op, [o.value for o in finding.forward_operands if o.dtype]) == ("aten.mm.default", [None] * 3)
+
+
+def test_a_loss_without_weight_is_traced_to_the_weights() -> None:
+    def work(weight: Tensor) -> Tensor:
+        return F.cross_entropy(torch.zeros(2, 3), torch.tensor([1, 1]), weight=weight)
+
+    (finding,) = whynan.explain(work, torch.tensor([1.0, 0.0, 1.0])).findings
+    assert [link.summary for link in finding.chain if link.role == "cause"] == ["argument weight"]
+
+
+def test_a_running_sum_is_judged_by_what_was_added_so_far() -> None:
+    (finding,) = whynan.explain(lambda x: x.cumsum(1), torch.tensor([[1.0, 3e38, 3e38, 3.1e38]])).findings
+    (row,) = (o for o in finding.element.operands if o.name == "self")
+    assert (finding.element.index, row.min, row.max) == ((0, 2), 1.0, pytest.approx(3e38))
 
 
 SENTENCES: list[tuple[str, Any, tuple[Any, ...], list[str]]] = [

@@ -212,7 +212,12 @@ with whynan.trace():
 
 
 @pytest.mark.parametrize(
-    ("before", "inside"), [("", ""), ("import torch._dynamo", ""), ("", "import torch._dynamo.variables.torch")]
+    ("before", "inside"),
+    [
+        pytest.param("", "", marks=pytest.mark.full),
+        pytest.param("import torch._dynamo", "", marks=pytest.mark.full),
+        ("", "import torch._dynamo.variables.torch"),
+    ],
 )
 def test_what_dynamo_knows_by_what_it_is_it_knows_after_the_trace(before: str, inside: str) -> None:
     text = FIRST_COMPILED_UNDER_A_TRACE.format(before=before, inside=inside or "pass")

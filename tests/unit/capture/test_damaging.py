@@ -70,6 +70,42 @@ def test_a_nan_that_became_an_integer_is_damage(way: str) -> None:
     assert (finding.op, finding.element.index) == ("aten.sqrt.default", (1,))
 
 
+def test_of_a_row_of_nothing_but_nan_the_index_is_damage_too() -> None:
+    report = whynan.explain(lambda x: x.sqrt().argmax(), torch.tensor([-1.0, -1.0, -4.0]))
+    assert report.verdict == "damaged"
+    assert "argmax makes 0 of NaN" in [link.summary for link in report.damaging[0].chain]
+    assert "made of NaN" in str(report)
+    assert "float64" not in str(report)
+
+
+ORDERS: dict[str, Callable[[Tensor], Tensor]] = {
+    "argmax": lambda x: x.argmax(),
+    "argmin": lambda x: x.argmin(),
+    "topk": lambda x: x.topk(2).indices,
+    "sort": lambda x: x.sort(descending=True).indices,
+    "searchsorted": lambda x: torch.bucketize(x, torch.tensor([1.0, 5.0, 100.0])),
+}
+
+
+@pytest.mark.parametrize("way", ORDERS)
+def test_an_index_that_float64_has_too_is_none(way: str) -> None:
+    report = whynan.explain(lambda x: ORDERS[way](x.exp()), torch.tensor([2.0, 100.0, 1.0]))
+    assert (report.verdict, report.absorbed_count) == ("clean", 1)
+
+
+@pytest.mark.parametrize("way", ["argmax", "topk", "sort"])
+def test_an_index_that_float64_has_not_is_damage(way: str) -> None:
+    report = whynan.explain(lambda x: ORDERS[way](x.exp()), torch.tensor([100.0, 200.0, 1.0]))
+    assert report.verdict == "damaged"
+    assert "not what float64 would have given" in str(report)
+
+
+def test_an_integer_made_of_an_infinity_is_damage() -> None:
+    report = whynan.explain(lambda x: x.exp().long(), torch.tensor([100.0, 1.0]))
+    assert report.verdict == "damaged"
+    assert "made of Inf" in str(report)
+
+
 def test_gathering_by_an_index_from_a_nan_is_damage() -> None:
     def target(x: Tensor) -> Tensor:
         return torch.arange(3.0)[x.sqrt().argmax()]
@@ -100,7 +136,10 @@ def test_clipping_by_a_norm_that_overflowed_is_damage() -> None:
         work()
     assert weight.tolist() == [1.0]
     assert trace.report.verdict == "damaged"
-    assert [(f.birth, f.op) for f in trace.report.damaging] == [("overflow", "aten.pow.Tensor_Scalar")]
+    assert [(f.birth, f.op, f.rule) for f in trace.report.damaging] == [
+        ("overflow", "aten.pow.Tensor_Scalar", "WN701"),
+        (None, "aten.mul_.Tensor", "WN714"),
+    ]
 
 
 def test_clipping_by_foreach_with_a_norm_that_overflowed_is_damage() -> None:
@@ -113,7 +152,10 @@ def test_clipping_by_foreach_with_a_norm_that_overflowed_is_damage() -> None:
         optimizer.step()
 
     report = traced(work)
-    assert (report.verdict, report.damaging[0].op) == ("damaged", "aten._foreach_norm.Scalar")
+    assert report.verdict == "damaged"
+    first = report.damaging[0]
+    # the norm and the scaling by it stand on one line: what was done there, and what it came of
+    assert (first.op, first.rule, "WN701" in first.matched) == ("aten._foreach_mul_.Tensor", "WN714", True)
 
 
 def test_a_second_moment_that_overflowed_freezes_its_weight() -> None:

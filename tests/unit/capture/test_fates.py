@@ -202,3 +202,32 @@ def test_every_floating_type_is_looked_at(dtype: torch.dtype) -> None:
     element = only(whynan.explain(target)).element
     assert element.dtype == str(dtype).removeprefix("torch.")
     assert element.count == 3
+
+
+def test_the_gradient_of_a_distance_to_itself_is_bad_for_every_point() -> None:
+    points = torch.nn.Parameter(torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
+
+    def work() -> None:
+        distance = (points[:, None] - points[None]).norm(dim=-1)
+        (1 / distance).triu(1).sum().backward()
+
+    report = whynan.explain(work)
+    finding = only(report)
+    assert [(r.name, r.bad, r.total) for r in finding.reaches] == [("points", 6, 6)]
+    assert {(f.op, f.phase) for f in report.absorbed} == {
+        ("aten.reciprocal.default", "forward"),
+        ("aten.div.Tensor", "backward"),
+    }
+    causes = [link.summary for link in finding.chain if link.role == "cause"]
+    assert list(dict.fromkeys(causes)) == [
+        "0 minus 0 is 0",
+        "linalg_vector_norm of a row of 0 is 0",
+        "aten.reciprocal.default gives Inf",
+    ]
+
+
+def test_an_output_is_numbered_among_the_results_of_its_operation() -> None:
+    batch = torch.full((4, 1), 3e38)
+    findings = whynan.explain(lambda: torch.nn.BatchNorm1d(1)(batch)).findings
+    (result,) = (f.element for f in findings if f.element.tensor is None and f.element.shape == (4, 1))
+    assert result.output == 0

@@ -152,3 +152,13 @@ def test_the_same_literal_many_times_is_told_once(rounds: int) -> None:
     finding = only(traced(work))
     assert (finding.birth, finding.op) == ("literal", "aten.sum.default")
     assert ("loss", None) in sinks(finding)
+
+
+def test_one_in_an_expanded_argument_is_known_to_be_it() -> None:
+    scores = torch.tensor([INF, 1.0]).expand(3, -1)
+    finding = only(whynan.explain(lambda x: x - x.amax(-1, keepdim=True), scores))
+    assert (finding.birth, finding.op, finding.element.count) == ("invalid", "aten.sub.Tensor", 3)
+
+
+def test_one_in_an_expanded_tensor_is_no_error_where_it_merely_leaves() -> None:
+    assert whynan.explain(lambda: torch.tensor([INF, 1.0]).expand(3, -1)).verdict == "clean"

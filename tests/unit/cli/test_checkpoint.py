@@ -55,6 +55,15 @@ def process(*arguments: str, before: str = "", **options: Any) -> subprocess.Com
     return subprocess.run(command, timeout=120, check=False, **{"capture_output": True, **options})
 
 
+def test_a_document_on_the_output_has_it_for_itself(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (here / "-").write_text("a file of this name is something else", encoding="utf-8")
+    assert main(["checkpoint", "ckpt-200.pt", "--json", "-"]) == 1
+    out, err = capfd.readouterr()
+    assert json.loads(out)["verdict"] == "nonfinite"
+    assert "ckpt-200.pt" in err
+    assert (here / "-").read_text(encoding="utf-8") == "a file of this name is something else"
+
+
 def test_a_clean_checkpoint_is_0_and_a_bad_one_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "ckpt-100.pt")[::2] == (0, "")
     assert run(capsys, "ckpt-200.pt")[::2] == (1, "")

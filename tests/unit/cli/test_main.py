@@ -152,10 +152,19 @@ def test_completion_completes_commands_and_options() -> None:
             text=True,
             check=True,
             cwd=ROOT,
-            env={"_WHYNAN_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(number)},
+            env={**os.environ, "_WHYNAN_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(number)},
         )
         return [line.partition(",")[2] for line in result.stdout.split()]
 
-    assert completed("whynan r", 1) == ["run", "report"]
+    assert completed("whynan r", 1) == ["run", "report", "rules"]
     assert "--on-nonfinite" in completed("whynan run --on", 2)
     assert completed("whynan run --on-nonfinite ", 3) == ["stop", "skip", "continue", "raise"]
+    assert completed("whynan o", 1) == ["onnx"]
+    assert completed("whynan onnx --ca", 2) == ["--cases"]
+    assert completed("whynan onnx --level ", 3) == ["disabled", "basic", "extended", "all"]
+    assert completed("whynan rules wn60", 2) == ["WN601", "WN602", "WN603"]
+    assert completed("whynan rules log-of-z", 2) == ["log-of-zero"]
+    # files are the shell's own matter
+    assert completed("whynan onnx n", 2) == ["n"]
+    assert completed("whynan onnx net.onnx --sidecar n", 4) == ["n"]
+    assert "CPU" in completed("whynan onnx net.onnx --provider ", 4)

@@ -57,6 +57,16 @@ def test_a_saved_report_is_shown_as_it_was(saved: str, capsys: pytest.CaptureFix
     assert status == 1
 
 
+@pytest.mark.parametrize("name", ["-", "/dev/stdout"])
+def test_a_document_on_the_output_has_it_for_itself(
+    saved: str, name: str, here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", saved, "--json", name]) == 1
+    out, err = capfd.readouterr()
+    assert (out, err) == (to_json(REPORTS[FORWARD]) + "\n", f"{REPORTS[FORWARD]}\n")
+    assert not (here / "-").exists()
+
+
 def test_the_trace_of_a_run_is_shown(
     here: Path, capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion
 ) -> None:

@@ -212,6 +212,34 @@ def test_one_case_of_what_is_given_is_that() -> None:
 # Numbers from a seed.
 
 
+def test_what_is_made_up_has_the_sizes_that_are_said() -> None:
+    (case,) = read_inputs(masked(), [], seed=0, sizes={"N": 3})
+    assert [value.shape for value in case.values.values()] == [(3, 4), (3,)]
+    cases = generated(masked(), ["x=ones"], 0, 2, sizes={"N": 5})
+    assert [case.values["x"].shape for case in cases] == [(5, 4)] * 2
+
+
+SIZED: dict[str, tuple[list[str], dict[str, int]]] = {
+    "what is made up has another": (["x=ones[4,4]"], {"N": 3}),
+    "what is read has another": (["x=x.npy"], {"N": 3}),
+    "no such dimension": ([], {"M": 3}),
+}
+
+
+@pytest.mark.parametrize("kind", SIZED)
+def test_a_size_that_does_not_fit_is_refused(kind: str, snapshot: SnapshotAssertion) -> None:
+    np.save("x.npy", X)
+    items, sizes = SIZED[kind]
+    with pytest.raises(UsageError) as refused:
+        read_inputs(masked(), items, seed=0, sizes=sizes)
+    assert str(refused.value) == snapshot
+
+
+def test_a_model_of_fixed_sizes_is_given_none() -> None:
+    with pytest.raises(UsageError, match="none of its dimensions has a name"):
+        list(generated(opened(info("x", [2])), [], 0, 2, sizes={"N": 3}))
+
+
 def test_what_is_generated_depends_on_seed_and_name_only() -> None:
     first = one(masked(), seed=1).values["x"]
     assert np.array_equal(first, one(opened(info("x", [1, 4])), seed=1).values["x"])
@@ -278,6 +306,14 @@ def test_distributions_are_drawn_as_said() -> None:
     assert -3 <= values["x"].min() < -2.9 < -2.1 < values["x"].max() <= -2
     assert set(values["i"].tolist()) == set(range(-5, 5))
     assert abs(values["s"].mean() - 100) < 0.1
+
+
+def test_a_distribution_may_be_wider_than_any_number() -> None:
+    model = opened(info("x", [1000], TensorProto.DOUBLE))
+    drawn = one(model, "x=uniform(-1e308,1.5e308)").values["x"]
+    assert -1e308 <= drawn.min() < -0.9e308
+    assert 1.4e308 < drawn.max() <= 1.5e308
+    assert abs(np.mean(drawn / 1e308) - 0.25) < 0.1
 
 
 def test_strings_are_given_in_quotes_as_arrays_and_as_test_data() -> None:

@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from whynan.capture.torch.experiments import Refused, run, unseen
+from whynan.capture.refusals import Refused
+from whynan.capture.torch.experiments import run, unseen
 from whynan.capture.torch.operators import Operator, operator_of
 from whynan.ops import aten
 

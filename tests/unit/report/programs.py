@@ -7,6 +7,7 @@ from typing import Any
 from whynan.records import (
     ChainLink,
     Coverage,
+    Damage,
     Element,
     ExitStatus,
     Finding,
@@ -64,8 +65,8 @@ def cause(summary: str, line: int | None = None, file: str = "net.py") -> ChainL
     return ChainLink(role="cause", op="aten.relu.default", phase="forward", site=where, summary=summary)
 
 
-def step(op: str = "aten.mul.Tensor", phase: Phase = "forward") -> ChainLink:
-    return ChainLink(role="step", op=op, phase=phase, summary="mul carries it on")
+def step(op: str = "aten.mul.Tensor", phase: Phase = "forward", summary: str = "mul carries it on") -> ChainLink:
+    return ChainLink(role="step", op=op, phase=phase, summary=summary)
 
 
 def value(name: str, held: Any, *, expression: str | None = None, **more: Any) -> Operand:
@@ -254,10 +255,15 @@ LITERAL = finding(
     chain=(),
 )
 
+TURNED = step("aten.rsqrt.default", summary="rsqrt gives 0, where 0.0033 is the value in float64")
 READ = finding(severity="warning", reaches=(reach("observed"),))
 HELD = finding(step=None, reaches=(reach("observed", "a tensor still held", 4, 32),))
 DAMAGING = finding(
-    severity="warning", fate="damaging", reaches=(reach("output", "output", 1, 2),), element=ELEMENT, chain=(step(),)
+    severity="warning",
+    fate="damaging",
+    reaches=(reach("output", "output", 1, 2),),
+    element=ELEMENT,
+    chain=(step(), TURNED),
 )
 ABSORBED = finding(severity="info", fate="absorbed", reaches=(), chain=(cause("argument x[0] is 0"),))
 
@@ -334,7 +340,33 @@ GONE = finding(
     element=ELEMENT.model_copy(update={"operands": (value("weight", None), value("mean", None, origin="gone"))}),
 )
 
+GUARD = finding(
+    rule="WN118",
+    name="guard-overwrites-values",
+    severity="warning",
+    fate="damaging",
+    birth=None,
+    op="aten.index_put_.default",
+    step=None,
+    occurrences=12,
+    element=Element(
+        index=(2, 0),
+        shape=(8, 4),
+        dtype="float32",
+        value=1e-4,
+        count=15,
+        total=32,
+        operands=(value("self", -1.13, expression="counts", index=(2, 0)),),
+    ),
+    damage=Damage(kind="overwritten", concerned=15, total=32, numbers={"eps": 1e-4, "threshold": 1e-4, "worst": -2.5}),
+    message="0.0001 is written over 15 of 32 values (46.9%) that are far from 0: counts is -1.13, and -2.5 at worst",
+    explanation="What is near 0 is looked for by a comparison that every negative number passes.",
+    chain=(),
+    reaches=(),
+)
+
 REPORTS: dict[str, Report] = {
+    "silent damage": report(verdict="damaged", damaging=(GUARD,)),
     "clean": report(verdict="clean"),
     "clean after a skipped step": report(
         verdict="clean", absorbed=(ABSORBED,), absorbed_count=38, coverage={"skipped_steps": 1}

@@ -10,6 +10,8 @@ from whynan.records import (
     BirthKind,
     ChainLink,
     Coverage,
+    Damage,
+    DamageKind,
     Element,
     ExitStatus,
     Fate,
@@ -26,6 +28,7 @@ from whynan.records import (
     Report,
     Role,
     Run,
+    ScaleFall,
     SinkKind,
     Site,
     Source,
@@ -119,13 +122,21 @@ VERDICTS = st.builds(
 FIXES = st.builds(
     Fix, title=TEXT, kind=st.sampled_from(["source", "graph", "setting"]), patch=some(TEXT), verdict=VERDICTS
 )
+DAMAGES = st.builds(
+    Damage,
+    kind=st.sampled_from(get_args(DamageKind)),
+    concerned=COUNT,
+    total=COUNT,
+    numbers=st.dictionaries(TEXT, NUMBER, max_size=2),
+)
+FALLS = st.builds(ScaleFall, skipped=COUNT, on_end=st.booleans(), first=some(NUMBER), last=some(NUMBER))
 FINDINGS = st.builds(
     Finding,
     rule=TEXT,
     name=TEXT,
     severity=st.sampled_from(["error", "warning", "info"]),
     fate=st.sampled_from(get_args(Fate)),
-    birth=st.sampled_from(get_args(BirthKind)),
+    birth=some(st.sampled_from(get_args(BirthKind))),
     phase=st.sampled_from(get_args(Phase)),
     op=some(TEXT),
     grad_fn=some(TEXT),
@@ -138,12 +149,14 @@ FINDINGS = st.builds(
     occurrences=COUNT,
     modules=few(TEXT),
     element=ELEMENTS,
+    damage=some(DAMAGES),
     forward_operands=few(FORWARD_OPERANDS),
     message=TEXT,
     explanation=TEXT,
     matched=few(TEXT),
     chain=few(LINKS),
     reaches=few(REACHES),
+    scale_fall=some(FALLS),
     fixes=few(FIXES),
     allowed=some(TEXT),
 )

@@ -34,7 +34,16 @@ def _jumping(n: int) -> float:
     return 100.0 if n == 20 else _steady(n)
 
 
+def _skipped(steps: int) -> list[Step]:
+    """A scaler skips the last of ten steps."""
+    made = [Step(step=n, loss=_steady(n), norm=_steady(n), scale=65536.0) for n in range(1, 11 - steps)]
+    lost = [Step(step=n, loss=_steady(n), scale=2.0 ** (16 - n), skipped=True) for n in range(11 - steps, 11)]
+    return [*made, *lost]
+
+
 CASES = {
+    "skipped on end": _skipped(8),
+    "skipped once or twice": _skipped(2),
     "steady": _steps(loss=_steady, norm=_steady, ratio=_steady),
     "the norm grows": _steps(loss=_steady, norm=_growing, ratio=_steady),
     "the loss jumps": _steps(loss=_jumping, norm=_steady, ratio=_steady),

@@ -34,7 +34,19 @@ def test_no_text_of_a_report_is_let_through(redact: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["backward", "entered", "optimizer", "masked", "library", "raised", "allowed", "inconclusive", "unfaithful"]
+    "name",
+    [
+        "backward",
+        "entered",
+        "optimizer",
+        "masked",
+        "library",
+        "raised",
+        "allowed",
+        "inconclusive",
+        "unfaithful",
+        "silent damage",
+    ],
 )
 def test_a_redacted_report_reads_well(name: str, snapshot: SnapshotAssertion) -> None:
     assert render(redacted(REPORTS[name]), width=100, source=line_of) == snapshot

@@ -5,7 +5,19 @@ from __future__ import annotations
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from tests.unit.report.programs import ELEMENT, FORWARD, cause, finding, line_of, reach, report, site, value
+from tests.unit.report.programs import (
+    ELEMENT,
+    FORWARD,
+    TURNED,
+    cause,
+    finding,
+    line_of,
+    reach,
+    report,
+    site,
+    step,
+    value,
+)
 from whynan.records import Site
 from whynan.report import wording
 from whynan.report.terminal import render
@@ -46,6 +58,13 @@ def test_what_came_in_is_no_result() -> None:
     assert wording.element(scalar, entered=True) == "the value, f32[], is NaN"
 
 
+def test_of_what_only_leaves_the_name_is_told() -> None:
+    found = finding(phase="inference", op=None, site=None, birth="entered")
+    assert wording.born(found.model_copy(update={"node": None, "value": "w"})) == [
+        "w, which leaves the graph as it came in"
+    ]
+
+
 @pytest.mark.parametrize(
     ("kinds", "headline"),
     [
@@ -55,9 +74,32 @@ def test_what_came_in_is_no_result() -> None:
     ],
 )
 def test_a_wrong_finite_value_has_a_place_and_is_said_to_be_one(kinds: tuple[str, ...], headline: str) -> None:
-    found = finding(fate="damaging", severity="warning", reaches=tuple(reach(kind) for kind in kinds))
+    reached = tuple(reach(kind) for kind in kinds)
+    found = finding(fate="damaging", severity="warning", reaches=reached, chain=(TURNED,))
     assert wording.headline(found, raised=False) == headline
     assert "finite there, but not what float64 would have given" in render(report(damaging=(found,)), source=line_of)
+
+
+@pytest.mark.parametrize(
+    ("summary", "said"),
+    [
+        ("argmax makes 0 of NaN", "finite there, but made of NaN"),
+        ("Cast makes -9223372036854775808 of Inf", "finite there, but made of Inf"),
+        ("ReduceMax drops NaN", "finite there, but a NaN was left out on the way"),
+        ("GridSample takes NaN for a place", "finite there, but a NaN was taken for a place on the way"),
+        ("topk gives 0, where 2 is the value in float64", "finite there, but not what float64 would have given"),
+    ],
+)
+def test_how_a_nan_became_finite_is_said_where_it_ends(summary: str, said: str) -> None:
+    link = step(summary=summary)
+    found = finding(fate="damaging", severity="warning", reaches=(reach("output", "index", 1, 2),), chain=(link,))
+    assert wording.finite_but_wrong(found) == said
+    assert wording.turned(found) == summary
+
+
+def test_where_it_is_not_known_how_a_nan_became_finite_nothing_is_said_of_float64() -> None:
+    found = finding(fate="damaging", severity="warning", reaches=(reach("output"),), chain=(step(),))
+    assert wording.finite_but_wrong(found) == "finite there, but computed from NaN"
 
 
 def test_of_an_escaped_nan_nobody_says_it_is_finite() -> None:

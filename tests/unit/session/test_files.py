@@ -116,6 +116,8 @@ def test_a_reader_at_a_pipe_hears_nothing_of_the_check(here: Path) -> None:
     [
         ("/dev/stdout", 1),
         ("/dev/stderr", 2),
+        ("-", 1),
+        ("./-", None),
         ("/dev/fd/63", 63),
         ("/proc/self/fd/7", 7),
         ("/dev/fd/../null", None),

@@ -17,7 +17,7 @@ from tests.unit.report.programs import report
 from whynan.config import Options
 from whynan.errors import UsageError
 from whynan.report.json import read, to_json
-from whynan.session import again, launching
+from whynan.session import again, launching, temporary
 from whynan.session.launching import launch
 from whynan.session.programs import Program
 
@@ -258,7 +258,7 @@ def test_where_no_folder_can_be_made_nothing_runs(monkeypatch: pytest.MonkeyPatc
     def none(**_: object) -> None:
         raise FileNotFoundError(2, "No usable temporary directory found")
 
-    monkeypatch.setattr(launching.tempfile, "TemporaryDirectory", none)
+    monkeypatch.setattr(temporary.tempfile, "mkdtemp", none)
     process = Process()
     with pytest.raises(UsageError) as caught:
         launched(process, monkeypatch)

@@ -126,19 +126,19 @@ def test_a_trace_that_runs_already_is_left_alone() -> None:
 
 def test_allowances_excuse_and_are_not_called_useless() -> None:
     options = Options(allow=("WN7",))
-    test = looked_at(an_output, TracedTest("test", options, [("WN101", "meant"), ("WN5", "never met")]))
+    test = looked_at(an_output, TracedTest("test", options, [("WN101", "meant"), ("WN8", "never met")]))
     assert test.failure() is None
     assert report_of(test).unused_allows == ()
     assert any("is allowed: meant" in note for note in report_of(test).coverage.notes)
-    assert looked_at(an_output, TracedTest("test", options, [("WN5", "never met")])).failure() is not None
+    assert looked_at(an_output, TracedTest("test", options, [("WN8", "never met")])).failure() is not None
 
 
 def test_an_allowance_in_the_test_that_is_of_no_use_is_named() -> None:
     def work() -> None:
-        with whynan.allow("WN5", reason="no more"):
+        with whynan.allow("WN8", reason="no more"):
             an_output()
 
-    assert report_of(looked_at(work)).unused_allows == ("WN5",)
+    assert report_of(looked_at(work)).unused_allows == ("WN8",)
 
 
 def test_arguments_are_known_by_name_and_what_pytest_hands_in_is_not_looked_through(

@@ -387,11 +387,12 @@ def _steep(weight: Tensor, x: Tensor) -> Tensor:
     return (weight * x).sum() * 1e25
 
 
-def test_a_gradient_norm_that_overflows_gives_no_alarm() -> None:
+def test_a_gradient_norm_that_overflows_is_no_error() -> None:
     report, done, weight = _weighed([torch.ones(3)] * 3, _steep, lr=1e-30)
     assert weight.grad is not None
     assert float(torch.linalg.vector_norm(weight.grad)) == INF
-    assert (report.verdict, done) == ("clean", 3)
+    # no error: a gradient out of all proportion is a warning
+    assert ([f.name for f in report.damaging], report.findings, done) == (["steep-gradient"], (), 3)
 
 
 def _flat(weight: Tensor, x: Tensor) -> Tensor:
@@ -636,6 +637,49 @@ def test_a_loss_that_only_its_scale_makes_infinite_gives_no_alarm() -> None:
     assert all(loss == INF and norm < INF for loss, norm in logged)
     assert scaler.get_scale() == 2.0**15
     assert (w.report.verdict, len(logged)) == ("clean", 3)
+
+
+def fit_outgrown(model: nn.Module, optimizer: Any, scaler: Any, steps: int = 4, *, many: bool = False) -> int:
+    """A training whose loss is Inf from the third step on, at any scale, and whose gradients never are."""
+    done = 0
+    for step in range(steps):
+        out = model(torch.ones(1, 2))
+        loss = out.sum() + torch.full((2,), 1e20 if step > 1 else 1.0).square().sum()
+        scaled = scaler.scale([loss, out.sum()])[0] if many else scaler.scale(loss)
+        # after it was scaled
+        optimizer.zero_grad()
+        scaled.backward()
+        scaler.step(optimizer)
+        scaler.update()
+        done += 1
+    return done
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("sync", ["step", "deferred"])
+def test_a_loss_that_is_infinite_before_its_scale_is_told_of(sync: str, many: bool) -> None:
+    model = nn.Linear(2, 1, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, fused=True)
+    scaler, done = torch.amp.GradScaler("cpu", init_scale=2.0), -1
+    with watch(optimizer, sync=sync) as w:
+        done = fit_outgrown(model, optimizer, scaler, many=many)
+    found = only(w.report)
+    assert (found.step, found.op, found.birth) == (3, "aten.pow.Tensor_Scalar", "overflow")
+    assert done == -1
+    assert "faithful" in str(w.report)
+
+
+def test_a_skipped_step_whose_loss_is_infinite_before_its_scale_is_told_of() -> None:
+    weight = torch.full((2,), 1e30, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=1e-3)
+    scaler: Any = torch.amp.GradScaler("cpu", init_scale=2.0)
+    with watch(optimizer) as w:
+        for _ in range(2):
+            optimizer.zero_grad()
+            scaler.scale(weight.pow(4).sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    assert next((f.step, f.op) for f in w.report.findings) == (1, "aten.pow.Tensor_Scalar")
 
 
 # -- a step that tries points ----------------------------------------------------------------------------------------

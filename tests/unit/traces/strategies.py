@@ -8,18 +8,23 @@ from hypothesis import strategies as st
 
 from tests.unit.report.strategies import (
     COUNT,
+    DAMAGES,
+    DTYPE,
     ELEMENTS,
+    FALLS,
     FORWARD_OPERANDS,
     LINKS,
+    NUMBER,
     RANGES,
+    REACHES,
     SHAPE,
     SITES,
     TEXT,
     few,
     some,
 )
-from whynan.records import BirthKind, Coverage, Data, Phase, SinkKind
-from whynan.traces import Birth, Event, Sink, Trace
+from whynan.records import Argument, BirthKind, Coverage, Data, Neighbourhood, Operation, Phase, Selection, SinkKind
+from whynan.traces import Birth, Event, Silent, Sink, Trace
 from whynan.traces.facts import LabelKind
 
 LABELS = (1, 2, 3)
@@ -38,6 +43,35 @@ DATA = st.builds(
     n_rows=COUNT,
     indices=few(COUNT | TEXT),
     in_order=st.booleans(),
+)
+ARGUMENTS = st.builds(
+    Argument,
+    name=TEXT,
+    event=some(COUNT),
+    elements=some(COUNT),
+    value=some(NUMBER | st.booleans()),
+    numbers=some(few(NUMBER | st.booleans())),
+    shape=some(SHAPE),
+    dtype=some(DTYPE),
+    min=some(NUMBER),
+    max=some(NUMBER),
+)
+NEIGHBOURHOODS = st.builds(
+    Neighbourhood,
+    dialect=st.sampled_from(["aten", "onnx"]),
+    middle=COUNT,
+    operations=few(
+        st.builds(
+            Operation,
+            event=COUNT,
+            op=TEXT,
+            hops=st.integers(-8, 7),
+            arguments=few(ARGUMENTS),
+            shape=some(SHAPE),
+        )
+    ),
+    gone=COUNT,
+    left_out=some(st.builds(Selection, op=TEXT, side=TEXT, mask=some(TEXT), line=some(COUNT))),
 )
 EVENTS = st.builds(
     Event,
@@ -64,6 +98,20 @@ SINKS = st.builds(
     damage=st.booleans(),
     counts=st.dictionaries(SOME_LABELS, COUNT, max_size=2),
     owner=some(COUNT),
+    scale_fall=some(FALLS),
+)
+
+
+SILENT = st.builds(
+    Silent,
+    event=EVENTS,
+    element=ELEMENTS,
+    damage=DAMAGES,
+    modules=st.lists(TEXT, max_size=2, unique=True).map(dict.fromkeys),
+    occurrences=COUNT,
+    scope=st.lists(st.integers(0, SCOPES - 1), max_size=2).map(tuple),
+    around=some(NEIGHBOURHOODS),
+    reaches=few(REACHES),
 )
 
 
@@ -88,6 +136,7 @@ def births(label: int) -> st.SearchStrategy[Birth]:
         named=st.booleans(),
         computed=st.booleans(),
         data=some(DATA),
+        around=some(NEIGHBOURHOODS),
     )
 
 
@@ -104,6 +153,7 @@ def traces() -> st.SearchStrategy[Trace]:
         fatal_seen=st.booleans(),
         unexplained=st.lists(SINKS, max_size=1),
         failed=st.booleans(),
+        silent=st.lists(SILENT, max_size=2),
     )
 
 

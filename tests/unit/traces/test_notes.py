@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from whynan.capture.failure import FAILED
-from whynan.capture.torch.mode import VALUES_NOTE
+from whynan.capture.torch.formulas import FORMULA_NOTE, VALUES_NOTE
 from whynan.capture.torch.regions import NOTE
-from whynan.capture.torch.tracer import FORMULA_NOTE
 from whynan.session.region import STEPPED_ASIDE
 from whynan.session.replays import SUSPECT
 from whynan.session.unloaded import NO_TORCH

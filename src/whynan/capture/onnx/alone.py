@@ -145,7 +145,7 @@ class LoneNodes:
             ],
             sparse_initializer=[o.sparse[n] for o, n in zip(owners, constants, strict=True) if n in o.sparse],
         )
-        return as_executed(self._walk.settings, self._walk.handed(as_model(graph, body)), lean=True)
+        return as_executed(self._walk.settings, self._walk.handed(as_model(graph, body)), apart=True)
 
 
 def _given(node: Node, channels: dict[str, int]) -> list[str]:

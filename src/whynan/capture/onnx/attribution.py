@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from whynan.capture.onnx.experiments import Experiments, Refused
+from whynan.capture.onnx.experiments import Experiments
 from whynan.capture.onnx.masks import (
     Mask,
     bad_mask,
@@ -24,6 +24,7 @@ from whynan.capture.onnx.masks import (
     tensors,
 )
 from whynan.capture.onnx.schemas import attribute as attribute_of
+from whynan.capture.refusals import Refused
 from whynan.errors import UsageError
 from whynan.floats import format_of
 from whynan.ops.onnx import MOVEMENT, POINTWISE, REDUCING_WRITES, RESHAPES, VALUE_FREE

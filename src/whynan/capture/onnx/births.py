@@ -5,16 +5,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from whynan.capture.onnx.attribution import Question, spread
+from whynan.capture.onnx.execution import COMPILED
+from whynan.capture.onnx.filters import as_meant
 from whynan.capture.onnx.labels import Labels, Mark, compact
 from whynan.capture.onnx.masks import bad_mask, first_index, nan_mask
+from whynan.capture.onnx.nearby import Nearby
 from whynan.capture.onnx.operands import element_of, element_operands, kind_of
 from whynan.capture.onnx.places import Places, level_of
-from whynan.floats import FORMATS
+from whynan.floats import FORMATS, infinity
 from whynan.ops.onnx import CONSTANTS, SPILLING
 from whynan.records import ChainLink
 from whynan.traces import Birth, Event
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from whynan.capture.onnx.execution import Node, Tensor
     from whynan.capture.onnx.labels import Plane
     from whynan.capture.onnx.masks import Key, Mask
+    from whynan.records import Operand
 
 SEPARATE: Final = 256
 """So many births of one node and kind are told apart, in the iterations of a body."""
@@ -42,6 +46,7 @@ class Roots:
         self.labels = labels
         self.places = places
         self.causes = causes
+        self.nearby = Nearby(causes.levels)
         self._groups: dict[object, list[int]] = {}
         self._entered: dict[object, int] = {}
         self._derived: dict[object, int] = {}
@@ -62,7 +67,8 @@ class Roots:
         node = question.node
         index = first_index(mask)
         assert index is not None
-        operands = element_operands(node, question.inputs, index)
+        inputs = as_meant(node, question.inputs, output.shape[1] if output.ndim > 1 else None)
+        operands = self._told(node, element_operands(node, inputs, index))
         name = node.outputs[key[0]] if key[0] < len(node.outputs) else ""
         element = element_of(output, mask, index, key[0], operands).model_copy(update={"count": count})
         kind = kind_of(node.op, element.value, operands)
@@ -70,7 +76,7 @@ class Roots:
         if len(group) >= SEPARATE:
             self.labels.only(group[-1]).occurrences += 1
             return group[-1]
-        event = self.places.event(ordinal, node, name)
+        event = replace(self.places.event(ordinal, node, name), made_of=self.places.made_of(node))
         birth = Birth(
             label=0,
             label_kind="birth",
@@ -78,23 +84,22 @@ class Roots:
             kind=kind,
             element=element,
             causes=made_from,
-            cause_links=self.causes.links(node, question.inputs, operands),
-            note=self._note(node, event, element.value),
+            cause_links=self.causes.links(node, inputs, index, kind, operands),
         )
         module = self.places.of(node, name).module
         if module:
             birth.modules[module] = None
+        self.nearby.begin(birth, ordinal)
         set_id = self.labels.add(birth)
         group.append(set_id)
         return set_id
 
-    def _note(self, node: Node, event: Event, value: Any) -> str | None:
-        """What is said of a birth in a node that was made of several."""
-        parts = self.places.sites.note(node)
-        if parts is None:
-            return None
-        word = "NaN" if value is None or value != value else ("Inf" if value > 0 else "-Inf")
-        return f"{event.op} gives {word} ({parts})"
+    def _told(self, node: Node, operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
+        """Of a partition, which may have any number of weights, only the operands that are computed."""
+        if node.domain != COMPILED:
+            return operands
+        kinds = self.causes.levels.main.kinds
+        return tuple(o for o in operands if kinds.get(o.name) != "initializer") or operands
 
     # -- what comes in, and what the model writes ----------------------------------------------------------------
 
@@ -153,20 +158,21 @@ class Roots:
         index = first_index(mask)
         assert index is not None
         place = f" at {list(index)}" if index else ""
+        element = element_of(tensor, mask, index, 0, ())
         link = ChainLink(
             role="cause",
             op=None,
             phase="inference",
             site=event.site,
             node=event.node,
-            summary=f"{note} holds {'NaN' if is_nan else 'Inf'}{place}",
+            summary=f"{note} holds {'NaN' if is_nan else infinity(element.value)}{place}",
         )
         birth = Birth(
             label=0,
             label_kind="literal" if literal else "birth",
             event=event,
             kind="literal" if literal else "entered",
-            element=element_of(tensor, mask, index, 0, ()),
+            element=element,
             note=note,
             cause_links=(link,) if linked else (),
         )
@@ -225,14 +231,14 @@ class Roots:
 
     # -- steps ---------------------------------------------------------------------------------------------------
 
-    def step(self, labels: frozenset[int], node: Node, ordinal: int, summary: str) -> None:
-        """Note a node on the path of births."""
+    def step(self, labels: frozenset[int], node: Node, ordinal: int, summary: str, *, always: bool = False) -> None:
+        """Note a node on the path of births, of which only so many are kept; `always`: this one in any case."""
         event: Event | None = None
         for label in labels:
             birth = self.labels.birth(label)
             if birth.label_kind == "literal":
                 continue
-            if len(birth.steps) >= STEPS_KEPT:
+            if len(birth.steps) >= STEPS_KEPT and not always:
                 birth.steps_omitted += 1
                 continue
             event = event or self.places.event(ordinal, node, next((o for o in node.outputs if o), ""))

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onnx import helper, numpy_helper
 
+from whynan.capture.onnx.layout import NCHWC as NCHWC
+from whynan.capture.onnx.layout import block_size
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
     from whynan.capture.onnx.execution import Node
     from whynan.capture.onnx.written import Written
 
-NCHWC: Final = "com.microsoft.nchwc"
 _ELEMENTWISE: Final = frozenset(
     "Add Sub Mul Div Sum Max Min Mean Pow Relu LeakyRelu PRelu Sigmoid Tanh HardSigmoid HardSwish Clip Elu Selu Celu"
     " Softplus Softsign ThresholdedRelu Abs Neg Exp Log Sqrt Erf Gelu QuickGelu Swish Mish Identity Cast".split()
@@ -66,6 +68,15 @@ class Blocks:
         self.blocked = frozenset(blocked)
         self.unknown = frozenset(name for name in blocked if name not in found and name not in self.aliases)
         self.channels = {name: found[name] for name in blocked if name in found and name not in self.aliases}
+
+    def laid(self, name: str) -> int:
+        """The size of the blocks of a value none of which is filled up, so that nothing need be computed to read it.
+
+        0 where it is not in such blocks.
+        """
+        channels = self.channels.get(name, 0)
+        size = (self.five.get(name) or block_size()) if channels else 0
+        return size if size and channels % size == 0 else 0
 
     def turn(self, name: str, plain: str) -> list[onnx.NodeProto]:
         """The nodes that make of a value in blocks the value that is meant; ``FLAT`` is one of their operands."""

@@ -8,11 +8,13 @@ with every value looked at. What they come to must be what the node wrote, bit f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from whynan.capture.onnx.scopes import Scope
+from whynan.capture.onnx.execution import BATCH, is_batched
+from whynan.capture.onnx.scopes import Run, Scope
 from whynan.capture.onnx.values import give_tensor, same_bits
 
 if TYPE_CHECKING:
@@ -23,10 +25,6 @@ if TYPE_CHECKING:
     from whynan.capture.onnx.executable import Executable
     from whynan.capture.onnx.execution import Node, Observer, Tensor, Value
     from whynan.capture.onnx.walk import Walk
-
-_BATCHED: Final = 9
-"""Scan had a batch of its own before this opset."""
-
 
 Fed: TypeAlias = "tuple[Any, TypeProto | None, str]"
 """An input of a body: the engine's value, its type where that cannot be asked for, and the value around that it is."""
@@ -44,7 +42,9 @@ class Bodies:
             same = self._branch(node, scope, observer, told)
         elif node.op == "Loop":
             same = self._loop(node, scope, observer, told)
-        elif node.op == "Scan" and (node.opset is None or node.opset >= _BATCHED):
+        elif is_batched(node):
+            same = self._batch(node, scope, observer, told)
+        elif node.op == "Scan":
             same = self._scan(node, scope, observer, told)
         else:
             self._walk.notes[f"the body of {called(node)} ({node.op}) was not looked into"] = None
@@ -92,7 +92,7 @@ class Bodies:
 
     def _scan(self, node: Node, scope: Scope, observer: Observer, told: set[str]) -> bool:
         body = scope.graph.body(node, "body")
-        scanned = next(int(a.i) for a in node.proto.attribute if a.name == "num_scan_inputs")
+        scanned = _scanned(node)
         carried = len(node.inputs) - scanned
         axes, backwards = _ints(node, "scan_input_axes", scanned), _ints(node, "scan_input_directions", scanned)
         out_axes = _ints(node, "scan_output_axes", len(node.outputs) - carried)
@@ -119,6 +119,33 @@ class Bodies:
         ends = all(same_bits(one, other) for one, other, n in zip(outer, seen, node.outputs, strict=False) if n)
         return same and ends
 
+    def _batch(self, node: Node, scope: Scope, observer: Observer, told: set[str]) -> bool:
+        """Each element of a batch as a Scan of its own, of as many iterations as it is long."""
+        lengths = scope.seen(node.inputs[0])
+        names = node.inputs[1:]
+        alone = _unbatched(node)
+        carried = len(names) - _scanned(node)
+        whole = [np.asarray(scope.seen(name)) for name in names]
+        same = True
+        for number in range(whole[carried].shape[0]):
+            length = whole[carried].shape[1] if lengths is None else int(np.asarray(lengths)[number])
+            one = replace(alone, body=(*node.body, (called(node), BATCH, number)))
+            inner = Scope(scope.graph, scope)
+            for i, (name, array) in enumerate(zip(names, whole, strict=True)):
+                inner.hold(name, give_tensor(np.array(_of_batch(array, number, None if i < carried else length))))
+            for i, name in enumerate(node.outputs):
+                if name:
+                    array = np.asarray(scope.seen(name))
+                    inner.hold(name, give_tensor(np.array(_of_batch(array, number, None if i < carried else length))))
+            seen = [inner.seen(name) for name in names]
+            observer.enters_body(list(names), seen, list(names))
+            same = self._scan(one, inner, observer, told) and same
+            self._walk.here = inner
+            left = [inner.seen(name) for name in node.outputs]
+            observer.executed(one, seen, left)
+            observer.leaves_body(list(node.outputs), left)
+        return same
+
     def _iteration(
         self,
         node: Node,
@@ -137,7 +164,7 @@ class Bodies:
             inner.hold(name, value, kind)
         observer.enters_body(list(formal), [inner.seen(name) for name in formal], [name for _, _, name in fed])
         path = (*node.body, (called(node), attribute, iteration))
-        self._walk.run(inner, (len(body.nodes),), observer, body.nodes, told, path)
+        self._walk.run(Run(inner, observer, body.nodes, told, path), (len(body.nodes),))
         seen = [inner.seen(name) for name in body.outputs]
         observer.leaves_body(list(body.outputs), seen)
         return [inner.held(name) for name in body.outputs], seen
@@ -154,12 +181,32 @@ def carried_names(node: Node, body: Executable, iteration: int) -> list[str]:
         first = [*node.inputs[1:2], *node.inputs[2:]]
         return ["", *(first if iteration == 0 else body.outputs[: len(first)])]
     if node.op == "Scan":
-        scanned = next(int(a.i) for a in node.proto.attribute if a.name == "num_scan_inputs")
+        scanned = _scanned(node)
         states = len(node.inputs) - scanned
         before = list(node.inputs[:states] if iteration == 0 else body.outputs[:states])
         return [*before, *node.inputs[states:]]
     # what other operators make of their bodies is theirs
     return [""] * len(body.inputs)
+
+
+def _scanned(node: Node) -> int:
+    return next(int(a.i) for a in node.proto.attribute if a.name == "num_scan_inputs")
+
+
+def _unbatched(node: Node) -> Node:
+    """The Scan of a batch as that of one of its elements, which newer opsets know."""
+    proto = type(node.proto)()
+    proto.CopyFrom(node.proto)
+    del proto.input[0]
+    for attribute in proto.attribute:
+        if attribute.name == "directions":
+            attribute.name = "scan_input_directions"
+    return replace(node, inputs=node.inputs[1:], proto=proto, opset=None)
+
+
+def _of_batch(array: Tensor, number: int, length: int | None) -> Tensor:
+    """An element of a batch; of a sequence as much as it is long."""
+    return array[number] if length is None else array[number, :length]
 
 
 def _truth(value: Value) -> bool:

@@ -4,19 +4,23 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from whynan.capture.onnx.experiments import Experiments, Refused
+from whynan.capture.onnx.experiments import Experiments
+from whynan.capture.onnx.filters import as_meant, is_blocked
 from whynan.capture.onnx.masks import at, dtype_name, finite_range, floating, tensors
+from whynan.capture.onnx.names import is_reordered
 from whynan.capture.onnx.operands import locate
-from whynan.capture.onnx.places import Places
+from whynan.capture.onnx.places import Places, path_of
 from whynan.capture.onnx.schemas import attribute, operand_names
 from whynan.capture.onnx.sentences import CLIPS, Part, least, phrase, text, to_follow, underflow
-from whynan.ops.onnx import CONSTANTS, CONTROL, MOVEMENT, POINTWISE, PRODUCTS, RANDOM, RESHAPES
+from whynan.capture.onnx.turning import decisive
+from whynan.capture.onnx.values import same_bits
+from whynan.capture.refusals import Refused
+from whynan.ops.onnx import CONSTANTS, CONTROL, MOVEMENT, POINTWISE, PRODUCTS, RANDOM, RESHAPES, SCALES
 from whynan.records import ChainLink
 
 if TYPE_CHECKING:
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
     from whynan.capture.onnx.execution import Node, Tensor, Value
     from whynan.capture.onnx.levels import Level, Levels
     from whynan.capture.onnx.operands import Index
-    from whynan.records import Operand
+    from whynan.records import BirthKind, Operand
 
 HOPS: Final = 6
 MOST_WANTED: Final = 64
@@ -33,11 +37,13 @@ MOST_WANTED: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """One element of a value, or with no index the whole of it, as the level of this number sees it."""
+    """One element of a value, or with no index the whole of it, as a level sees it."""
 
     name: str
     index: Index | None
-    depth: int
+    level: Level
+    reader: tuple[Node, int] | None = None
+    """The node whose operand it is, and which."""
 
 
 class Causes:
@@ -50,14 +56,16 @@ class Causes:
         self.wanted: dict[str, None] = {}
         """Values that would have told more, had they been kept."""
 
-    def links(self, node: Node, inputs: Sequence[Value], operands: tuple[Operand, ...]) -> tuple[ChainLink, ...]:
-        """The nodes that made the birth's decisive operand what it is, oldest first."""
-        chosen = decisive(operands)
+    def links(
+        self, node: Node, inputs: Sequence[Value], index: Index, kind: BirthKind, operands: tuple[Operand, ...]
+    ) -> tuple[ChainLink, ...]:
+        """The nodes that made the decisive operand of a birth at this element what it is, oldest first."""
+        chosen = decisive(node, inputs, index, kind, operands)
         names = operand_names(node)
         if chosen is None or chosen.name not in names:
             return ()
         position = names.index(chosen.name)
-        spot: Spot | None = Spot(node.inputs[position], chosen.index, len(self.levels.stack) - 1)
+        spot: Spot | None = Spot(node.inputs[position], chosen.index, self.levels.here, (node, position))
         tensor = np.asarray(inputs[position])
         value: Any = chosen.value if chosen.index is not None else tensor
         links: list[ChainLink] = []
@@ -71,52 +79,60 @@ class Causes:
 
     def _one(self, spot: Spot, value: Any, hops: int) -> tuple[ChainLink | None, Spot | None, Any]:
         """The node that wrote an element, in a sentence with its values, and where to look next."""
-        found = self._level(spot)
-        if found is None:
+        level = level_of(spot.name, spot.level)
+        if level is None:
             return None, None, None
-        level, depth = found
         if spot.name in level.kinds:
-            return self._outside(level.kinds[spot.name], spot, value), None, None
-        if spot.name in level.carried and spot.name not in level.writers:
-            outer = level.carried[spot.name]
-            return (None, Spot(outer, spot.index, depth - 1), value) if outer and depth else (None, None, None)
+            return self._outside(level, spot, value), None, None
+        if spot.name not in level.writers:
+            return self._carried(level, spot, value, hops)
         node = level.writers[spot.name].node
+        if spot.index is None and node.op in RESHAPES:
+            return None, Spot(node.inputs[0], None, level, (node, 0)), value
         if spot.index is None:
             low, high = finite_range(np.asarray(value))
             said = f"{node.op} made it" if low is None else f"{node.op} made it, from {text(low)} to {text(high)}"
             return self._link(node, said), None, None
         if node.op in CONSTANTS:
             return self._link(node, f"the model writes {text(value)}"), None, None
-        if node.op in RANDOM or node.op in CONTROL:
-            verb = "drew" if node.op in RANDOM else "made it"
-            return self._link(node, f"{node.op} {verb} {text(value)}"), None, None
-        inputs = [self._kept(name, depth) for name in node.inputs]
+        if node.op in RANDOM:
+            return self._link(node, f"{node.op} drew {text(value)}"), None, None
+        if node.op in CONTROL:
+            return self._within(node, level, spot, value, hops)
+        inputs = [self._kept(name, level) for name in node.inputs]
         if any(kept is None and name for kept, name in zip(inputs, node.inputs, strict=True)):
-            self._want(node, depth, hops)
+            self._want([node], level, hops)
             return self._link(node, f"{node.op} made it {text(value)}"), None, None
-        return self._explained(node, inputs, spot, value, depth)
+        if is_blocked(node):
+            written = self._kept(spot.name, level)
+            meant = as_meant(node, inputs, None if written is None else written.shape[1])
+            inputs = [None if isinstance(value, list) else value for value in meant]
+        return self._explained(node, inputs, spot, value, level)
 
     def _explained(
-        self, node: Node, inputs: list[Tensor | None], spot: Spot, value: Any, depth: int
+        self, node: Node, inputs: list[Tensor | None], spot: Spot, value: Any, level: Level
     ) -> tuple[ChainLink | None, Spot | None, Any]:
         index = spot.index
         assert index is not None
         dtype = self._dtype(spot, inputs)
         if node.op in MOVEMENT or node.op in RESHAPES:
-            moved = self._moved(node, inputs, index, node.outputs.index(spot.name))
+            moved = self._moved(node, inputs, index, node.outputs.index(spot.name), level)
             if moved is None:
                 return self._link(node, f"{node.op} made it {text(value)}"), None, None
             position, place = moved
-            return None, Spot(node.inputs[position], place, depth), value
+            return None, Spot(node.inputs[position], place, level), value
         if node.op in PRODUCTS and (term := _term(node, inputs, index, value)) is not None:
             said, position, place, factor = term
-            return self._link(node, said), Spot(node.inputs[position], place, depth) if place else None, factor
+            return self._link(node, said), Spot(node.inputs[position], place, level) if place else None, factor
+        if node.op == "Softmax" and value == 0 and _is_masked(inputs[0], index):
+            link = self._link(node, f"{node.op} of a logit of -Inf is {text(value)}")
+            return link, Spot(node.inputs[0], index, level), float("-inf")
         parts = _parts(node, inputs, index)
         first = next((p for p in parts if p.place is not None), None)
         if node.op in ("Cast", "CastLike") and first is not None:
             lost = value == 0 and first.value != 0
             link = self._link(node, f"{text(first.value)} as {dtype} is {text(value)}{least(dtype)}") if lost else None
-            return link, Spot(first.name, first.place, depth), first.value
+            return link, Spot(first.name, first.place, level), first.value
         if node.op in CLIPS and first is not None and isinstance(first.value, (int, float)) and first.value != value:
             return self._link(node, f"{node.op} made {text(first.value)} into {text(value)}"), None, None
         seen = [p for p in parts if p.value is not None]
@@ -131,41 +147,82 @@ class Causes:
         follow = to_follow(node.op, value, parts)
         if follow is None:
             return self._link(node, said), None, None
-        return self._link(node, said), Spot(follow.name, follow.place, depth), follow.value
+        reader = node, node.inputs.index(follow.name)
+        return self._link(node, said), Spot(follow.name, follow.place, level, reader), follow.value
+
+    # -- bodies --------------------------------------------------------------------------------------------------
+
+    def _carried(self, level: Level, spot: Spot, value: Any, hops: int) -> tuple[ChainLink | None, Spot | None, Any]:
+        """What an input of a body is: an output of the iteration before, a value around, or a slice of one."""
+        outer = level.carried[spot.name]
+        around = (each for each in (level.before, level.outer) if level_of(outer, each) is not None)
+        holder = next(around, None)
+        if not outer or holder is None:
+            return self._handed(level, spot, value), None, None
+        if spot.index is None:
+            return None, Spot(outer, None, holder), value
+        whole, part = self._kept(outer, holder), level.values.get(spot.name)
+        if whole is None or part is None:
+            self._want_values([spot.name] if part is None else [])
+            self._want([], holder, hops, [outer])
+            return self._handed(level, spot, value), None, None
+        index = within(whole, part, spot.index, level)
+        if index is None:
+            return self._handed(level, spot, value), None, None
+        return None, Spot(outer, index, holder), value
+
+    def _within(
+        self, node: Node, level: Level, spot: Spot, value: Any, hops: int
+    ) -> tuple[ChainLink | None, Spot | None, Any]:
+        """What a node with bodies gave is what its last iteration left, but for what is made of all of them."""
+        link = self._link(node, f"{node.op} made it {text(value)}")
+        last, name = level.inside.get(spot.name, (None, ""))
+        if last is None or spot.index is None:
+            return link, None, None
+        left, made = self._kept(name, last), self._kept(spot.name, level)
+        if left is None or (made is not None and left.shape != made.shape) or left.ndim != len(spot.index):
+            self._want([], last, hops, [name])
+            return link, None, None
+        return (None, Spot(name, spot.index, last), value) if at(left, spot.index) == value else (link, None, None)
+
+    def _handed(self, level: Level, spot: Spot, value: Any) -> ChainLink | None:
+        """What a body was given, where it is not known how that came to be."""
+        written = next(iter(level.writers.values()), None)
+        if written is None or spot.index is None:
+            return None
+        place = str(list(spot.index)) if spot.index else ""
+        body = path_of(written.node).removesuffix("/")
+        said = f"{spot.name}{place} is {text(value)} as {body} begins"
+        return ChainLink(role="cause", op=None, phase="inference", site=None, summary=said)
 
     # -- where things are ----------------------------------------------------------------------------------------
 
-    def _level(self, spot: Spot) -> tuple[Level, int] | None:
-        for depth in range(min(spot.depth, len(self.levels.stack) - 1), -1, -1):
-            level = self.levels.stack[depth]
-            if spot.name in level.writers or spot.name in level.carried or spot.name in level.kinds:
-                return level, depth
-        return None
+    def _kept(self, name: str, level: Level) -> Tensor | None:
+        found = level_of(name, level) if name else None
+        return None if found is None else found.values.get(name)
 
-    def _kept(self, name: str, depth: int) -> Tensor | None:
-        found = self._level(Spot(name, None, depth)) if name else None
-        return None if found is None else found[0].values.get(name)
-
-    def _want(self, node: Node, depth: int, hops: int) -> None:
+    def _want(self, nodes: list[Node], level: Level, hops: int, names: Sequence[str] = ()) -> None:
         """Ask for what this walk would have read on its way."""
-        ahead: list[Node] = [node]
+        ahead = [name for node in nodes for name in node.inputs if name] + list(names)
         for _ in range(hops):
-            names = [name for each in ahead for name in each.inputs if name]
-            ahead.clear()
-            for name in names:
-                if len(self.wanted) >= MOST_WANTED:
-                    return
+            self._want_values(ahead)
+            found = [(name, level_of(name, level)) for name in ahead]
+            makers = [at.writers[name].node for name, at in found if at is not None and name in at.writers]
+            ahead = [name for node in makers for name in node.inputs if name]
+
+    def _want_values(self, names: Sequence[str]) -> None:
+        for name in names:
+            if len(self.wanted) < MOST_WANTED:
                 self.wanted[name] = None
-                found = self._level(Spot(name, None, depth))
-                if found is not None and name in found[0].writers:
-                    ahead.append(found[0].writers[name].node)
 
     def _dtype(self, spot: Spot, inputs: list[Tensor | None]) -> str:
-        kept = self._kept(spot.name, spot.depth)
+        kept = self._kept(spot.name, spot.level)
         known = kept if kept is not None else next((t for t in inputs if t is not None and floating(t)), None)
         return "float32" if known is None else dtype_name(known.dtype)
 
-    def _moved(self, node: Node, inputs: list[Tensor | None], index: Index, output: int) -> tuple[int, Index] | None:
+    def _moved(
+        self, node: Node, inputs: list[Tensor | None], index: Index, output: int, level: Level
+    ) -> tuple[int, Index] | None:
         """The operand and the element of it that a moving node has put in this place: it moves their numbers."""
         sizes = [0 if t is None or not floating(t) else t.size for t in inputs]
         first = next((i for i, t in enumerate(inputs) if t is not None), None)
@@ -179,7 +236,7 @@ class Causes:
                 moved = np.transpose(numbers, attribute(node, "perm") or None)
             else:
                 # by the row: the shape of what was written is that of what is looked at
-                return self._reshaped(node, tensor, index, output)
+                return self._reshaped(node, tensor, index, output, level)
             return first, _unravel(int(moved[index]), tensor.shape)
         starts = np.cumsum([1, *sizes])
         if starts[-1] >= 1 << 24:
@@ -203,18 +260,23 @@ class Causes:
                 return i, _unravel(place - int(starts[i]), tensor.shape)
         return None
 
-    def _reshaped(self, node: Node, tensor: Tensor, index: Index, output: int) -> tuple[int, Index] | None:
-        written = self._kept(node.outputs[output], len(self.levels.stack) - 1)
-        if written is None or written.size != tensor.size:
+    def _reshaped(
+        self, node: Node, tensor: Tensor, index: Index, output: int, level: Level
+    ) -> tuple[int, Index] | None:
+        written = self._kept(node.outputs[output], level)
+        if written is None or written.size != tensor.size or written.ndim != len(index):
             return None
         return 0, _unravel(int(np.ravel_multi_index(index, written.shape)), tensor.shape)
 
-    def _outside(self, kind: str, spot: Spot, value: Any) -> ChainLink:
+    def _outside(self, level: Level, spot: Spot, value: Any) -> ChainLink:
         place = "" if not spot.index else str(list(spot.index))
         told = "" if spot.index is None else f" is {text(value)}"
-        return ChainLink(
-            role="cause", op=None, phase="inference", site=None, summary=f"{kind} {spot.name}{place}{told}"
-        )
+        what = f"{level.kinds[spot.name]} {spot.name}{place}"
+        if is_reordered(spot.name):
+            # the file has none of this name
+            name = None if spot.reader is None else self.places.sites.weight(*spot.reader)
+            what = f"initializer {name}{place}" if name else "a reordered initializer"
+        return ChainLink(role="cause", op=None, phase="inference", site=None, summary=f"{what}{told}")
 
     def _link(self, node: Node, summary: str) -> ChainLink:
         event = self.places.event(0, node, next((o for o in node.outputs if o), ""))
@@ -223,29 +285,47 @@ class Causes:
         )
 
 
-def decisive(operands: tuple[Operand, ...]) -> Operand | None:
-    """The operand that a birth turns on: the zero, else the greatest in magnitude."""
-    known = [o for o in operands if o.dtype is not None and isinstance(o.value, (int, float))]
-    if not known:
+def level_of(name: str, level: Level | None) -> Level | None:
+    """The innermost level, from one outwards, that has a value of this name."""
+    while level is not None:
+        if name in level.writers or name in level.carried or name in level.kinds:
+            return level
+        level = level.outer
+    return None
+
+
+def within(whole: Tensor, part: Tensor, index: Index, level: Level) -> Index | None:
+    """The place in a value of an element of what a body was given of it: the whole, or the slice of its iteration."""
+    if whole.shape == part.shape:
+        return index
+    ran = next((written.node.body for written in level.writers.values()), ())
+    if whole.ndim != part.ndim + 1 or not ran:
         return None
-    zeros = [o for o in known if o.value == 0]
-    if zeros:
-        return zeros[-1]
-    return max(known, key=lambda o: _magnitude(float(o.value or 0)))
-
-
-def _magnitude(value: float) -> float:
-    return math.inf if math.isnan(value) else abs(value)
+    number = ran[-1][2]
+    for axis in range(whole.ndim):
+        for place in (number, whole.shape[axis] - 1 - number):
+            if 0 <= place < whole.shape[axis] and same_bits(np.array(whole.take(place, axis)), part):
+                return (*index[:axis], place, *index[axis:])
+    return None
 
 
 def _unravel(place: int, shape: tuple[int, ...]) -> Index:
     return tuple(int(i) for i in np.unravel_index(place, shape)) if shape else ()
 
 
+def _is_masked(logits: Tensor | None, index: tuple[int, ...]) -> bool:
+    """Whether the logit of a place is -Inf, whose softmax is 0 whatever else is in its row."""
+    return logits is not None and logits.ndim == len(index) and logits[index] == float("-inf")
+
+
 def _parts(node: Node, inputs: list[Tensor | None], index: Index) -> list[Part]:
     found: list[Part] = []
     for position, tensor in enumerate(inputs):
-        if tensor is None or tensor.dtype.kind in "OUS" or not (floating(tensor) or node.op in POINTWISE):
+        if (
+            tensor is None
+            or tensor.dtype.kind in "OUS"
+            or not (floating(tensor) or node.op in POINTWISE or node.op in SCALES)
+        ):
             # an axis or a shape has no part in a value
             continue
         place, region = locate(node, inputs, position, index)

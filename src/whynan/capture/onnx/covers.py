@@ -118,9 +118,18 @@ class _Covering:
         """Copies, and calculations done twice, belong to what computes the same; what is left, to what reads it."""
         alive = live(self.written)
         ordered = [op for op in self.written.operations if op in alive]
+        # of several that compute the same, any may be the one that is left
+        owners = {
+            self.pairing.representative(value): self.owner[op]
+            for op in reversed(ordered)
+            if op in self.owner
+            for value in op.writes()
+        }
         for op in ordered:
-            makers = (self.pairing.representative(value).maker for value in op.writes())
-            found = next((self.owner[maker] for maker in makers if maker in self.owner), None)
+            same = [self.pairing.representative(value) for value in op.writes()]
+            makers = [value.maker for value in same]
+            found = next((owners[value] for value in same if value in owners), None)
+            found = next((self.owner[maker] for maker in makers if maker in self.owner), found)
             if found is not None and op not in self.owner:
                 for value in op.writes():
                     self._reach(value, found)

@@ -1,26 +1,25 @@
 """Births that end in finite numbers: whether what was computed from them is wrong, and where it goes.
 
 From a number that overflowed to the first finite value, nodes are evaluated again in float64 (the shadow). A finite
-value that differs from its shadow, or that should be NaN, is tainted, and so is an index, a boolean or an integer made
-of a NaN; taint follows every value that depends on it until it leaves the graph.
+value that differs from its shadow, or that should be NaN, is tainted, and so is an index, a boolean or an integer that
+float64 decides otherwise, or that is made of a NaN; taint follows every value that depends on it until it leaves the
+graph.
 """
 
 # pyright: strict
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from whynan.capture.onnx.attribution import selection, spread
-from whynan.capture.onnx.experiments import LARGEST, Experiments, Refused
+from whynan.capture.onnx.dependence import RISING, Dependence, Source, left_out
+from whynan.capture.onnx.experiments import LARGEST, Experiments
 from whynan.capture.onnx.labels import Mark, compact, part_of
 from whynan.capture.onnx.masks import (
-    Mask,
+    at,
     bad_mask,
-    constant_like,
     dtype_name,
     floating,
     is_array,
@@ -31,7 +30,7 @@ from whynan.capture.onnx.masks import (
 from whynan.capture.onnx.sentences import text
 from whynan.errors import UsageError
 from whynan.floats import format_of
-from whynan.ops.onnx import CONTROL, POINTWISE, PREDICATES, RANDOM, RESHAPES, SWALLOWS, VALUE_FREE
+from whynan.ops.onnx import CONTROL, PLACING, PREDICATES, RANDOM, SWALLOWS, VALUE_FREE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,22 +38,13 @@ if TYPE_CHECKING:
     from whynan.capture.onnx.births import Roots
     from whynan.capture.onnx.execution import Node, Tensor, Value
     from whynan.capture.onnx.labels import Labels, Marks, Plane
-    from whynan.capture.onnx.masks import Key
+    from whynan.capture.onnx.masks import Key, Mask
 
 RELATIVE: Final = 1e-3
 EVALUATIONS: Final = 2000
 TURNED: Final = "the value in float64"
 TOO_MANY: Final = "damage of absorbed births was not followed any further: too many nodes"
 _COMPARES: Final = frozenset(("Equal",))
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """An operand that holds births or taint: its tensor, the labels, and whether they are taint."""
-
-    tensor: Tensor
-    plane: Plane
-    tainted: bool
 
 
 class Damage:
@@ -64,6 +54,7 @@ class Damage:
         self.roots = roots
         self.labels: Labels = roots.labels
         self.experiments = experiments
+        self.dependence = Dependence(self.labels, experiments)
         self._notes = notes
         self._left = EVALUATIONS
 
@@ -99,26 +90,19 @@ class Damage:
                 continue
             tensor = np.asarray(output)
             dropped |= self._dropped(node, sources, tensor)
-            plane = self._depends(node, inputs, sources, tensor, position, (0, 1))
+            plane = self.dependence.on(node, inputs, sources, tensor, position, (0, 1))
             if plane is None:
                 continue
-            if node.op in SWALLOWS and floating(tensor) and (left := self._left_out(sources)):
-                # whatever the NaN had been: a choice without it is none
-                extremes = (0, 1, _most(tensor), -_most(tensor))
-                lost = self._depends(node, inputs, left, tensor, position, extremes)
-                if lost is not None and lost.any():
-                    found[position] = Mark(taint=compact(lost))
-                    continue
-            tainted = any(s.tainted for s in sources.values())
-            if floating(tensor) and not tainted:
-                plane = self._wrong(node, inputs, marks, tensor, position, plane, ordinal)
-            elif not floating(tensor):
-                plane = self._decided(node, inputs, marks, tensor, position, plane)
+            if not any(s.tainted for s in sources.values()):
+                lost = self._from_nan(node, inputs, sources, tensor, position)
+                rest = np.where(lost != 0, np.int32(0), plane)
+                judge = self._wrong if floating(tensor) else self._decided
+                plane = self.labels.union(lost, judge(node, inputs, marks, tensor, position, rest, ordinal))
+                if not floating(tensor):
+                    self._made(node, tensor, lost, ordinal, "NaN")
             if plane.any():
                 found[position] = Mark(taint=compact(plane))
-        told = frozenset(label for label in dropped if not self._told(label, node))
-        if told:
-            self.roots.step(told, node, ordinal, f"{node.op} drops NaN")
+        self._tell(dropped, node, ordinal, f"{node.op} {_leaves_out(node)}")
         return found
 
     # -- what is read --------------------------------------------------------------------------------------------
@@ -136,7 +120,7 @@ class Damage:
                     continue
                 born = [s for s in self.labels.present(plane) if not self.labels.is_literal(s)]
                 if born:
-                    found[key] = Source(tensor, self.labels.select(plane, born), tainted)
+                    found[key] = Source(tensor, self.labels.select(plane, born), tainted, mark.shadow)
         return found
 
     def _asks(self, node: Node, inputs: Sequence[Value]) -> bool:
@@ -157,65 +141,6 @@ class Damage:
         if any(isinstance(m, Mark) and m.shadow is not None for m in marks):
             return True
         return any(self.labels.birth(label).kind == "overflow" for label in self.labels.labels_in(plane))
-
-    # -- what depends --------------------------------------------------------------------------------------------
-
-    def _depends(
-        self,
-        node: Node,
-        inputs: Sequence[Value],
-        sources: dict[Key, Source],
-        output: Tensor,
-        position: int,
-        others: tuple[float, ...],
-    ) -> Plane | None:
-        """Which output elements depend on the sources: by position, or by changing the sources to some others."""
-        if node.op in POINTWISE:
-            return self._by_place(node, inputs, sources, output)
-        only = sources.get((0,))
-        if node.op in RESHAPES and only is not None and only.plane.size == output.size:
-            return only.plane.reshape(output.shape)
-        everything = self.labels.intern(
-            self.labels.of(s for source in sources.values() for s in self.labels.present(source.plane))
-        )
-        differs: Mask | None = None
-        # an index may happen to be the value that it is changed to: several are tried
-        for other in others:
-
-            def changed(key: Key, tensor: Tensor, other: float = other) -> Tensor:
-                source = sources.get(key)
-                if source is None:
-                    return tensor
-                if tensor.dtype.kind == "b":
-                    return np.where(source.plane != 0, ~tensor, tensor)
-                return np.where(source.plane != 0, constant_like(tensor, other), tensor)
-
-            try:
-                again = self.experiments.run(node, inputs, changed)[position]
-            except (Refused, IndexError):  # nothing is known
-                return None
-            if not is_array(again) or isinstance(again, list) or again is None:
-                return None
-            if again.shape != output.shape:
-                return np.full(output.shape, everything, dtype=np.int32)
-            here: Mask = np.asarray(again != output)
-            differs = here if differs is None else differs | here
-        assert differs is not None
-        return np.where(differs, np.int32(everything), np.int32(0))
-
-    def _by_place(
-        self, node: Node, inputs: Sequence[Value], sources: dict[Key, Source], output: Tensor
-    ) -> Plane | None:
-        chosen = selection(node, inputs)
-        plane = np.zeros(output.shape, dtype=np.int32)
-        for key, source in sources.items():
-            own = spread(source.plane, output.shape)
-            if own is None:
-                return None
-            if key[0] in chosen:
-                own = np.where(chosen[key[0]], own, np.int32(0))
-            plane = self.labels.union(plane, own)
-        return plane
 
     # -- what is wrong -------------------------------------------------------------------------------------------
 
@@ -262,11 +187,7 @@ class Damage:
         # what should be NaN and is a number: a NaN was left out
         wrong |= np.isnan(exact)
         plane = np.where(wrong, plane, np.int32(0))
-        if plane.any():
-            index = tuple(int(i) for i in np.argwhere(plane != 0)[0])
-            found, meant = text(float(output[index])), text(float(exact[index]))
-            told = frozenset(label for label in self.labels.labels_in(plane) if not self._told(label, node, TURNED))
-            self.roots.step(told, node, ordinal, f"{node.op} gives {found}, where {meant} is {TURNED}")
+        self._turned(node, output, exact, plane, ordinal)
         return plane
 
     def _decided(
@@ -277,48 +198,84 @@ class Damage:
         output: Tensor,
         position: int,
         plane: Plane,
+        ordinal: int,
     ) -> Plane:
-        """An index, boolean or integer: made of a NaN it is tainted, made of an Inf where float64 decides otherwise."""
-        if output.dtype.kind != "b" or not plane.any():
-            return plane
-        differs: Mask = np.zeros(output.shape, dtype=np.bool_)
+        """Of the indices, booleans or integers that depend on a birth those that float64 decides otherwise."""
+        empty = np.zeros_like(plane)
+        if not plane.any() or output.size > LARGEST:
+            return empty
         exact = self._exact(node, inputs, marks, position)
-        if exact is not None and exact.shape == output.shape and exact.dtype.kind == "b":
-            differs |= exact != output
-        for i, value in enumerate(inputs):
-            mark = part_of(marks[i], ()) if i < len(marks) else None
-            if mark is not None and mark.taint is not None:
-                return plane
-            if floating(value) and not isinstance(value, list) and value is not None:
-                nan = spread(nan_mask(np.asarray(value)), output.shape)
-                if nan is not None:
-                    differs |= nan != 0
-        return np.where(differs, plane, np.int32(0))
+        if exact is None or exact.shape != output.shape or floating(exact):
+            # a boolean is what it is whatever the size of an infinity
+            plane = empty if output.dtype.kind == "b" else plane
+            self._made(node, output, plane, ordinal, "Inf")
+            return plane
+        wrong = np.where((exact != output) & self._comparable(node, inputs, output, position), plane, np.int32(0))
+        self._turned(node, output, exact, wrong, ordinal)
+        return wrong
 
-    def _left_out(self, sources: dict[Key, Source]) -> dict[Key, Source]:
-        """Of the sources those elements that are NaN and were born so."""
-        found: dict[Key, Source] = {}
-        for key, source in sources.items():
-            if not source.tainted and floating(source.tensor):
-                plane = np.where(nan_mask(source.tensor), source.plane, np.int32(0))
-                if plane.any():
-                    found[key] = Source(source.tensor, plane, False)
-        return found
+    def _comparable(self, node: Node, inputs: Sequence[Value], output: Tensor, position: int) -> Mask | bool:
+        """Where the reference of a node decides as the engine does, on the very operands: equals may have no order."""
+        if any(floating(v) and bool(nan_mask(np.asarray(v)).any()) for v in inputs):
+            # what each makes of a NaN is its own
+            return True
+        plain = self._exact(node, inputs, (), position)
+        return plain is None or plain.shape != output.shape or np.asarray(plain == output)
+
+    # -- what is made of NaN -------------------------------------------------------------------------------------
+
+    def _from_nan(
+        self, node: Node, inputs: Sequence[Value], sources: dict[Key, Source], output: Tensor, position: int
+    ) -> Plane:
+        """The elements that a NaN, which float64 has too, was left out of or made into."""
+        empty = np.zeros(output.shape, np.int32)
+        left = left_out(sources)
+        if not left or (floating(output) and node.op not in SWALLOWS and node.op not in PLACING):
+            return empty
+        # whatever the NaN had been: a choice without it is none
+        most = _most(next(iter(left.values())).tensor)
+        lost = self.dependence.on(node, inputs, left, output, position, (0, 1, most, -most, RISING))
+        return empty if lost is None else lost
 
     def _dropped(self, node: Node, sources: dict[Key, Source], output: Tensor) -> frozenset[int]:
         """The births whose NaN a node has read and left out of what it chose."""
-        if node.op not in SWALLOWS or not output.size:
+        if not (node.op in SWALLOWS or node.op in PLACING) or not output.size or not floating(output):
             return frozenset()
         found: frozenset[int] = frozenset()
-        for source in self._left_out(sources).values():
+        for source in left_out(sources).values():
             found |= self.labels.labels_in(source.plane)
         return found
 
-    def _told(self, label: int, node: Node, ending: str | None = None) -> bool:
-        steps: list[Any] = self.labels.birth(label).steps
-        if ending is not None:
-            return any(link.summary.endswith(ending) for link in steps)
-        return any(link.summary == f"{node.op} drops NaN" for link in steps)
+    # -- the path ------------------------------------------------------------------------------------------------
+
+    def _turned(self, node: Node, output: Tensor, exact: Tensor, plane: Plane, ordinal: int) -> None:
+        """Note where a finite value is another than in float64."""
+        if plane.any():
+            index = tuple(int(i) for i in np.argwhere(plane != 0)[0])
+            found, meant = text(at(output, index)), text(at(exact, index))
+            summary = f"{node.op} gives {found}, where {meant} is {TURNED}"
+            self._tell(self.labels.labels_in(plane), node, ordinal, summary, TURNED)
+
+    def _made(self, node: Node, output: Tensor, plane: Plane, ordinal: int, of: str) -> None:
+        """Note where a bad number became an index, a boolean or an integer."""
+        if plane.any():
+            found = text(at(output, tuple(int(i) for i in np.argwhere(plane != 0)[0])))
+            self._tell(self.labels.labels_in(plane), node, ordinal, f"{node.op} makes {found} of {of}", f" of {of}")
+
+    def _tell(self, labels: frozenset[int], node: Node, ordinal: int, summary: str, ending: str | None = None) -> None:
+        """Note a node on the path of births that have no step yet of this ending, or of these words."""
+
+        def known(label: int) -> bool:
+            steps: list[Any] = self.labels.birth(label).steps
+            return any(link.summary.endswith(ending or summary) for link in steps)
+
+        told = frozenset(label for label in labels if not known(label))
+        if told:
+            self.roots.step(told, node, ordinal, summary, always=True)
+
+
+def _leaves_out(node: Node) -> str:
+    return "takes NaN for a place" if node.op in PLACING else "drops NaN"
 
 
 def _most(output: Tensor) -> float:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from whynan.capture.onnx.optimised import OnnxRuntime, bare_outputs
 from whynan.capture.onnx.outcomes import Outcome as Outcome
-from whynan.capture.onnx.reference import Reference
 from whynan.capture.onnx.sessions import EngineSettings as EngineSettings
 from whynan.capture.onnx.sessions import available as available
 
@@ -44,11 +43,18 @@ class Engine(Protocol):
 @contextmanager
 def opened(settings: EngineSettings) -> Generator[Engine]:
     """A model, opened to be run; raises ``RunError`` where the engine refuses it."""
-    engine: Engine = Reference(settings) if settings.engine == "reference" else OnnxRuntime(settings)
+    engine: Engine = _reference(settings) if settings.engine == "reference" else OnnxRuntime(settings)
     try:
         yield engine
     finally:
         engine.close()
+
+
+def _reference(settings: EngineSettings) -> Engine:
+    # onnx's own implementation of every operator is loaded for who asks for it
+    from whynan.capture.onnx.reference import Reference
+
+    return Reference(settings)
 
 
 def run(settings: EngineSettings, feeds: Mapping[str, Value], observer: Observer) -> Outcome:

@@ -54,6 +54,37 @@ class Executable:
         return {name: index for index, names in enumerate(self.reads) for name in names}
 
     @cached_property
+    def over(self) -> tuple[tuple[str, ...], ...]:
+        """Of each node, the values that nothing reads any more when it has run."""
+        return tuple(
+            tuple(
+                name
+                for name in dict.fromkeys((*self.reads[node.index], *node.outputs))
+                if self.last_reads.get(name, -1) <= node.index and name not in self.outputs
+            )
+            for node in self.nodes
+        )
+
+    @cached_property
+    def constant_reads(self) -> tuple[tuple[tuple[str, Executable], ...], ...]:
+        """Of each node, the initialisers that it reads, each with the graph that has it."""
+        return tuple(
+            tuple((name, found[0]) for name in names if (found := self.constant_of(name)) is not None)
+            for names in self.reads
+        )
+
+    @cached_property
+    def constants_left(self) -> tuple[tuple[str, Executable], ...]:
+        """The initialisers that leave the graph as they are, each with the graph that has it."""
+        found = ((name, self.constant_of(name)) for name in dict.fromkeys(self.outputs) if name not in self.producers)
+        return tuple((name, known[0]) for name, known in found if known is not None)
+
+    @cached_property
+    def holders(self) -> frozenset[int]:
+        """The nodes that hold a body."""
+        return frozenset(node.index for node in self.nodes if bodies_of(node.proto))
+
+    @cached_property
     def producers(self) -> dict[str, int]:
         """The node that writes a value."""
         return {name: index for index, node in enumerate(self.nodes) for name in node.outputs if name}

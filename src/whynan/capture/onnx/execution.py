@@ -8,12 +8,11 @@ An engine runs the model and calls an ``Observer``; an observer knows no engine.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from whynan.records.report import Number
@@ -22,6 +21,11 @@ Tensor: TypeAlias = "NDArray[Any]"
 """Numbers, in the dtypes of NumPy and of ml_dtypes; strings as objects."""
 Value: TypeAlias = "Tensor | list[Any] | None"
 """A tensor, a sequence of values, or an optional that holds nothing."""
+_UNBATCHED: Final = 9
+BATCH: Final = "batch"
+"""Stands on the way to a node in a Scan with a batch, as an attribute would, for the element of the batch."""
+COMPILED: Final = "whynan.compiled"
+"""The domain of nodes that stand for several, which a provider has compiled into one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,10 @@ class Observer(Protocol):
         """A value that the graph begins with; each initialiser is told of before the first node that reads it."""
         ...
 
+    def wrote(self, values: Sequence[Value]) -> None:
+        """Some nodes have run: what they wrote, all that there is of it at this time; told of node by node next."""
+        ...
+
     def executed(self, node: Node, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
         """A node has run: what it read and wrote, in the order of its names; None where a name is empty.
 
@@ -126,7 +134,6 @@ class RunError(Exception):
         self.nodes = nodes
 
 
-def is_tensor(value: Any) -> bool:
-    """Whether a value is a tensor of numbers."""
-    kind: np.dtype[Any] | None = getattr(value, "dtype", None)
-    return kind is not None and kind.kind not in "OUS"
+def is_batched(node: Node) -> bool:
+    """Whether a Scan is one of before opset 9, which runs its body for each element of a batch."""
+    return node.op == "Scan" and node.opset is not None and node.opset < _UNBATCHED

@@ -13,6 +13,7 @@ import numpy as np
 
 from whynan.capture.onnx.masks import floating, is_array, mapped
 from whynan.capture.onnx.schemas import attribute, schema_of
+from whynan.capture.refusals import Refused
 from whynan.ops.onnx import CONTROL, RANDOM
 
 if TYPE_CHECKING:
@@ -26,10 +27,6 @@ MOST: Final = 20_000
 LARGEST: Final = 1 << 22
 """Elements of an output that is evaluated in float64."""
 TOO_MANY: Final = "too many nodes met bad numbers: of the last of them it is not known which elements carry them on"
-
-
-class Refused(Exception):  # noqa: N818
-    """A node could not be run again."""
 
 
 class Experiments:

@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import numpy as np
 
+from whynan.capture.onnx.execution import is_batched
 from whynan.capture.onnx.labels import Mark, flat
 from whynan.capture.onnx.masks import bad_mask, floating, is_array
 
@@ -25,6 +25,10 @@ BUDGET: Final = 64 << 20
 """Bytes of all values that are; the oldest leave when they are used up."""
 ASKED: Final = 256 << 20
 """Bytes of those that have been asked for, which stay."""
+
+
+KEPT: Final = 2
+"""Iterations of one body whose values stay known when they are over: the causes of births reach so far back."""
 
 
 class Written(NamedTuple):
@@ -55,17 +59,28 @@ class Level:
     """The inputs of a body, and the value around it that each is."""
     finished: list[Iteration] = field(default_factory=lambda: [])
     """The iterations of the bodies of the node that runs here now."""
+    outer: Level | None = None
+    """The level around a body."""
+    before: Level | None = None
+    """The iteration before this one."""
+    over: list[Level] = field(default_factory=lambda: [])
+    """The last iterations of the node that runs here now, whose values are known still."""
+    inside: dict[str, tuple[Level, str]] = field(default_factory=lambda: {})
+    """Of what nodes with bodies gave: the iteration that it comes from, and what it is called there."""
 
 
 class Levels:
     """The main graph, and in it the iterations of bodies that run now, innermost last."""
 
-    def __init__(self, keep: Collection[str]) -> None:
+    def __init__(self, keep: Collection[str], room: int = ASKED) -> None:
         self.stack = [Level()]
+        self.refused: dict[str, None] = {}
+        """Values that were asked for, and for which there was no room."""
+        self._room = room
         self._keep = keep
         self._bytes = 0
         self._asked = 0
-        self._order: deque[tuple[Level, str]] = deque()
+        self._order: dict[tuple[int, str], Level] = {}
 
     @property
     def here(self) -> Level:
@@ -105,18 +120,21 @@ class Levels:
         """Keep a copy of a value, where it is small or has been asked for."""
         if not is_array(value) or isinstance(value, list):
             return
-        tensor = np.asarray(value)
-        if name in self._keep and self._asked + tensor.nbytes <= ASKED:
-            self._asked += tensor.nbytes
-            level.values[name] = np.array(tensor, copy=True)
-        elif tensor.nbytes <= SMALL:
-            self._bytes += tensor.nbytes
-            level.values[name] = np.array(tensor, copy=True)
-            self._order.append((level, name))
+        size = int(cast("Tensor", value).nbytes)
+        asked = name in self._keep
+        if asked and self._asked + size <= self._room:
+            self._asked += size
+            level.values[name] = np.array(value, copy=True)
+        elif size <= SMALL:
+            self._bytes += size
+            level.values[name] = np.array(value, copy=True)
+            self._order[id(level), name] = level
             while self._bytes > BUDGET and self._order:
-                oldest, gone = self._order.popleft()
-                held = oldest.values.pop(gone, None)
+                key = next(iter(self._order))
+                held = self._order.pop(key).values.pop(key[1], None)
                 self._bytes -= 0 if held is None else held.nbytes
+        elif asked:
+            self.refused[name] = None
 
     def value(self, name: str) -> Tensor | None:
         """The copy of a value that is read here, where one is kept."""
@@ -133,7 +151,7 @@ class Levels:
         """An iteration of a body begins: its inputs are marked as the values around it that they are."""
         around = self.here
         before = around.finished[-1] if around.finished else None
-        made = Level()
+        made = Level(outer=around, before=around.over[-1] if around.over else None)
         for i, (name, value) in enumerate(zip(names, values, strict=True)):
             outer = carried[i] if i < len(carried) else ""
             made.carried[name] = outer
@@ -160,7 +178,8 @@ class Levels:
             return (first or [c for c in candidates if c is not None] or [around])[0] if outer else None
         tensor: Any = np.asarray(value)
         bad = bad_mask(tensor)
-        for mark in (*first, *candidates, around):
+        # what it is said to be comes before what stands at its place
+        for mark in (around, *candidates):
             if isinstance(mark, Mark) and (found := _fitting(mark, bad, number)) is not None:
                 return found
         return None
@@ -169,16 +188,39 @@ class Levels:
         """An iteration is over: what it gives is marked for the node that holds the body."""
         marks = {name: self.mark_of(name) for name in names}
         ended = self.stack.pop()
-        for name in ended.values:
-            taken = ended.values[name].nbytes
-            if name in self._keep:
+        self.here.finished.append(Iteration(tuple(names), marks))
+        self.here.over.append(ended)
+        if len(self.here.over) > KEPT:
+            self._forget(self.here.over.pop(0))
+            self.here.over[0].before = None
+
+    def done(self, node: Node) -> None:
+        """A node with bodies has run: what it gave is known to come from its last iteration."""
+        here = self.here
+        if here.finished and here.over:
+            names = here.finished[-1].names
+            # a Loop's body gives first whether it goes on
+            shift = 1 if node.op == "Loop" else 0
+            for position, name in enumerate(node.outputs):
+                if name and position + shift < len(names):
+                    here.inside[name] = here.over[-1], names[position + shift]
+        here.finished.clear()
+        here.over = []
+
+    def _forget(self, level: Level) -> None:
+        for name in level.values:
+            taken = level.values[name].nbytes
+            if self._order.pop((id(level), name), None) is None:
                 self._asked -= min(taken, self._asked)
             else:
                 self._bytes -= taken
-        ended.values.clear()
-        while self._order and self._order[-1][0] is ended:
-            self._order.pop()
-        self.here.finished.append(Iteration(tuple(names), marks))
+        level.values.clear()
+        for inner, _ in level.inside.values():
+            within: Level | None = inner
+            while within is not None:
+                self._forget(within)
+                within = within.before
+        level.inside.clear()
 
 
 def _fitting(mark: Mark, bad: Any, number: int) -> Mark | None:
@@ -208,12 +250,36 @@ def stacked(iterations: Sequence[Iteration], position: int, shape: tuple[int, ..
         return None
     for mark in found:
         parts.append(np.zeros(inner, np.int32) if mark is None or mark.plane is None else mark.plane)
+    if shape[0] == len(parts) and inner and shape[2:] == inner[1:]:
+        # of the sequences of a batch, those that are shorter are filled up
+        inner = shape[1:]
+        parts = [_filled(part, inner) for part in parts]
     if any(part.shape != inner for part in parts):
         return None
     for axis in range(len(shape)):
         if shape[axis] == len(parts) and (*shape[:axis], *shape[axis + 1 :]) == inner:
             return Mark(np.stack(parts, axis).astype(np.int32, copy=False))
     return None
+
+
+def is_joined(node: Node, position: int, outputs: int) -> bool:
+    """Whether an output of Loop or Scan is made of all iterations: those after the states; with a batch each."""
+    if is_batched(node):
+        return position < outputs
+    states = len(node.inputs) - 2 if node.op == "Loop" else len(node.inputs) - _scanned(node)
+    return states <= position < outputs
+
+
+def _scanned(node: Node) -> int:
+    return next((int(a.i) for a in node.proto.attribute if a.name == "num_scan_inputs"), 0)
+
+
+def _filled(plane: Plane, shape: tuple[int, ...]) -> Plane:
+    """A plane with zeros behind it, up to the size of the first axis."""
+    if plane.shape[1:] != shape[1:] or plane.shape[0] >= shape[0]:
+        return plane
+    behind = [(0, shape[0] - plane.shape[0]), *((0, 0) for _ in shape[1:])]
+    return np.pad(plane, behind)
 
 
 def _part(iteration: Iteration, position: int) -> Mark | None:

@@ -112,19 +112,6 @@ def at(tensor: Tensor, index: tuple[int, ...]) -> Number | bool | str:
     return number(tensor[index])
 
 
-def broadcast_index(shape: tuple[int, ...], index: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The operand element that meets an output element under broadcasting; None where it does not."""
-    if len(shape) > len(index):
-        return None
-    tail = index[len(index) - len(shape) :]
-    result: list[int] = []
-    for size, i in zip(shape, tail, strict=True):
-        if size != 1 and i >= size:
-            return None
-        result.append(0 if size == 1 else i)
-    return tuple(result)
-
-
 def finite_range(region: Tensor) -> tuple[Number | None, Number | None]:
     """Least and greatest of a region, what is NaN left aside; NaN where it holds nothing else."""
     if not region.size or region.dtype.kind in "cb" or not is_array(region):

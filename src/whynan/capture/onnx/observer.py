@@ -15,7 +15,8 @@ from whynan.capture.onnx.damage import Damage
 from whynan.capture.onnx.execution import Counters
 from whynan.capture.onnx.experiments import Experiments
 from whynan.capture.onnx.labels import Labels, Mark, compact, flat, part_of, released
-from whynan.capture.onnx.levels import Levels, Written, stacked
+from whynan.capture.onnx.layout import in_order
+from whynan.capture.onnx.levels import ASKED, Levels, Written, is_joined, stacked
 from whynan.capture.onnx.masks import bad_mask, dtype_name, floating, is_array, is_bad, nan_mask, tensors
 from whynan.capture.onnx.places import Places
 from whynan.capture.onnx.ranges import range_of
@@ -44,7 +45,8 @@ class Births:
         sites: says where in the user's source a node comes from.
         ranges: record the range of every value; else only what is bad is looked at closely.
         keep: names of values to remember whatever their size: those that ``wanted`` of a run before has given.
-        count: counts the elements of a value.
+        room: bytes that these may take.
+        count: counts the elements of a value; if it has ``ahead``, that is given all that are written at a time.
     """
 
     def __init__(
@@ -54,17 +56,19 @@ class Births:
         *,
         ranges: bool,
         keep: Collection[str] = (),
+        room: int = ASKED,
         count: Callable[[Value], Counters] | None = None,
     ) -> None:
         self.recorder = recorder
         self.places = Places(sites)
         self.labels = Labels()
-        self.levels = Levels(frozenset(keep))
+        self.levels = Levels(frozenset(keep), room)
         self.notes: dict[str, None] = {}
         self.before: Callable[[Sequence[Node]], object] = lambda _: None
         """Told of the nodes of the main graph before anything else is."""
         self._ranges = ranges
         self._count = count or _counter()
+        self._ahead: Callable[[Sequence[Value]], object] = getattr(self._count, "ahead", lambda _: None)
         self._events = 0
         self._reachings = Reachings(self.labels)
         self._unread: dict[str, frozenset[int]] = {}
@@ -106,6 +110,10 @@ class Births:
             planes = [m.plane for m in flat(mark) if m.plane is not None]
             self._unread[name] = frozenset(label for plane in planes for label in self.labels.labels_in(plane))
 
+    def wrote(self, values: Sequence[Value]) -> None:
+        """Some nodes have run."""
+        self._ahead(values)
+
     def executed(self, node: Node, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
         """A node has run."""
         ordinal = self._events
@@ -124,9 +132,9 @@ class Births:
         read = any(m is not None for m in marks)
         if any(bad) or read or (node.op in CONTROL and self.levels.here.finished):
             with np.errstate(all="ignore"):
-                self._look(node, inputs, outputs, marks, bad, ordinal)
+                self._look(node, list(map(in_order, inputs)), list(map(in_order, outputs)), marks, bad, ordinal)
         if node.op in CONTROL:
-            self.levels.here.finished.clear()
+            self.levels.done(node)
         for name, value in zip(node.outputs, outputs, strict=False):
             if name:
                 self.levels.remember(self.levels.here, name, value)
@@ -160,7 +168,7 @@ class Births:
         """All that is known now; of a run that has come to no end, what nothing has read yet counts as observed."""
         reached = self._reachings
         sinks = reached.sinks if reached.left else reached.held(self._unfinished())
-        notes = tuple(self.notes)
+        notes = (*self.notes, *reached.given())
         if self.recorder.omitted:
             notes = (*notes, f"the ranges of {self.recorder.omitted:,} more values are left out")
         return Trace(
@@ -215,7 +223,8 @@ class Births:
         ordinal: int,
     ) -> None:
         """Explain a node that wrote something bad, or read something bad."""
-        experiments, _, _, damage = self._parts
+        experiments, _, roots, damage = self._parts
+        roots.nearby.came(node, inputs, outputs, ordinal)
         known: Sequence[Marks] | None = None
         if node.op in CONTROL and self.levels.here.finished:
             known = self._from_bodies(node, outputs)
@@ -349,7 +358,7 @@ class Births:
                 found.append(mark)
                 continue
             shape = np.asarray(value).shape
-            whole = stacked(iterations, place, shape) if _is_joined(node, position, len(last.names) - shift) else None
+            whole = stacked(iterations, place, shape) if is_joined(node, position, len(last.names) - shift) else None
             found.append(whole if whole is not None else mark)
         return found
 
@@ -367,20 +376,10 @@ class Births:
                 held[name] = released(mark, self.labels)
 
 
-def _is_joined(node: Node, position: int, outputs: int) -> bool:
-    """Whether an output of Loop or Scan is made of all iterations: those after the states."""
-    states = len(node.inputs) - 2 if node.op == "Loop" else len(node.inputs) - _scanned(node)
-    return states <= position < outputs
-
-
-def _scanned(node: Node) -> int:
-    return next((int(a.i) for a in node.proto.attribute if a.name == "num_scan_inputs"), 0)
-
-
 def _counter() -> Callable[[Value], Counters]:
     from importlib import import_module
 
-    return import_module("whynan.capture.onnx.statistics").counters
+    return import_module("whynan.capture.onnx.counts").Counts()
 
 
 def counters_of(value: Value) -> Counters:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from whynan.capture.onnx.masks import at, broadcast_index, dtype_name, finite_range, floating, is_array, number
+from whynan.capture.broadcasting import broadcast_index
+from whynan.capture.onnx.masks import at, dtype_name, finite_range, floating, is_array, number
 from whynan.capture.onnx.schemas import attribute, numbers_of, operand_names
 from whynan.capture.onnx.windows import window
 from whynan.ops.onnx import (
@@ -22,6 +23,7 @@ from whynan.ops.onnx import (
     REDUCTIONS,
     ROW_NORMS,
     ROWS,
+    SCALES,
 )
 from whynan.records import Element, Operand
 
@@ -106,6 +108,12 @@ def locate(node: Node, inputs: Sequence[Value], position: int, index: Index) -> 
     elif op == "BatchNormalization" and len(index) > 1:
         # by channel, each element from its own
         found = (index, None) if position == 0 else ((index[1],), None)
+    elif op in SCALES and position == 0:
+        found = index, None
+    elif op in SCALES and tensor.ndim == 1 and tensor.size > 1 and index:
+        # a scale for each place along an axis
+        axis = int(attribute(node, "axis", 1)) % len(index)
+        found = ((index[axis],), None) if index[axis] < tensor.size else None
     elif op in ROW_NORMS and tensor.ndim == len(index):
         axis = int(attribute(node, "axis", -1)) % len(index)
         found = None, tensor[index[:axis]]

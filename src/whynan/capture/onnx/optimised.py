@@ -8,22 +8,26 @@ run without any further optimisation: fusions stay, and the outputs have the ver
 
 from __future__ import annotations
 
-import os
+import dataclasses
 import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.capture.onnx.alone import LoneNodes
+from whynan.capture.onnx.bindings import Memory
 from whynan.capture.onnx.blocks import NCHWC, Blocks
+from whynan.capture.onnx.compiled import compiled, is_unwritable
 from whynan.capture.onnx.digests import Digest, digest
 from whynan.capture.onnx.executable import Executable, tidied, without_weights
 from whynan.capture.onnx.execution import RunError
+from whynan.capture.onnx.folded import Folded
+from whynan.capture.onnx.moves import Moves
 from whynan.capture.onnx.outcomes import Outcome
-from whynan.capture.onnx.planning import available, give_back, plan_of, settle
+from whynan.capture.onnx.planning import available, give_back, plan_of, resident, settle
 from whynan.capture.onnx.profile import Profile, read_profile
 from whynan.capture.onnx.remarks import remarks
-from whynan.capture.onnx.scopes import Scope
+from whynan.capture.onnx.scopes import Run, Scope
 from whynan.capture.onnx.sessions import EngineSettings, as_user
 from whynan.capture.onnx.values import copied, give, launch, read, said, type_of
 from whynan.capture.onnx.walk import Walk
@@ -39,7 +43,9 @@ if TYPE_CHECKING:
 
 _EXECUTED: Final = "executed.onnx"
 _PROFILE: Final = "profile"
-_THREADS: Final = 4
+_UNPACKED: Final = "session.disable_prepacking"
+_WRITING: Final = 11
+"""Bytes that a session comes to for each number of its weights, as it packs them and writes them down."""
 
 
 class OnnxRuntime:
@@ -48,23 +54,25 @@ class OnnxRuntime:
     def __init__(self, settings: EngineSettings) -> None:
         self.settings = settings
         settle(settings.memory)
+        # before anything else takes memory: what is mapped to be read counts as well
+        self._written = read_written(settings.path)
         self._folder = Path(tempfile.mkdtemp(prefix="whynan-"))
         self._bare: Any = None
         self._profile: Profile | None = None
         self._walk: Walk | None = None
+        self._folded: Folded | None = None
         self._plan: Plan = ()
+        self._said: tuple[str, ...] = ()
         try:
-            self._bare = as_user(settings, self._folder / _EXECUTED, self._folder / _PROFILE)
+            self._bare, model = self._opened()
             # of the session only what runs in it is kept: not the providers it was asked for
             self.providers = tuple(str(name) for name in self._bare.get_providers())
             self._required = [str(value.name) for value in self._bare.get_inputs()]
-            model = without_weights(self._folder / _EXECUTED)
             _prune(model, {*self._required, *(str(v.name) for v in self._bare.get_overridable_initializers())})
         except BaseException:
             self.close()
             raise
         self._graph = Executable(tidied(model), self._folder)
-        self._written = read_written(settings.path)
         self.nodes_as_written = len(self._written.nodes)
 
     @property
@@ -72,9 +80,32 @@ class OnnxRuntime:
         """The graph that runs, with its large weights in files."""
         return self._graph.model
 
+    def _opened(self) -> tuple[Any, onnx.ModelProto]:
+        """A session with the user's options, and the graph that it runs."""
+        path, profile = self._folder / _EXECUTED, self._folder / _PROFILE
+        try:
+            session = self._writing(path, profile)
+        except RunError as error:
+            if not is_unwritable(error):
+                raise
+            found = compiled(self.settings, path, profile)
+            self._said = found.notes
+            return found.session, found.model
+        return session, without_weights(path)
+
+    def _writing(self, path: Path, profile: Path) -> Any:
+        """The session, once the graph that it executes is written."""
+        memory, needed = self.settings.memory, resident() + _WRITING * self._written.weights
+        if memory is None or needed <= memory:
+            return as_user(self.settings, path, profile)
+        # weights that are not packed for their kernels leave room for those that are written
+        config = {**self.settings.session_config, _UNPACKED: "1"}
+        as_user(dataclasses.replace(self.settings, session_config=config), path, None)
+        return as_user(self.settings, None, profile)
+
     def close(self) -> None:
         """Let go of its sessions, and of the files that it wrote."""
-        self._bare = self._walk = None
+        self._bare = self._walk = self._folded = None
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def run(self, feeds: Mapping[str, Value], observer: Observer, *, compare: bool = True) -> Outcome:
@@ -92,15 +123,19 @@ class OnnxRuntime:
         if self._walk is None:
             channels = _channels(self._graph, profile)
             room = available(self.settings.memory)
-            self._plan = plan_of(self._graph, sizes, room, Blocks(self._graph, channels, self._written).channels)
-            self._walk = self._walked(profile, channels, lean=len(self._plan) > 1)
+            blocks = Blocks(self._graph, channels, self._written)
+            self._plan = plan_of(self._graph, sizes, room, [name for name in blocks.channels if not blocks.laid(name)])
+            self._walk = self._walked(profile, channels, blocks)
         plan, walk = self._plan, self._walk
         shown = walk.shown(self._graph)
-        observer.begins(shown, LoneNodes(walk))
+        folded = self._folded = self._folded or Folded(self._graph, self._written, walk, self.settings.path)
+        observer.begins((*folded.nodes, *shown), LoneNodes(walk))
         for name, value in feeds.items():
             observer.enters(name, value, "input")
+        walk.begin()
+        folded.run(observer)
         walk.nodes = 0
-        walk.run(scope, plan, observer, shown, set())
+        walk.run(Run(scope, observer, shown, set(folded.names)), plan)
         if isinstance(expected, RunError):
             # whatever is made of it here, in production it does not run
             raise RunError(expected.what, walk.nodes)
@@ -117,7 +152,7 @@ class OnnxRuntime:
             nodes_as_written=self.nodes_as_written,
             segments=len(plan),
             placement=profile.placement,
-            notes=(*walk.notes, *remarks(self.settings, self.providers, profile, walk)),
+            notes=(*self._said, *folded.notes, *walk.notes, *remarks(self.settings, self.providers, profile, walk)),
             executed=self.executed,
         )
 
@@ -153,17 +188,16 @@ class OnnxRuntime:
                 path.unlink(missing_ok=True)
         return found
 
-    def _walked(self, profile: Profile, channels: Mapping[str, int], *, lean: bool) -> Walk:
-        threads = min(self.settings.intra_threads or os.cpu_count() or 1, _THREADS)
+    def _walked(self, profile: Profile, channels: Mapping[str, int], blocks: Blocks) -> Walk:
         return Walk(
             self.settings,
             self._folder,
             channels=channels,
             written=self._written,
-            providers={index: kernel.provider for index, kernel in profile.kernels.items()},
-            inner_providers={name: kernel.provider for name, kernel in profile.inner.items()},
-            lean=lean,
-            threads=threads,
+            profile=profile,
+            moves=Moves(self._graph, profile.kernels, blocks),
+            memory=Memory(self._graph, profile.kernels, self._plan),
+            lean=len(self._plan) > 1 and self.settings.memory is not None,
         )
 
     def _compared(

@@ -38,7 +38,11 @@ class Sites(Protocol):
         ...
 
     def note(self, node: Node) -> str | None:
-        """What the node was made from, in words; None for one that stands in the model as it is."""
+        """What is said of a node that was made of others: ``was made of ...``; None for one that stands in the file."""
+        ...
+
+    def weight(self, node: Node, position: int) -> str | None:
+        """What the file calls the initializer that a node reads, where its numbers are those of the file."""
         ...
 
 
@@ -50,6 +54,10 @@ class NoSites:
         return None, None, None, node.name or next((o for o in node.outputs if o), node.op), output, node.op
 
     def note(self, node: Node) -> str | None:  # noqa: ARG002
+        """Nothing."""
+        return None
+
+    def weight(self, node: Node, position: int) -> str | None:  # noqa: ARG002
         """Nothing."""
         return None
 
@@ -68,6 +76,11 @@ class Places:
         if found is None:
             found = self._known[key] = Place(*self.sites.site(node, output))
         return found
+
+    def made_of(self, node: Node) -> str | None:
+        """What a node was made of, in a sentence; None for one that stands in the file as it is."""
+        told = self.sites.note(node)
+        return None if told is None else f"{node.op} {told}"
 
     def event(self, ordinal: int, node: Node, output: str) -> Event:
         """An executed node as the facts tell of it."""

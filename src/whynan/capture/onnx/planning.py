@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from whynan.capture.onnx.executable import Executable
     from whynan.capture.onnx.walk import Plan
@@ -22,6 +22,8 @@ _SESSION: Final = 4 << 20
 """Bytes that a session takes by itself, at the least."""
 _WEIGHTS: Final = 2
 """A session maps its weights, and packs them once more for its kernels."""
+_RECYCLED: Final = 128 << 20
+"""Bytes of the values of a segment, at the most: to use memory again is far cheaper than to be given new pages."""
 _MMAP_THRESHOLD: Final = -3
 _ONE_MIB: Final = 1 << 20
 
@@ -52,29 +54,30 @@ def available(memory: int | None) -> int:
     return sys.maxsize if free is None else free // SHARE
 
 
-def plan_of(graph: Executable, sizes: Mapping[int, int], room: int, blocked: Mapping[str, int] | None = None) -> Plan:
+def plan_of(graph: Executable, sizes: Mapping[int, int], room: int, filled: Collection[str] = ()) -> Plan:
     """The ends of the segments; ``sizes`` are the bytes that each node writes, as a run has told them.
+    ``filled`` are the values that are in blocks of channels, and are written once more as they are meant.
 
-    One segment if all fits into the room; else as many nodes in each as fit, one at the least. Where the bytes are not
-    known, there is one segment for each node, unless there is no bound to the room.
+    As many nodes in each as fit into the room, and as write no more than is well used again by the next; one at the
+    least. Where the bytes are not known, there is one segment for each node, unless there is no bound to the room.
     """
     count = len(graph.nodes)
-    if count == 0 or room >= sys.maxsize:
+    if count == 0:
         return (count,)
     if len(sizes) < count:
-        return tuple(range(1, count + 1))
+        return (count,) if room >= sys.maxsize else tuple(range(1, count + 1))
     weights = [sum(_constants(graph, index)) for index in range(count)]
-    twice = {name for name in blocked or {} if graph.last_reads.get(name, -1) >= 0}
+    twice = {name for name in filled if graph.last_reads.get(name, -1) >= 0}
     ends: list[int] = []
     begin = 0
     while begin < count:
-        end, taken = begin, _alive(graph, sizes, begin) + _SESSION
+        end, taken, written = begin, _alive(graph, sizes, begin) + _SESSION, 0
         while end < count:
-            more = sizes[end] + _WEIGHTS * weights[end]
-            more += sum(sizes[end] for name in graph.nodes[end].outputs if name in twice)
-            if end > begin and taken + more > room:
+            more = sizes[end] + sum(sizes[end] for name in graph.nodes[end].outputs if name in twice)
+            weight = _WEIGHTS * weights[end]
+            if end > begin and (taken + more + weight > room or written + more > _RECYCLED):
                 break
-            taken += more
+            taken, written = taken + more + weight, written + more
             end += 1
         ends.append(end)
         begin = end
@@ -103,6 +106,29 @@ def resident() -> int:
     except (OSError, ValueError, IndexError):
         return 0
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def beyond(memory: int | None) -> str | None:
+    """What is to be said where the process has come to more than its bound; None where it has not, or none can tell."""
+    most = _peak()
+    if memory is None or most is None or most <= memory:
+        return None
+    return (
+        f"--memory could not be kept: the process that ran the model came to {most / 1e6:,.0f} MB, and was to stay"
+        f" within {memory / 1e6:,.6g} MB"
+    )
+
+
+def _peak() -> int | None:
+    """The most bytes that the process ever had in memory.
+
+    Not ``ru_maxrss``: a new program inherits that from the process that started it, which may be the larger one.
+    """
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:")), None)
 
 
 def free_memory() -> int | None:

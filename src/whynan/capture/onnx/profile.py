@@ -8,11 +8,15 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from whynan.capture.onnx.execution import COMPILED
+from whynan.capture.onnx.partitions import provider_of
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
     from pathlib import Path
 
     from whynan.capture.onnx.executable import Executable
+    from whynan.capture.onnx.execution import Node
 
 _SUFFIX: Final = "_kernel_time"
 
@@ -29,6 +33,8 @@ class Kernel:
     began: float
     ended: float
     input_shapes: tuple[tuple[int, ...], ...]
+    floats: tuple[int, ...] | None = None
+    """The shape of its output, where it has one and that is of float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,9 @@ def read_profile(path: Path, graph: Executable | None) -> Profile:
         return Profile({}, inner, tuple(k.name for k in main))
     matched = _in_order(main, graph) or _by_name(kernels, graph)
     ours = {id(kernel) for kernel in matched.values()}
+    parts = _of_partitions([kernel for kernel in main if id(kernel) not in ours], graph, matched)
+    matched |= parts
+    ours |= {id(kernel) for kernel in parts.values()}
     foreign = tuple(kernel.name for kernel in main if id(kernel) not in ours)
     return Profile(matched, inner, foreign)
 
@@ -92,6 +101,7 @@ def _kernels(events: Any) -> Iterator[Kernel]:
             began,
             began + float(event.get("dur", 0)),
             tuple(_shapes(said.get("input_type_shape", []))),
+            _floats(said.get("output_type_shape", [])),
         )
 
 
@@ -101,12 +111,26 @@ def _shapes(said: Any) -> Iterator[tuple[int, ...]]:
             yield tuple(shape)
 
 
+def _floats(said: Any) -> tuple[int, ...] | None:
+    written = cast("list[dict[str, list[int]]]", said)
+    shape = written[0].get("float") if len(written) == 1 else None
+    return None if shape is None else tuple(shape)
+
+
 def _in_order(kernels: list[Kernel], graph: Executable) -> dict[int, Kernel]:
     if len(kernels) != len(graph.nodes):
         return {}
     pairs = list(zip(graph.nodes, kernels, strict=True))
-    same = all(node.op == kernel.op and node.name in ("", kernel.name) for node, kernel in pairs)
+    same = all(_runs(kernel, node) for node, kernel in pairs)
     return {node.index: kernel for node, kernel in pairs} if same else {}
+
+
+def _runs(kernel: Kernel, node: Node) -> bool:
+    provider = provider_of(node.proto)
+    if provider is not None:
+        # a name that the provider has made up
+        return kernel.provider == provider
+    return node.op == kernel.op and node.name in ("", kernel.name)
 
 
 def _by_name(kernels: list[Kernel], graph: Executable) -> dict[int, Kernel]:
@@ -119,4 +143,23 @@ def _by_name(kernels: list[Kernel], graph: Executable) -> dict[int, Kernel]:
         indices = named.get(kernel.name, [])
         if len(indices) == 1 and graph.nodes[indices[0]].op == kernel.op:
             found.setdefault(indices[0], kernel)
+    return found
+
+
+def _of_partitions(kernels: list[Kernel], graph: Executable, known: Container[int]) -> dict[int, Kernel]:
+    """Of a graph with partitions, those nodes that no name tells: in order, where there are as many of a kind.
+
+    What a provider has compiled runs under a name that it makes up, and all nodes are put in order around it.
+    """
+    found: dict[int, Kernel] = {}
+    compiled = {node.index: provider_of(node.proto) for node in graph.nodes if node.domain == COMPILED}
+    if not compiled:
+        return found
+    ops = {node.op for node in graph.nodes}
+    left = {node.index: compiled.get(node.index) or node.op for node in graph.nodes if node.index not in known}
+    for kind in dict.fromkeys(left.values()):
+        nodes = [index for index, own in left.items() if own == kind]
+        ran = [kernel for kernel in kernels if (kernel.op if kernel.op in ops else kernel.provider) == kind]
+        if len(nodes) == len(ran) and len({kernel.provider for kernel in ran}) == 1:
+            found.update(zip(nodes, ran, strict=True))
     return found

@@ -12,6 +12,7 @@ from whynan.capture.onnx.labels import flat
 from whynan.capture.onnx.masks import bad_mask, floating, tensors
 from whynan.traces import Sink
 from whynan.traces.facts import STILL_HELD
+from whynan.traces.format import GIVEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,6 +45,18 @@ class Reachings:
         if damaged:
             carried = frozenset(label for labels in damaged for label in labels)
             self.sinks.append(Sink("output", name, sum(damaged.values()), total, carried, True, damage=True))
+
+    def given(self) -> tuple[str, ...]:
+        """What is said where outputs hold what was given, a literal, or a copy of one."""
+        outputs: dict[str, None] = {}
+        literals: dict[str, None] = {}
+        for sink in self.sinks:
+            if not sink.damage:
+                births = [self._labels.birth(label) for labels in sink.counts for label in sorted(labels)]
+                told = [b.note for b in births if b.label_kind == "literal" and not b.computed and b.note]
+                outputs |= dict.fromkeys([sink.name] if told and sink.name else [])
+                literals |= dict.fromkeys(told)
+        return (GIVEN.format(outputs=", ".join(outputs), literals=", ".join(literals)),) if outputs else ()
 
     def held(self, marks: Iterable[Marks]) -> list[Sink]:
         """What a run that has come to no end still held: these values, which some node was still to read, or none."""

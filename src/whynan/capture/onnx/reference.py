@@ -24,7 +24,7 @@ from whynan.capture.onnx.outcomes import Outcome
 from whynan.capture.onnx.values import copied, said
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from whynan.capture.onnx.execution import Node, Observer, Value
@@ -65,6 +65,7 @@ class Reference:
         began = time.monotonic()
         outputs = _run(self._evaluator, feeds, teller)
         took = time.monotonic() - began
+        teller.leaves(self._graph, self._evaluator)
         for name, value in outputs.items():
             observer.leaves(name, value)
         bit_equal, why = self._compared(feeds, outputs, took) if compare else (None, "not compared")
@@ -125,7 +126,7 @@ class _Teller:
         if self._holders:
             holder = self._holders[-1]
             node = _within(node, (*holder.node.body, (called(holder.node), holder.attribute, holder.iteration)))
-        self._enter(graph, node, evaluator)
+        self._enter(graph, graph.reads[node.index], evaluator)
         self._stand_ins[id(node.proto)] = stand_in
         if bodies_of(node.proto):
             self._holders.append(_Holder(node, graph, stand_in.real))
@@ -164,8 +165,13 @@ class _Teller:
         carried = carried_names(holder.node, body, holder.iteration)
         observer.enters_body(formal, [feeds.get(name) for name in formal], carried)
         outputs = run()
+        self.leaves(body, evaluator)
         observer.leaves_body(list(body.outputs), list(outputs))
         return outputs
+
+    def leaves(self, graph: Executable, evaluator: Any) -> None:
+        """Tell of the constants that a graph gives as they are."""
+        self._enter(graph, [name for name, _ in graph.constants_left], evaluator)
 
     def alone(self, node: Node, inputs: Sequence[Value]) -> list[Value]:
         """The outputs of one node on other values; raises ``RuntimeError`` where that cannot be done."""
@@ -186,8 +192,8 @@ class _Teller:
         outputs += [None] * (len(node.outputs) - len(outputs))
         return [copied(v) if n else None for n, v in zip(node.outputs, outputs, strict=False)]
 
-    def _enter(self, graph: Executable, node: Node, evaluator: Any) -> None:
-        for name in graph.reads[node.index]:
+    def _enter(self, graph: Executable, names: Iterable[str], evaluator: Any) -> None:
+        for name in names:
             found = graph.constant_of(name)
             if found is not None and name not in self._told and name not in graph.inputs:
                 self._told.add(name)

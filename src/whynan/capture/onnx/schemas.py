@@ -4,15 +4,21 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from functools import cache, lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from whynan.capture.onnx.execution import COMPILED
 from whynan.ops.onnx import CONTRIBUTED
 
 if TYPE_CHECKING:
     from whynan.capture.onnx.execution import Node
+
+_OWN_DOMAINS: Final = ("com.microsoft", "com.ms.internal")
+"""How the names of ONNX Runtime's domains begin."""
 
 
 def schema_of(node: Node) -> Any:
@@ -46,7 +52,9 @@ def _schema(op: str, domain: str, opset: int | None, attributes: tuple[str, ...]
 
 
 def operand_names(node: Node) -> tuple[str, ...]:
-    """What the operands of a node are called by its schema; those of a list are numbered."""
+    """What the operands of a node are called by its schema; those of a list are numbered, of a partition by value."""
+    if node.domain == COMPILED:
+        return node.inputs
     names = _names(node)
     found: list[str] = []
     for i in range(len(node.inputs)):
@@ -60,13 +68,40 @@ def operand_names(node: Node) -> tuple[str, ...]:
 
 
 def _names(node: Node) -> list[str]:
-    """The formal names; that of a list ends in an asterisk."""
-    if node.domain not in ("", "ai.onnx") and node.op in CONTRIBUTED:
+    """The formal names; that of a list ends in an asterisk.
+
+    What ONNX Runtime has put in has the names that it says itself, else those of the operator that it stands for.
+    """
+    schema = schema_of(node) or _own(node)
+    if schema is not None:
+        return [f"{p.name}*" if "ariadic" in str(p.option) else str(p.name) for p in schema.inputs]
+    if node.domain and not node.domain.startswith(_OWN_DOMAINS):
+        return []
+    if node.op in CONTRIBUTED:
         return list(CONTRIBUTED[node.op])
-    schema = schema_of(node)
-    if schema is None:
-        return list(CONTRIBUTED.get(node.op, ()))
-    return [f"{p.name}*" if "ariadic" in str(p.option) else str(p.name) for p in schema.inputs]
+    return _names(replace(node, domain="", opset=None)) if node.domain else []
+
+
+def _own(node: Node) -> Any:
+    """ONNX Runtime's schema of an operator of its own; None for any other, and where it tells of none."""
+    known = _contributed().get((node.domain, node.op), {})
+    version = max((v for v in known if node.opset is None or v <= node.opset), default=None)
+    return None if version is None else known[version]
+
+
+@cache
+def _contributed() -> dict[tuple[str, str], dict[int, Any]]:
+    """The schemas that ONNX Runtime has, by domain, operator and version."""
+    try:
+        engine: Any = import_module("onnxruntime.capi.onnxruntime_pybind11_state")
+    except ImportError:
+        return {}
+    # what was built without it has no such function
+    listed: Any = getattr(engine, "get_all_operator_schema", list)
+    found: dict[tuple[str, str], dict[int, Any]] = {}
+    for schema in listed():
+        found.setdefault((schema.domain, schema.name), {})[schema.since_version] = schema
+    return found
 
 
 def attribute(node: Node, name: str, default: Any = None) -> Any:
@@ -83,11 +118,20 @@ def attribute(node: Node, name: str, default: Any = None) -> Any:
 def numbers_of(node: Node) -> dict[str, float]:
     """The floating-point attributes of a node; an epsilon also where it is left to its default."""
     found = {str(a.name): _plain(a.f) for a in node.proto.attribute if a.type == a.FLOAT}
-    schema = schema_of(node)
+    schema = schema_of(node) or _own(node)
     known: Any = None if schema is None else schema.attributes.get("epsilon")
     if known is not None and "epsilon" not in found:
-        found["epsilon"] = _plain(known.default_value.f)
+        found["epsilon"] = _plain(_default(known))
     return found
+
+
+def _default(known: Any) -> float:
+    """The default of an attribute: a message of onnx's, or as ONNX Runtime hands it over the bytes of one."""
+    import onnx
+
+    if hasattr(known, "default_value"):
+        return known.default_value.f
+    return onnx.AttributeProto.FromString(known._default_value).f
 
 
 def _plain(number: float) -> float:

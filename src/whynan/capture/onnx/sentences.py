@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from whynan.errors import UsageError
 from whynan.floats import format_of, format_value
+from whynan.ops.onnx import SCALES
 
 if TYPE_CHECKING:
     from whynan.capture.onnx.operands import Index
@@ -49,6 +50,9 @@ def phrase(op: str, parts: list[Part]) -> str:
     words = _ARITHMETIC.get(op)
     if words is not None and len(shown) == 2:
         return words.format(*shown)
+    if op in SCALES and len(shown) > 1:
+        point = f" and zero point {shown[2]}" if len(shown) > 2 else ""
+        return f"{op} of {shown[0]} with scale {shown[1]}{point}"
     return f"{op} of {', '.join(shown)}"
 
 
@@ -77,6 +81,9 @@ def to_follow(op: str, value: Any, parts: list[Part]) -> Part | None:
         # two sides of like size cancel, which explains the value
         known = [p for p in known if abs(float(p.value)) * NEGLIGIBLE > abs(value)] or known
         return known[0] if len(known) == 1 else None
+    if op in SCALES:
+        # the zero of what is quantised may be any number
+        return known[0] if known else None
     if value == 0:
         return next((p for p in known if p.value == 0), None)
     if len(known) == 1:

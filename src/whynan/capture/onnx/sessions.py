@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from whynan.capture.onnx.execution import RunError
@@ -22,9 +23,11 @@ _LEVELS: Final = {
     "layout": "ORT_ENABLE_LAYOUT",
     "all": "ORT_ENABLE_ALL",
 }
-_CPU: Final = "CPUExecutionProvider"
+CPU: Final = "CPUExecutionProvider"
 _SILENT: Final = 4
 _SEED: Final = 0
+_AS_ASKED: Final = 1
+"""The arena grows by what it is asked for, not by ever larger steps."""
 SPINNING: Final = {"session.intra_op.allow_spinning": "0", "session.inter_op.allow_spinning": "0"}
 """Threads that wait for work by spinning take it from the sessions beside them."""
 
@@ -39,7 +42,7 @@ class EngineSettings:
     path: str
     graph: Literal["optimized", "original"] = "optimized"
     level: Level | None = "all"
-    providers: tuple[str | tuple[str, dict[str, str]], ...] = (_CPU,)
+    providers: tuple[str | tuple[str, dict[str, str]], ...] = (CPU,)
     session_config: dict[str, str] = field(default_factory=lambda: {})
     intra_threads: int | None = None
     inter_threads: int | None = None
@@ -81,15 +84,34 @@ def as_user(settings: EngineSettings, written: Path | None, profile: Path | None
     return _opened(settings, settings.path, options, settings.disabled_optimizers)
 
 
-def as_executed(settings: EngineSettings, model: str | bytes, *, lean: bool = False) -> Any:
-    """A session that runs a graph exactly as it is written; a ``lean`` one keeps no memory from run to run."""
-    options = _options(settings, {**SPINNING, **settings.session_config})
+def as_executed(settings: EngineSettings, model: str | bytes, *, apart: bool = False) -> Any:
+    """A session that runs a graph exactly as it is written.
+
+    All take their memory from one arena, so that what the values of one segment leave serves those of the next; one
+    that is ``apart`` gives it back after each run.
+    """
+    config = {**SPINNING, **settings.session_config}
+    shared = not apart and _has_arena()
+    if shared:
+        config["session.use_env_allocators"] = "1"
+    options = _options(settings, config)
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     # a plan of the memory of all values, made at the first run, would hold twice of it from the second on
     options.enable_mem_pattern = False
-    if lean:
-        options.enable_cpu_mem_arena = False
+    options.enable_cpu_mem_arena = shared
     return _opened(settings, model, options)
+
+
+@cache
+def _has_arena() -> bool:
+    """Make the arena that sessions can share; whether there is one."""
+    try:
+        kind = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
+        ort.create_and_register_allocator(kind, ort.OrtArenaCfg({"arena_extend_strategy": _AS_ASKED}))
+    except Exception:
+        # one that the process has registered by itself may be no arena
+        return False
+    return True
 
 
 def _options(settings: EngineSettings, config: dict[str, str]) -> Any:

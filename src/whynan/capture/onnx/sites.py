@@ -5,14 +5,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from whynan.capture.onnx import names
 from whynan.capture.onnx.covers import MOVES, Cover, covers
+from whynan.capture.onnx.execution import BATCH, COMPILED
 from whynan.capture.onnx.graphs import Graph, Operation, Value, everything, listed, opened
 from whynan.capture.onnx.pairing import Pairing, paired
 from whynan.capture.onnx.places import Place
-from whynan.source import onnx as exported
+from whynan.models.onnx_walking import nodes
+from whynan.source.onnx import Exported
 
 if TYPE_CHECKING:
     import onnx
@@ -50,7 +52,7 @@ class Kept(Protocol):
 
 
 class Reading(Protocol):
-    """What reads the metadata of a node, and the module out of its name (``whynan.source.onnx``)."""
+    """What reads the metadata of a node, and the module out of its name (``whynan.source.onnx.Exported``)."""
 
     def place_of(self, metadata: Mapping[str, str], /) -> Source:
         """The user's site, the library's, and the module."""
@@ -77,7 +79,9 @@ class Sites:
         reading: Reading | None = None,
     ) -> None:
         self._original = original
-        self._read = reading or exported
+        self._read = reading or Exported(
+            {entry.key: entry.value for entry in held.node.metadata_props} for held in nodes(original)
+        )
         self._beside: Mapping[str, Kept] = {} if sidecar is None else sidecar.values
         self._inside: Mapping[str, Mapping[str, Kept]] = {} if sidecar is None else sidecar.functions
         self._main, self._pairing = Graph(), Pairing()
@@ -125,7 +129,9 @@ class Sites:
         return () if op is None else tuple(_name(written) for written in self._cover(op).nodes)
 
     def note(self, node: Node) -> str | None:
-        """What a node was made from, in words; None for one that stands in the file as it is."""
+        """What is said of a node that was made of others: ``was made of ...``; None for one that stands in the file."""
+        if node.index < 0:
+            return "was computed by the optimizer before the run: nothing but constants goes into it"
         op = self._operation(node)
         if op is None:
             return None
@@ -134,8 +140,24 @@ class Sites:
             return f"hands on what {_named(cover.chief)} gives" if _added(op, cover) else None
         if len(made) == 1:
             as_it_is = made[0].op == op.op and not cover.others
-            return None if as_it_is else f"{'part of' if cover.others else 'made from'} {_named(made[0])}"
-        return f"{f'with {cover.others} more nodes made' if cover.others else 'fused'} from {_listed(_told(made))}"
+            return None if as_it_is else f"{'is part of' if cover.others else 'was made of'} {_named(made[0])}"
+        how, of = ("compiled", "from") if op.domain == COMPILED else ("made", "of")
+        return f"was {how}{f', with {cover.others} more nodes,' if cover.others else ''} {of} {_listed(_told(made))}"
+
+    def weight(self, node: Node, position: int) -> str | None:
+        """What the file calls the initializer that a node reads, where its numbers are those of the file.
+
+        They are where no other written node that it was made of reads a constant, which may have been multiplied in.
+        """
+        op = self._operation(node)
+        cover = None if op is None else self._cover(op)
+        if op is None or cover is None or cover.chief is None or cover.chief.op != op.op:
+            return None
+        others = [value for other in cover.nodes if other is not cover.chief for value in other.reads()]
+        held = cover.chief.inputs[position] if position < len(cover.chief.inputs) else None
+        if held is None or held.maker is not None or not held.constant or any(value.constant for value in others):
+            return None
+        return held.name
 
     @property
     def unmapped(self) -> tuple[str, ...]:
@@ -174,6 +196,8 @@ class Sites:
         return "/".join((*reversed(written.calls), written.name))
 
     def _placed(self, op: Operation) -> Source:
+        if op.domain == COMPILED:
+            return self._agreed(self._cover(op).nodes)
         module: str | None = None
         for written in _nearest(op, self._cover(op), self._pairing.values):
             site, library, named = self._of(written)
@@ -182,6 +206,12 @@ class Sites:
                 return site, library, named or module
         site, library, named = self._of_names(_called(op))
         return site, library, named or module
+
+    def _agreed(self, nodes: Sequence[Operation]) -> Source:
+        """Of nodes that ran as one, what is the same for all of them: which of them it was is not known."""
+        found = [self._of(node) for node in nodes if _counts(node)]
+        sites, libraries, modules = ([place[i] for place in found] for i in range(3))
+        return _same(sites), _same(libraries), _same(modules)
 
     def _of(self, written: Operation) -> Source:
         module: str | None = None
@@ -207,7 +237,7 @@ class Sites:
         return next((self._beside[name].place for name in values if name in self._beside), (None, None, None))
 
     def _operation(self, node: Node) -> Operation | None:
-        way = tuple((holder, attribute) for holder, attribute, _ in node.body)
+        way = tuple((holder, attribute) for holder, attribute, _ in node.body if attribute != BATCH)
         key = (way, node.name, node.outputs)
         if key not in self._found:
             graphs = [self._main]
@@ -215,6 +245,11 @@ class Sites:
                 graphs = [body for graph in graphs for body in _bodies(graph, holder, attribute)]
             self._found[key] = next((op for graph in graphs for op in _written_by(graph, node)), None)
         return self._found[key]
+
+
+def _same(found: list[Any]) -> Any:
+    """What all of them are; None where they differ."""
+    return found[0] if found and all(one == found[0] for one in found) else None
 
 
 def _written_by(graph: Graph, node: Node) -> Iterator[Operation]:

@@ -4,100 +4,91 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+import dataclasses
+import math
+import struct
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import numpy as np
 
 from whynan.capture.onnx.execution import Counters
+from whynan.capture.onnx.layout import Blocked, Moved
 from whynan.errors import UsageError
 from whynan.floats import format_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
-    from concurrent.futures import Future
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from whynan.capture.onnx.execution import Tensor, Value
+    from whynan.records.report import Number
 
-_CHUNK: Final = 1 << 17
+CHUNK: Final = 1 << 18
 """Elements looked at in one go: what was read for the minimum is still in the cache for the rest."""
-_WORTHWHILE: Final = 1 << 13
-"""Elements from which on another thread is worth its while."""
 _FP4_TINY: Final = 1.0
-_AHEAD: Final[dict[int, Future[Counters]]] = {}
-"""By identity, the arrays that are counted on other threads while earlier ones are looked at."""
 
 
-def counters(value: Value) -> Counters:
+def counters(value: Value, known: Callable[[Value], Counters] | None = None) -> Counters:
     """Exact counts of special values, and least and greatest of the finite elements.
 
-    A complex element counts as its two parts, and has no range. No counter is inferred from a minimum or maximum.
+    A complex element counts as its two parts, and has no range. No counter is inferred from a minimum or maximum. What
+    only holds the elements of others has their counts, which ``known`` gives; elements that are bad are counted.
     """
-    begun = _AHEAD.get(id(value))
-    # what no other thread has come to is counted here rather than waited for
-    return _counted(value) if begun is None or begun.cancel() else begun.result()
-
-
-@contextmanager
-def counted_ahead(values: Iterable[Tensor], threads: int) -> Generator[None]:
-    """Count these arrays on other threads: within, ``counters`` of one of them waits for what has begun already.
-
-    The arrays must not change meanwhile, and must be kept by the caller.
-    """
-    large = [value for value in values if value.size >= _WORTHWHILE] if threads > 1 else []
-    if not large:
-        yield
-        return
-    pool = _pool(threads - 1)
-    # from the last on: the caller begins with the first
-    begun = {id(value): pool.submit(_counted, value) for value in reversed(large)}
-    _AHEAD.update(begun)
-    try:
-        yield
-    finally:
-        for identity, future in begun.items():
-            _AHEAD.pop(identity, None)
-            # an array that is being counted must outlast that
-            if not future.cancel():
-                wait([future])
-
-
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, "whynan-counting")
-
-
-def _counted(value: Value) -> Counters:
     if value is None:
         return Counters("none", (), 0)
     if isinstance(value, list):
         return Counters("sequence", (len(value),), 0)
-    # NumPy's own functions for what may be a scalar or a list of strings
-    array = np.asarray(value)
+    laid: Any = value
+    if isinstance(laid, Moved):
+        found = joined([(known or counters)(part) for part in laid.parts], laid.shape)
+        if not found.bad:
+            return found
+    # the order of the elements does not matter; NumPy's own function, for it may be a scalar or a list of strings
+    array = laid.raw if isinstance(laid, Blocked) else np.asarray(value)
+    shape = laid.shape if isinstance(laid, Blocked) else array.shape
     kind = array.dtype.kind
     if kind in "OUST":
-        return Counters("string", array.shape, 0)
-    name = array.dtype.name
+        return Counters("string", shape, 0)
+    name = _name(array.dtype)
     if array.size == 0:
-        return Counters(name, array.shape, 0)
+        return Counters(name, shape, 0)
     if kind == "c":
-        parts = _floats(array.reshape(-1).view(np.float32 if array.dtype.itemsize == 8 else np.float64))
-        return Counters(name, array.shape, **_without_range(parts))
+        found = _floats(array.reshape(-1).view(np.float32 if array.dtype.itemsize == 8 else np.float64), shape)
+        return dataclasses.replace(found, dtype=name, finite_min=None, finite_max=None)
     if kind in "iub":
-        return Counters(name, array.shape, **_integers(array))
+        return Counters(name, shape, **_integers(array))
     if array.dtype.itemsize == 1:
-        return Counters(name, array.shape, **_few_values(array))
+        return Counters(name, shape, **_few_values(array))
     flat = array.reshape(-1)
-    found = _halves(flat) if array.dtype.itemsize == 2 else _floats(flat)
-    return Counters(name, array.shape, **found)
+    return Counters(name, shape, **_halves(flat)) if array.dtype.itemsize == 2 else _floats(flat, shape)
 
 
-def _without_range(found: dict[str, Any]) -> dict[str, Any]:
-    return {**found, "finite_min": None, "finite_max": None}
+def joined(parts: Sequence[Counters], shape: tuple[int, ...]) -> Counters:
+    """The counters of a value that holds all elements of others, of the same type each, and nothing else."""
+    first = parts[0]
+    n, nan, posinf, neginf = first.n, first.n_nan, first.n_posinf, first.n_neginf
+    zero, subnormal, least, most = first.n_zero, first.n_subnormal, first.finite_min, first.finite_max
+    for part in parts[1:]:
+        n, nan, posinf, neginf = n + part.n, nan + part.n_nan, posinf + part.n_posinf, neginf + part.n_neginf
+        zero, subnormal = zero + part.n_zero, subnormal + part.n_subnormal
+        if part.finite_min is not None and (least is None or _place(part.finite_min) < _place(least)):
+            least = part.finite_min
+        if part.finite_max is not None and (most is None or _place(part.finite_max) > _place(most)):
+            most = part.finite_max
+    return Counters(first.dtype, shape, n, nan, posinf, neginf, zero, subnormal, least, most)
+
+
+def _place(number: Number) -> tuple[Number, float]:
+    """Where a number stands in the order of all: -0 is before 0."""
+    return number, math.copysign(1.0, number)
+
+
+@cache
+def _name(dtype: np.dtype[Any]) -> str:
+    # NumPy makes it anew each time
+    return dtype.name
 
 
 def _integers(array: Tensor) -> dict[str, Any]:
@@ -111,48 +102,119 @@ def _integers(array: Tensor) -> dict[str, Any]:
     }
 
 
-def _floats(flat: Tensor) -> dict[str, Any]:
-    """The counters of floating-point numbers of four bytes or more.
+def _floats(flat: Tensor, shape: tuple[int, ...]) -> Counters:
+    """The counters of floating-point numbers of four bytes or more, by their bits."""
+    flat = np.ascontiguousarray(flat)
+    return counted(flat, [looked(flat, begin) for begin in range(0, flat.size, CHUNK)], shape)
 
-    NumPy's minimum and maximum carry NaN and infinity, so that two finite ends prove that all elements are.
+
+class Looked(NamedTuple):
+    """What there is in some elements: least and greatest as places in the order of all numbers, and the counts."""
+
+    least: int
+    most: int
+    finite: bool
+    small: int
+    """Elements nearer to 0 than any normal number, and so it itself."""
+    zero: int
+
+
+def looked(flat: Tensor, begin: int, flags: Tensor | None = None) -> Looked:
+    """The elements from ``begin`` on, as many as are looked at in one go; ``flags`` is room for as many truth values.
+
+    Seen as an integer a float keeps its order where its sign is not set, and has the contrary order where it is. So the
+    extremes of the same bits with and without a sign are the greatest and the smallest magnitudes of either sign, which
+    tell what is not finite and what is nearer to 0 than a normal number, without an array in between.
     """
-    tiny = flat.dtype.type(_tiny(flat.dtype))
-    lows: list[Any] = []
-    highs: list[Any] = []
+    form = _bits(flat.dtype)
+    numbers = flat[begin : begin + CHUNK]
+    part, bits = numbers.view(form.signed), numbers.view(form.unsigned)
+    low, high = int(np.minimum.reduce(part)), int(np.maximum.reduce(part))
+    if low >= 0:
+        return _told(form, part, low, high, low, high, flags)
+    return _told(form, part, low, high, int(np.minimum.reduce(bits)), int(np.maximum.reduce(bits)), flags)
+
+
+def looked_each(flat: Tensor, bounds: Sequence[tuple[int, int]], flags: Tensor | None = None) -> list[Looked]:
+    """As ``looked``, of several arrays that lie one after another in one, each between two bounds."""
+    form = _bits(flat.dtype)
+    part, bits = flat.view(form.signed), flat.view(form.unsigned)
+    places = [place for pair in bounds for place in pair]
+    # what is between two of them is looked at as well, and left aside
+    at = np.array(places if places[-1] < flat.size else places[:-1])
+    lows: list[int]
+    highs: list[int]
+    lows, highs = np.minimum.reduceat(part, at)[::2].tolist(), np.maximum.reduceat(part, at)[::2].tolist()
+    first, last = lows, highs
+    if min(lows) < 0:
+        first, last = np.minimum.reduceat(bits, at)[::2].tolist(), np.maximum.reduceat(bits, at)[::2].tolist()
+    return [
+        _told(form, part[begin:end], lows[i], highs[i], first[i], last[i], flags)
+        for i, (begin, end) in enumerate(bounds)
+    ]
+
+
+def _told(form: _Bits, part: Tensor, low: int, high: int, first: int, last: int, flags: Tensor | None) -> Looked:
+    """What the extremes tell of some numbers: ``first`` and ``last`` are those of the bits without a sign."""
+    near, far, least, most = low, high, low, high
+    if low < 0:
+        # of the negative ones: the nearest to 0, and the furthest from it
+        near, far = low & form.magnitude, last & form.magnitude
+        least, most = ~far, ~near
+        if high >= 0:
+            near, far, most = min(near, first), max(far, high), high
     small = zero = 0
-    with np.errstate(all="ignore"):
-        room = np.empty(min(_CHUNK, flat.size), flat.dtype)
-        flags = np.empty(room.size, np.bool_)
-        for begin in range(0, flat.size, _CHUNK):
-            part = flat[begin : begin + _CHUNK]
-            low, high = np.minimum.reduce(part), np.maximum.reduce(part)
-            lows.append(low)
-            highs.append(high)
-            # all in one sign, and far from 0: nothing small to count
-            if not (low >= tiny or high <= -tiny):
-                here = _small(part, low, tiny, room[: part.size], flags[: part.size])
-                small, zero = small + here[0], zero + here[1]
-        low, high = (lows[0], highs[0]) if len(lows) == 1 else (np.min(lows), np.max(highs))
-    counts = {"n": flat.size, "n_zero": zero, "n_subnormal": small - zero}
-    if np.isfinite(low) and np.isfinite(high):
-        return {**counts, "finite_min": float(low), "finite_max": float(high)}
-    return {**counts, **_bad(flat)}
+    if near < form.tiny:
+        if low < 0:
+            small, zero = _near(np.left_shift(part.view(form.unsigned), 1), form.tiny << 1, flags)
+        else:
+            small, zero = _near(part, form.tiny, flags)
+    return Looked(least, most, far < form.infinity, small, zero)
 
 
-def _small(part: Tensor, low: Any, tiny: Any, room: Tensor, flags: NDArray[np.bool_]) -> tuple[int, int]:
-    """How many elements are less than the smallest normal number, and how many of these are 0."""
-    magnitudes = part
-    if not low >= 0:
-        magnitudes = np.absolute(part, out=room)
-        # as a rule nothing is small, and a minimum is found faster than elements are counted; NaN is no minimum
-        if np.minimum.reduce(magnitudes) >= tiny:
-            return 0, 0
-    np.less(magnitudes, tiny, out=flags)
-    small = int(np.count_nonzero(flags))
-    if small == 0:
-        return 0, 0
-    np.equal(magnitudes, 0, out=flags)
-    return small, int(np.count_nonzero(flags))
+def _near(magnitudes: Tensor, limit: int, flags: Tensor | None) -> tuple[int, int]:
+    """How many whole numbers are below a limit, and how many are 0; none is below that."""
+    found = np.less(magnitudes, limit, out=None if flags is None else flags[: magnitudes.size])
+    small = int(np.count_nonzero(found))
+    return small, int(np.count_nonzero(np.equal(magnitudes, 0, out=found)))
+
+
+def counted(flat: Tensor, parts: Sequence[Looked], shape: tuple[int, ...]) -> Counters:
+    """The counters of a value of this shape from what there is in all parts of its elements."""
+    least, most, finite, small, zero = parts[0]
+    for part in parts[1:]:
+        least, most, finite = min(least, part.least), max(most, part.most), finite and part.finite
+        small, zero = small + part.small, zero + part.zero
+    name, number_at = _name(flat.dtype), _bits(flat.dtype).number_at
+    if finite:
+        return Counters(name, shape, flat.size, 0, 0, 0, zero, small - zero, number_at(least), number_at(most))
+    return Counters(name, shape, flat.size, n_zero=zero, n_subnormal=small - zero, **_bad(flat))
+
+
+class _Bits(NamedTuple):
+    """A floating-point format as whole numbers of the same size."""
+
+    signed: np.dtype[Any]
+    unsigned: np.dtype[Any]
+    whole: str
+    number: str
+    magnitude: int
+    infinity: int
+    tiny: int
+
+    def number_at(self, place: int) -> float:
+        """The number at a place in the order of all: a negative one is the complement of its magnitude."""
+        found: float = struct.unpack(self.number, struct.pack(self.whole, place if place >= 0 else ~place))[0]
+        return found if place >= 0 else -found
+
+
+@cache
+def _bits(dtype: np.dtype[Any]) -> _Bits:
+    size = dtype.itemsize
+    signed = np.dtype(f"i{size}")
+    ends = np.array([np.inf, _tiny(dtype)], dtype).view(signed)
+    names = ("=I", "=f") if size == 4 else ("=Q", "=d")
+    return _Bits(signed, np.dtype(f"u{size}"), *names, (1 << (size * 8 - 1)) - 1, int(ends[0]), int(ends[1]))
 
 
 def _bad(flat: Tensor) -> dict[str, Any]:
@@ -182,8 +244,8 @@ def _halves(flat: Tensor) -> dict[str, Any]:
     least, most = infinity, ~infinity
     finite: tuple[int, int] | None = None
     nan = posinf = neginf = zero = subnormal = 0
-    for begin in range(0, bits.size, _CHUNK):
-        part = bits[begin : begin + _CHUNK]
+    for begin in range(0, bits.size, CHUNK):
+        part = bits[begin : begin + CHUNK]
         keys = part >> 15
         keys &= 0x7FFF
         keys ^= part

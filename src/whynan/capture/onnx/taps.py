@@ -27,13 +27,15 @@ _PLAIN: Final = "/whynan plain"
 class Tapped:
     """A model, what it has to be fed, and under which name it gives each value that its nodes write.
 
-    ``plain`` are the names under which values that it keeps in blocks of channels are given as they are meant.
+    ``plain`` are the names under which values that it keeps in blocks of channels are given as they are meant, where
+    these are filled up; ``laid`` are those that are read as they lie, with the size of their blocks.
     """
 
     model: onnx.ModelProto
     feeds: tuple[str, ...]
     values: tuple[str, ...]
     plain: dict[str, str]
+    laid: dict[str, int]
 
     @property
     def fetches(self) -> tuple[str, ...]:
@@ -51,8 +53,8 @@ def tapped(
 ) -> Tapped:
     """The nodes from ``begin`` to before ``end``; ``types`` are those of the values that come from before.
 
-    Values that are kept in ``blocks`` are turned into what they mean, and leave as they are only where a node after
-    ``end`` reads them. Values that are ``unseen`` are no outputs.
+    Values that are kept in ``blocks`` that are filled up are turned into what they mean, and leave as they are only
+    where a node after ``end`` reads them. Values that are ``unseen`` are no outputs.
     """
     nodes = [graph.nodes[i].proto for i in range(begin, end)]
     written = {name for node in nodes for name in node.output if name}
@@ -71,11 +73,12 @@ def tapped(
                 sparse[name] = owner.sparse[name]
         else:
             inputs.append(onnx.ValueInfoProto(name=name, type=types[name]))
-    plain = {
-        name: name + _PLAIN for node in nodes for name in node.output if blocks is not None and name in blocks.channels
-    }
+    seen = [name for node in nodes for name in node.output if name and name not in unseen]
+    blocked = [name for name in seen if blocks is not None and name in blocks.channels]
+    laid = {name: size for name in blocked if blocks is not None and (size := blocks.laid(name))}
+    plain = {name: name + _PLAIN for name in blocked if name not in laid}
     later = {name for name in plain if graph.last_reads.get(name, -1) >= end or name in graph.outputs}
-    values = [n for node in nodes for n in node.output if n and n not in unseen and (n not in plain or n in later)]
+    values = [name for name in seen if name not in plain or name in later]
     turning = [] if blocks is None else [n for name in plain for n in blocks.turn(name, plain[name])]
     body = helper.make_graph(
         [*nodes, *turning],
@@ -85,7 +88,7 @@ def tapped(
         [*constants.values(), *([FLAT] if blocks is not None and any(name in blocks.five for name in plain) else [])],
         sparse_initializer=list(sparse.values()),
     )
-    return Tapped(as_model(graph, body), tuple(value.name for value in inputs), tuple(values), plain)
+    return Tapped(as_model(graph, body), tuple(value.name for value in inputs), tuple(values), plain, laid)
 
 
 def as_model(graph: Executable, body: onnx.GraphProto) -> onnx.ModelProto:

@@ -6,28 +6,33 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from whynan.capture.onnx.blocks import Blocks
 from whynan.capture.onnx.bodies import Bodies
 from whynan.capture.onnx.executable import Executable, bodies_of
-from whynan.capture.onnx.execution import RunError, is_tensor
+from whynan.capture.onnx.execution import RunError
+from whynan.capture.onnx.layout import Blocked
 from whynan.capture.onnx.planning import give_back
-from whynan.capture.onnx.scopes import Scope
 from whynan.capture.onnx.sessions import EngineSettings, as_executed
-from whynan.capture.onnx.statistics import counted_ahead, counters
+from whynan.capture.onnx.statistics import counters
 from whynan.capture.onnx.taps import Tapped, tapped
 from whynan.capture.onnx.values import detached, launch, said, type_of
 from whynan.floats import format_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     import onnx
     from onnx import TypeProto
 
-    from whynan.capture.onnx.execution import Node, Observer, Tensor, Value
+    from whynan.capture.onnx.bindings import Bound, Memory
+    from whynan.capture.onnx.execution import Node, Tensor, Value
+    from whynan.capture.onnx.moves import Moves
+    from whynan.capture.onnx.profile import Profile
+    from whynan.capture.onnx.scopes import Run, Scope
     from whynan.capture.onnx.written import Written
 
 Plan = tuple[int, ...]
@@ -48,12 +53,15 @@ class Segment:
     tapped: Tapped
     session: Any
     kinds: dict[str, TypeProto] = field(default_factory=lambda: {})
+    later: frozenset[str] = frozenset()
+    """What it writes and is still read when it is over, be it under another name."""
+    bound: Bound | None = None
 
 
 class Walk:
     """The sessions of one executed model, and how they run.
 
-    ``lean``: sessions are dropped after use and keep no memory; ``threads`` count the values of a segment ahead.
+    ``lean``: sessions are dropped after use.
     """
 
     def __init__(
@@ -63,18 +71,22 @@ class Walk:
         *,
         channels: Mapping[str, int],
         written: Written,
-        providers: Mapping[int, str],
-        inner_providers: Mapping[str, str],
+        profile: Profile,
+        moves: Moves,
+        memory: Memory,
         lean: bool,
-        threads: int,
     ) -> None:
         self.settings = settings
         self.folder = folder
         self._channels = channels
         self._written = written
         self._blocks: dict[int, Blocks] = {}
+        self._shown: dict[int, tuple[Node, ...]] = {}
         self.lean = lean
         self.notes: dict[str, None] = {}
+        """What is to be said of the run."""
+        self._lasting: dict[str, None] = {}
+        """What is to be said of every run: it is found out once."""
         self.nodes = 0
         """Nodes of the main graph that have run."""
         self.emulated = 0
@@ -85,22 +97,29 @@ class Walk:
         """The innermost values, while a node is told of."""
         self.owners: dict[int, Executable] = {}
         """The graph of each node that has been told of, by the identity of its proto."""
-        self._providers = providers
-        self._inner_providers = inner_providers
-        self._threads = threads
+        self._kernels, self._inner = profile.kernels, profile.inner
+        self._moves = moves
+        self._memory = memory
         self._segments: dict[tuple[int, int, int, bool, tuple[tuple[str, bytes], ...]], Segment] = {}
         self._kept: list[Executable] = []
         self._made = 0
         self._bodies = Bodies(self)
 
+    def begin(self) -> None:
+        """A new run begins: what was counted and said of the one before is not of this one."""
+        self.nodes = self.emulated = 0
+        self.overflows = []
+        self.notes = dict(self._lasting)
+
     def shown(self, graph: Executable) -> tuple[Node, ...]:
         """The nodes of the main graph as an observer sees them."""
-        nodes = tuple(
-            dataclasses.replace(node, provider=self._providers[node.index]) if node.index in self._providers else node
-            for node in graph.nodes
-        )
-        self._own(graph)
-        return nodes
+        if id(graph) not in self._shown:
+            self._shown[id(graph)] = tuple(
+                dataclasses.replace(n, provider=self._kernels[n.index].provider) if n.index in self._kernels else n
+                for n in graph.nodes
+            )
+            self._own(graph)
+        return self._shown[id(graph)]
 
     def blocks(self, graph: Executable) -> Blocks:
         """Which values of a graph are in blocks of channels."""
@@ -108,113 +127,88 @@ class Walk:
             blocks = self._blocks[id(graph)] = Blocks(graph, self._channels, self._written)
             self._own(graph)
             for name in sorted(blocks.unknown):
-                self.notes[f"the value {name} is looked at in blocks of channels, as the engine keeps it"] = None
+                self._lasting[f"the value {name} is looked at in blocks of channels, as the engine keeps it"] = None
+            self.notes |= self._lasting
         return self._blocks[id(graph)]
 
-    def run(
-        self,
-        scope: Scope,
-        plan: Plan,
-        observer: Observer,
-        shown: Sequence[Node],
-        told: set[str],
-        path: tuple[tuple[str, str, int], ...] = (),
-    ) -> None:
-        """Run the nodes of a scope's graph; its values stay as long as they are read. Raises ``RunError``."""
-        begin = 0
-        for end in plan:
+    def run(self, run: Run, plan: Plan) -> None:
+        """Run the nodes of a graph; its values stay as long as they are read. Raises ``RunError``."""
+        for begin, end in pairwise((0, *plan)):
             if end > begin:
-                self._segment(scope, begin, end, observer, shown, told, path)
-            begin = end
+                self._segment(run, begin, end)
+        self._constants(run, run.scope.graph.constants_left)
 
-    def _segment(
-        self,
-        scope: Scope,
-        begin: int,
-        end: int,
-        observer: Observer,
-        shown: Sequence[Node],
-        told: set[str],
-        path: tuple[tuple[str, str, int], ...],
-    ) -> None:
+    def _segment(self, run: Run, begin: int, end: int) -> None:
         try:
-            values = self._executed(scope, begin, end)
+            written = self._executed(run.scope, begin, end)
         except RunError as error:
             if end - begin > 1:
-                self._one_at_a_time(scope, begin, end, observer, shown, told, path, error)
+                self._one_at_a_time(run, begin, end, error)
                 return
-            values = self._alone(scope, begin, error)
-        with counted_ahead(values, self._threads):
-            for index in range(begin, end):
-                self._tell(scope, shown[index], observer, told, path)
-        if self.lean and not path:
+            written = self._alone(run.scope, begin, error)
+        run.observer.wrote([run.scope.seen(name) for name in written])
+        for index in range(begin, end):
+            self._tell(run, run.shown[index])
+        if self.lean and not run.path:
             self._drop()
 
-    def _one_at_a_time(
-        self,
-        scope: Scope,
-        begin: int,
-        end: int,
-        observer: Observer,
-        shown: Sequence[Node],
-        told: set[str],
-        path: tuple[tuple[str, str, int], ...],
-        error: RunError,
-    ) -> None:
+    def _one_at_a_time(self, run: Run, begin: int, end: int, error: RunError) -> None:
         """After a failure, so that what ran before the node that failed is told of."""
         for one in range(begin, end):
-            self._segment(scope, one, one + 1, observer, shown, told, path)
+            self._segment(run, one, one + 1)
         self.notes[f"the nodes from {begin} on could only be run one at a time: {error.what}"] = None
 
-    def _alone(self, scope: Scope, index: int, error: RunError) -> list[Tensor]:
+    def _alone(self, scope: Scope, index: int, error: RunError) -> Collection[str]:
         """Run one node that failed once more, without turning what it writes out of blocks; raises ``RunError``."""
         node = scope.graph.nodes[index]
         blocks = self.blocks(scope.graph)
         if not any(name in blocks.channels for name in node.outputs):
             raise RunError(error.what, self.nodes) from None
-        values = self._executed(scope, index, index + 1, turned=False)
+        written = self._executed(scope, index, index + 1, turned=False)
         self.notes[f"the value {node.outputs[0]} is looked at in blocks of channels, as the engine keeps it"] = None
-        return values
+        return written
 
-    def _executed(self, scope: Scope, begin: int, end: int, *, turned: bool = True) -> list[Tensor]:
-        """Run some nodes and hold what they wrote; the arrays among it."""
+    def _executed(self, scope: Scope, begin: int, end: int, *, turned: bool = True) -> Collection[str]:
+        """Run some nodes and hold what they wrote: the values that can be looked at."""
         segment = self._opened(scope, begin, end, turned=turned)
-        feeds = {name: scope.held(name) for name in segment.tapped.feeds}
-        fetches = segment.tapped.fetches
         try:
-            found = launch(segment.session, fetches, feeds) if fetches else []
+            feeds = {name: scope.held(name) for name in segment.tapped.feeds}
+            found = _launched(segment, feeds) if segment.tapped.fetches else []
         except Exception as error:
             raise RunError(said(error), self.nodes) from None
-        by_name: dict[str, Any] = dict(zip(fetches, found, strict=True))
+        by_name: dict[str, Any] = dict(zip(segment.tapped.fetches, found, strict=True))
         for name in segment.tapped.values:
-            value = detached(by_name[name]) if self.lean else by_name[name]
-            scope.hold(name, value, segment.kinds.get(name))
+            # what lasts longer than the segment must not keep the rest of it
+            lasts = name in segment.later
+            scope.hold(name, detached(by_name[name]) if lasts else by_name[name], segment.kinds.get(name))
+        for name, view in segment.bound.views().items() if segment.bound is not None else ():
+            scope.show(name, view)
         for name, plain in segment.tapped.plain.items():
             scope.show(name, by_name[plain].numpy())
-        seen: list[Any] = [scope.seen(name) for name in {*segment.tapped.values, *segment.tapped.plain}]
-        return [value for value in seen if is_tensor(value)]
+        for name, size in segment.tapped.laid.items():
+            scope.show(name, cast("Tensor", Blocked(cast("Tensor", scope.seen(name)), size)))
+        return dict.fromkeys((*segment.tapped.values, *segment.tapped.plain))
 
-    def _tell(
-        self,
-        scope: Scope,
-        node: Node,
-        observer: Observer,
-        told: set[str],
-        path: tuple[tuple[str, str, int], ...],
-    ) -> None:
+    def _constants(self, run: Run, found: Iterable[tuple[str, Executable]]) -> None:
+        """Tell of initialisers, each with the graph that has it, that are read or that leave."""
+        for name, owner in found:
+            if name not in run.told and not run.scope.has(name):
+                run.told.add(name)
+                run.observer.enters(name, owner.array(name), "initializer")
+
+    def _tell(self, run: Run, node: Node) -> None:
+        scope, observer, told, path = run.scope, run.observer, run.told, run.path
         graph = scope.graph
-        for name in graph.reads[node.index]:
-            found = graph.constant_of(name)
-            if found is not None and name not in told and not scope.has(name):
-                told.add(name)
-                observer.enters(name, found[0].array(name), "initializer")
-        aliases = self.blocks(graph).aliases
-        for alias in (name for name in node.outputs if name in aliases):
-            scope.show(alias, scope.seen(aliases[alias]))
+        self._constants(run, graph.constant_reads[node.index])
+        if aliases := self.blocks(graph).aliases:
+            for alias in (name for name in node.outputs if name in aliases):
+                scope.show(alias, scope.seen(aliases[alias]), [aliases[alias]])
+        if node.outputs and node.outputs[0] in self._moved(graph) and not scope.has(node.outputs[0]):
+            scope.show(node.outputs[0], self._moves.made(node, [scope.seen(name) for name in node.inputs]), node.inputs)
         if path:
-            provider = self._inner_providers.get(node.name)
-            node = dataclasses.replace(node, body=path, provider=provider)
-        if bodies_of(node.proto):
+            kernel = self._inner.get(node.name)
+            node = dataclasses.replace(node, body=path, provider=None if kernel is None else kernel.provider)
+        if node.index in graph.holders:
             self._bodies.interpret(node, scope, observer, told)
         self.here = scope
         inputs = [scope.seen(name) for name in node.inputs]
@@ -223,9 +217,8 @@ class Walk:
         self._emulated(node, outputs)
         if not path:
             self.nodes += 1
-        for name in {*graph.reads[node.index], *node.outputs}:
-            if graph.last_reads.get(name, -1) <= node.index and name not in graph.outputs:
-                scope.drop(name)
+        for name in graph.over[node.index]:
+            scope.drop(name)
 
     def _emulated(self, node: Node, outputs: Sequence[Value]) -> None:
         """Note what only stays finite because the engine computes float16 in float32."""
@@ -249,14 +242,19 @@ class Walk:
         segment = self._segments.get(key)
         if segment is None:
             blocks = self.blocks(graph)
-            unread = frozenset(name for name in blocks.aliases if graph.last_reads.get(name, -1) < end)
+            unread = frozenset(
+                name for name in (*blocks.aliases, *self._moved(graph)) if graph.last_reads.get(name, -1) < end
+            )
             model = tapped(graph, begin, end, types, blocks if turned else None, unread)
-            session = as_executed(self.settings, self.handed(model.model), lean=self.lean)
-            segment = Segment(begin, end, model, session)
+            session = as_executed(self.settings, self.handed(model.model))
+            later = _later(graph, model.values, blocks.aliases, end)
+            segment = Segment(begin, end, model, session, later=later)
             # a NodeArg keeps its whole session: only what it says is kept
             for output in session.get_outputs():
                 if str(output.type).startswith("optional("):
                     segment.kinds[str(output.name)] = type_of(str(output.type))
+            if graph is self._memory.graph and turned and not self.lean and not segment.kinds:
+                segment.bound = self._memory.bound(session, begin, end, model, later)
             self._segments[key] = segment
             self._own(graph)
         return segment
@@ -275,6 +273,10 @@ class Walk:
             self._kept.append(graph)
             self.owners.update((id(node.proto), graph) for node in graph.nodes)
 
+    def _moved(self, graph: Executable) -> frozenset[str]:
+        """The values of a graph that are made of others, and not given."""
+        return self._moves.names if graph is self._moves.graph else frozenset()
+
     def _drop(self) -> None:
         """Let go of all sessions and of what they mapped; those of bodies stay while their node runs."""
         self._segments.clear()
@@ -287,3 +289,20 @@ def _holds_external(graph: onnx.GraphProto) -> bool:
     return any(tensor.external_data for tensor in graph.initializer) or any(
         _holds_external(body) for node in graph.node for _, body in bodies_of(node)
     )
+
+
+def _later(graph: Executable, values: Sequence[str], aliases: Mapping[str, str], end: int) -> frozenset[str]:
+    """The values that are read after a segment, or leave the graph, by themselves or in another order."""
+    found = {name for name in (*values, *aliases) if graph.last_reads.get(name, -1) >= end or name in graph.outputs}
+    return frozenset(found | {aliases[name] for name in found if name in aliases})
+
+
+def _launched(segment: Segment, feeds: Mapping[str, Any]) -> list[Any]:
+    """The outputs of a segment, in the memory of those of other runs as long as they have the same shapes."""
+    if segment.bound is not None:
+        try:
+            return segment.bound.run(feeds)
+        except Exception:
+            # of another shape than before, or wrong in itself, which the next run says
+            segment.bound = None
+    return launch(segment.session, segment.tapped.fetches, feeds)

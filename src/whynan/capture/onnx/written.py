@@ -7,6 +7,7 @@ The numbers of fields are those of onnx.proto, the layout is protobuf's.
 
 from __future__ import annotations
 
+import math
 import mmap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -30,6 +31,11 @@ class Written:
     nodes: list[tuple[str, list[str], list[str]]] = field(default_factory=lambda: [])
     shapes: dict[str, list[int]] = field(default_factory=lambda: {})
 
+    @property
+    def weights(self) -> int:
+        """How many numbers there are in all weights."""
+        return sum(math.prod(shape) for shape in self.shapes.values())
+
     def convolved(self, value: str) -> int | None:
         """The channels of the convolution that a value comes from; None where none is near."""
         producers = {output: node for node in self.nodes for output in node[2]}
@@ -46,20 +52,15 @@ class Written:
 
 
 def read_written(path: str) -> Written:
-    """The nodes and shapes of a file; nothing where it is none of protobuf's."""
+    """The nodes and shapes of a file; nothing where it cannot be read, or is none of protobuf's."""
     found = Written()
-    with open(path, "rb") as file:
-        try:
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except ValueError:
-            return found
-        with data:
-            try:
-                for number, begin, end in _fields(data, 0, len(data)):
-                    if number == _GRAPH:
-                        _read_graph(data, begin, end, found)
-            except (ValueError, IndexError):
-                return Written()
+    try:
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            for number, begin, end in _fields(data, 0, len(data)):
+                if number == _GRAPH:
+                    _read_graph(data, begin, end, found)
+    except (OSError, ValueError, IndexError):
+        return Written()
     return found
 
 

@@ -32,6 +32,15 @@ def entry_of(operator: Operator, question: Question, index: int) -> int | None:
     return None
 
 
+def number_of_output(operator: Operator, question: Question, index: int) -> int:
+    """Which of an operator's results the tensor number `index` that it wrote is; 0 of an argument that it changed."""
+    if operator.foreach or not operator.mutable or operator.alias_returns:
+        return 0 if operator.foreach else index
+    args, kwargs = question.arguments
+    changed = (kwargs.get(k) if isinstance(k, str) else args[k] if k < len(args) else None for k in operator.mutable)
+    return max(0, index - sum(len(experiments.tensors_in(value)) for value in changed))
+
+
 def single(
     operator: Operator, arguments: experiments.Arguments, index: int
 ) -> tuple[experiments.Arguments, int] | None:

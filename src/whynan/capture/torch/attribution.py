@@ -13,6 +13,7 @@ import torch
 
 from whynan.capture.torch import experiments
 from whynan.capture.torch.labels import PLANE_DTYPE
+from whynan.capture.torch.overlaid import nan_alone
 from whynan.capture.torch.planes import bad_mask, nan_mask
 
 if TYPE_CHECKING:
@@ -43,11 +44,21 @@ class Carrier:
 
 @dataclass(slots=True)
 class Verdict:
-    """One output: the set ids that its bad elements carry on, what was born here, and what the born were made from."""
+    """One output: the set ids that its bad elements carry on, what was born here, and what the born were made from.
+
+    `sources`: by element the set id of what it was made from, where that is known so exactly.
+    """
 
     carried: Tensor
     born: Tensor
     causes: frozenset[int] = field(default_factory=lambda: frozenset[int]())
+    sources: Tensor | None = None
+
+    def causes_of(self, part: Tensor, labels: Labels) -> frozenset[int]:
+        """What some of the born elements were made from."""
+        if self.sources is None or not self.causes:
+            return self.causes
+        return labels.labels_in(torch.where(part, self.sources, 0)) & self.causes
 
 
 @dataclass(slots=True)
@@ -147,7 +158,7 @@ def _pointwise(question: Question, index: int, output: Tensor, bad: Tensor) -> V
     labels = question.labels
     merged: dict[str, Tensor | None] = {"explains": None, "literal": None, "saved": None}
     literal_nan = torch.zeros_like(bad)
-    decided = _nan_already(question, tensors, output)
+    decided = nan_alone(question, index, tensors, output)
     for tensor in tensors:
         carrier = question.carriers.get(id(tensor))
         if carrier is None:
@@ -177,18 +188,6 @@ def _pointwise(question: Question, index: int, output: Tensor, bad: Tensor) -> V
 
 def _keeps_signs(question: Question) -> bool:
     return question.operator.base in ("add", "_to_copy", "clone") and "alpha" not in question.arguments[1]
-
-
-def _nan_already(question: Question, tensors: list[Tensor], output: Tensor) -> Tensor | None:
-    """Where one of several bad operands is NaN, and so is the result: what the others are makes no difference."""
-    if sum(id(t) in question.carriers for t in tensors) < 2:
-        return None
-    found = torch.zeros(output.shape, dtype=torch.bool, device=output.device)
-    for tensor in tensors:
-        carrier = question.carriers.get(id(tensor))
-        if carrier is not None and carrier.explains is not None and id(tensor) not in question.gone:
-            found |= nan_mask(tensor) & (carrier.explains != 0)
-    return found & nan_mask(output)
 
 
 def _selection(question: Question, operands: list[Any]) -> dict[int, Tensor]:
@@ -228,23 +227,24 @@ def _decide(
         carried = torch.where(rest, explains, carried)
         rest = rest & (carried == 0)
     born = torch.zeros_like(bad)
-    causes: set[int] = set()
+    sources = torch.zeros_like(carried)
     if saved is not None:
         from_saved = rest & (saved != 0)
         born |= from_saved
         rest = rest & ~from_saved
-        causes |= question.labels.labels_in(torch.where(from_saved, saved, 0))
+        sources = torch.where(from_saved, saved, sources)
     if literal is not None:
         from_literal = rest & (literal != 0)
         made = from_literal & nan_mask(output) & ~literal_nan
         carried = torch.where(from_literal & ~made, literal, carried)
         born |= made
         rest = rest & ~from_literal
-        causes |= question.labels.labels_in(torch.where(made, literal, 0))
+        sources = torch.where(made, literal, sources)
     if question.scalar_literal:
         more = _with_literal(question, carried, rest, output)
-        return Verdict(more.carried, born | more.born, frozenset(causes) | more.causes)
-    return Verdict(carried, born | rest, frozenset(causes))
+        sources = torch.where(more.born, question.scalar_literal, sources)
+        return Verdict(more.carried, born | more.born, question.labels.labels_in(sources), sources)
+    return Verdict(carried, born | rest, question.labels.labels_in(sources), sources)
 
 
 def _moved(question: Question, index: int, output: Tensor, bad: Tensor) -> Verdict | None:

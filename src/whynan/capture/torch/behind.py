@@ -13,7 +13,7 @@ import torch
 
 from whynan.capture.torch.gates import Gates, begins, open_because
 from whynan.capture.torch.judging import Fault, gradients_of, parameters_of, spoilt_of
-from whynan.capture.torch.reading import Parts, is_lost
+from whynan.capture.torch.reading import Parts
 from whynan.capture.torch.unread import Late, Unread
 
 if TYPE_CHECKING:
@@ -108,10 +108,11 @@ class Behind:
             optimizer, unread.step, reading.loss, norm, reading.scale, skipped=reading.passed
         )
         entry.moved = None if reading.passed else unread.moved
-        here.skips = here.skips + 1 if reading.passed else 0
-        bad = reading.bad_loss(scaled=unread.scaled)
-        bad |= is_lost(here.skips, reading.scale) if reading.passed else any(reading.bad) or late.spoilt > 0
-        if not bad:
+        (here.falling.skip if reading.passed else here.falling.made)(reading.scale)
+        self._guard.passed_over += reading.passed
+        lost = here.falling.lost() if reading.passed else None
+        bad = reading.bad_loss(scaled=unread.scaled) or lost is not None
+        if not bad and (reading.passed or not (any(reading.bad) or late.spoilt > 0)):
             return None
         judged = unread.judged(reading, () if late.moved else spoilt_of(optimizer))
-        return Fault(optimizer, unread.step, judged, here.skips, late)
+        return Fault(optimizer, unread.step, judged, here.falling.on_end, lost, late)

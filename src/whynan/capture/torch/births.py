@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.capture.torch import attribution, experiments
-from whynan.capture.torch.arguments import apart, as_before, entry_of
+from whynan.capture.torch.arguments import apart, as_before, entry_of, number_of_output
 from whynan.capture.torch.attribution import Carrier, Question, Verdict
 from whynan.capture.torch.causes import Causes
 from whynan.capture.torch.damage import Damage
+from whynan.capture.torch.domains import born_outside, determinant_of
 from whynan.capture.torch.entries import Entries, extremes
 from whynan.capture.torch.events import Events
-from whynan.capture.torch.operands import element_of, element_operands, first_index, kind_of
+from whynan.capture.torch.nearby import Nearby
+from whynan.capture.torch.operands import element_of, element_operands, first_index, kind_of, place_in_forward
 from whynan.capture.torch.passing import passed
 from whynan.capture.torch.planes import bad_mask, is_bad, nan_mask, readable, store, strided
 from whynan.capture.torch.sinks import Sinks
@@ -42,6 +44,7 @@ class BadEvents:
         self.tracer = tracer
         self.sinks = Sinks(tracer)
         self.causes = Causes(tracer)
+        self.nearby = Nearby(tracer)
         self.damage = Damage(tracer)
         self.groups: dict[Any, list[int]] = {}
         self.entries = Entries(tracer, self.sinks)
@@ -60,7 +63,7 @@ class BadEvents:
         if row is None or row.operator.base != "ones_like":
             return
         for birth in tracer.labels.births[-4:]:
-            if birth is not None and birth.event.ordinal == row.ordinal - tracer.first:
+            if birth.event.ordinal == row.ordinal - tracer.first:
                 birth.event = replace(birth.event, phase="backward", micro=self.sinks.steps.micro + 1)
 
     # -- the slow path -------------------------------------------------------------------------------------------
@@ -88,6 +91,7 @@ class BadEvents:
             if operator.leaves:
                 self.sinks.python_value(args, out)
                 return
+            self.nearby.came(row)
             explained: list[Tensor] = []
             stand_ins = StandIns(self) if is_sparse((args, written, list(kwargs.values()))) else None
             if stand_ins is not None:
@@ -143,11 +147,14 @@ class BadEvents:
         if attribution.has_bad_scalar(arguments):
             scalar = entries.returned(arguments) or entries.literal(row, event, operator, written[bad[0]])
         question = Question(operator, arguments, carriers, scalar, tracer.labels, written, old.gone)
+        determinant = determinant_of(tracer, row, arguments[0])
         for i in bad:
             output = written[i]
             if not readable(output):
                 continue
             verdict = attribution.attribute(question, i)
+            if determinant is not None:
+                verdict = born_outside(verdict, output, tracer.labels)
             carried = verdict.carried
             born = verdict.born
             if bool(born.any()):
@@ -156,8 +163,9 @@ class BadEvents:
                     carried = torch.where(masks, literal, carried)
                     born = born & ~masks
                 for part, count in apart(born, output):
+                    made_from = verdict.causes_of(part, tracer.labels)
                     birth = self._born(
-                        row, event, operator, question, i, part, count, verdict.causes, lane, node, old.copied
+                        row, event, operator, question, i, part, count, made_from, lane, node, old.copied
                     )
                     carried = torch.where(part, birth, carried)
                 carried = carried.to(torch.int32)
@@ -268,25 +276,29 @@ class BadEvents:
         place = first_index(born)
         entry = entry_of(operator, question, index)
         args, kwargs = question.arguments
-        operands = element_operands(operator, args, kwargs, place, entry, question.gone, copied)
+        determinant = determinant_of(tracer, row, args)
+        if determinant is not None and place is not None:
+            row_of_operands, operands = determinant.row, determinant.operands(place)
+        else:
+            row_of_operands = row
+            operands = element_operands(operator, args, kwargs, place, entry, question.gone, copied)
         if row.phase == 0 or (event.phase == "backward" and event.forward_op is None):
-            operands = self._spelled(row, operator, operands, args)
+            operands = self._spelled(row, row_of_operands.operator, operands, args)
         name = tracer.names.parameter_name(output)
         if name is None and operator.mutable and event.phase == "optimizer" and output.is_leaf and output.requires_grad:
             name = tracer.names.leaf_name(output)
-        element = element_of(output, born, index if entry is None else 0, entry, operands, name, count)
+        element = element_of(output, born, number_of_output(operator, question, index), entry, operands, name, count)
         kind = kind_of(operator, element.value, operands)
+        ahead = place_in_forward(operator, args, place)
         key = (tracer.sites.key(row.site), operator.name, event.phase, kind, event.grad_fn, tracer.scope)
         group = self.groups.setdefault(key, [])
         if event.recomputed:
             for set_id in group:
-                known = self._birth(set_id)
-                if known is not None and known.element.index == element.index and known.element.count == element.count:
+                known = tracer.labels.only(set_id)
+                if known.element.index == element.index and known.element.count == element.count:
                     return set_id
         if len(group) >= SEPARATE:
-            known = self._birth(group[-1])
-            if known is not None:
-                known.occurrences += 1
+            tracer.labels.only(group[-1]).occurrences += 1
             return group[-1]
         birth = Birth(
             label=0,
@@ -295,18 +307,18 @@ class BadEvents:
             kind=kind,
             element=element,
             causes=made_from,
-            forward_operands=self._forward_operands(event, lane, node, place, output),
-            cause_links=self.causes.links(row, self.events.forward_row(event, lane, node), question, operands, place),
+            forward_operands=self._forward_operands(event, lane, node, ahead, output),
+            cause_links=self.causes.links(
+                row, self.events.forward_row(event, lane, node), question, operands, ahead, kind
+            ),
             scope=tracer.scope,
         )
         if event.site is not None and event.site.module:
             birth.modules[event.site.module] = None
+        self.nearby.begin(birth, row, self.events.forward_row(event, lane, node))
         set_id = tracer.labels.add(birth)
         group.append(set_id)
         return set_id
-
-    def _birth(self, set_id: int) -> Birth | None:
-        return self.tracer.labels.births[next(iter(self.tracer.labels.sets[set_id]))]
 
     def _forward_operands(
         self, event: Event, lane: Lane, node: Any, place: tuple[int, ...] | None, output: Tensor
@@ -346,8 +358,8 @@ class BadEvents:
         """Note this event on the path of every birth that it carries on."""
         labels = self.tracer.labels
         for label in labels.labels_in(verdict.carried):
-            birth = labels.births[label]
-            if birth is None or birth.label_kind == "literal":
+            birth = labels.birth(label)
+            if birth.label_kind == "literal":
                 continue
             if len(birth.steps) < STEPS_KEPT:
                 birth.steps.append(

@@ -21,6 +21,7 @@ from whynan.capture.torch.narrowing import Attempts, Only
 from whynan.capture.torch.observed import held_tensors
 from whynan.capture.torch.patches import Patches
 from whynan.capture.torch.recording import Recording
+from whynan.capture.torch.silent import Silents
 from whynan.capture.torch.tracer import Tracer
 from whynan.records import Coverage
 from whynan.traces import Trace
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from whynan.capture.torch.inherited import Inherited
-    from whynan.traces import Birth, Sink
+    from whynan.records import ScaleFall
+    from whynan.traces import Birth, Silent, Sink
     from whynan.traces.writing import TraceWriter
 
 
@@ -52,8 +54,10 @@ class Capture:
         steps: int | None = None,
         threads: bool = False,
         recording: TraceWriter | None = None,
+        reads: frozenset[str] = frozenset(),
     ) -> None:
         self.tracer = Tracer(memory=memory, ranges=ranges, copy_all=copy_all)
+        self.tracer.silent = Silents(self.tracer, reads)
         if recording is not None:
             self.tracer.recording = Recording(recording, self.tracer, self.so_far)
         if on_sink is not None:
@@ -128,6 +132,10 @@ class Capture:
     def begin_with(self, inherited: Inherited) -> None:
         """What comes now begins with weights that may be bad already."""
         self.tracer.bad.entries.inherited = inherited
+
+    def begin_lost(self, fall: ScaleFall | None) -> None:
+        """What comes now a loss scaler skips in vain, if it fell so before."""
+        self.tracer.bad.sinks.scaler.given = fall
 
     def leave(self) -> None:
         """Look no further while the program goes on: what it still holds has not left it."""
@@ -263,12 +271,13 @@ class Capture:
         tracer = self.tracer
         sinks = distinct([*tracer.bad.sinks.found, *waiting])
         unexplained = [s for s in sinks if not s.labels]
-        return Trace(self._births(sinks), sinks, self._coverage(), (), tracer.bad.sinks.fatal_seen, unexplained)
+        seen, silent = tracer.bad.sinks.fatal_seen, self._silent()
+        return Trace(self._births(sinks), sinks, self._coverage(), (), seen, unexplained, silent=silent)
 
     def _births(self, sinks: list[Sink]) -> list[Birth]:
         """Births and literals with the step that they belong to, as far as it is known."""
         steps = self.tracer.bad.sinks.steps
-        births = [replace(b) for b in self.tracer.labels.births if b is not None]
+        births = [replace(b) for b in self.tracer.labels.births]
         for birth in births:
             event = birth.event
             if not steps.met:
@@ -278,13 +287,21 @@ class Capture:
                 birth.event = replace(event, step=step or event.step)
         return births
 
+    def _silent(self) -> list[Silent]:
+        """Silent damage, with a step where the program has any."""
+        found = self.tracer.silent.found
+        if self.tracer.bad.sinks.steps.met:
+            return list(found)
+        return [replace(s, event=replace(s.event, step=None, micro=None)) for s in found]
+
     def _finish(self) -> Trace:
         tracer = self.tracer
         sinks = tracer.bad.sinks.finish()
         births = self._births(sinks)
         ranges = tracer.ranges.records(lambda n: tracer.sites.resolve(n, None)[0])
         unexplained = [s for s in sinks if not s.labels]
-        return Trace(births, sinks, self._coverage(), ranges, tracer.bad.sinks.fatal_seen, unexplained, tracer.failed)
+        seen, silent = tracer.bad.sinks.fatal_seen, self._silent()
+        return Trace(births, sinks, self._coverage(), ranges, seen, unexplained, tracer.failed, silent)
 
     def _coverage(self) -> Coverage:
         tracer = self.tracer
@@ -293,7 +310,7 @@ class Capture:
             notes.append(tracer.only.note())
         if tracer.failed:
             notes.append(FAILED)
-        if tracer.rows.evicted and any(b is not None and b.label_kind == "birth" for b in tracer.labels.births):
+        if tracer.rows.evicted and any(b.label_kind == "birth" for b in tracer.labels.births):
             notes.append(
                 f"operands of {tracer.rows.evicted:,} earlier events were let go to keep within the memory budget: "
                 "what came before may be missing, and a larger memory= keeps it"

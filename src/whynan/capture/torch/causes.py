@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from whynan.capture.broadcasting import broadcast_index
 from whynan.capture.torch.lanes import PHASES
-from whynan.capture.torch.operands import at, broadcast_index, dtype_name, finite_range, locate, number
+from whynan.capture.torch.operands import at, dtype_name, finite_range, locate, number
 from whynan.capture.torch.rows import Held, Operands, Row, held_of
 from whynan.capture.torch.sentences import (
     CLIPS,
@@ -22,6 +23,7 @@ from whynan.capture.torch.sentences import (
     underflow,
 )
 from whynan.capture.torch.terms import PRODUCTS, Factor, decisive_term, from_list
+from whynan.capture.torch.turning import decisive
 from whynan.records import ChainLink, ForwardOperand
 
 if TYPE_CHECKING:
@@ -30,9 +32,15 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch.attribution import Question
     from whynan.capture.torch.tracer import Tracer
-    from whynan.records import Operand
+    from whynan.records import BirthKind, Operand
 
 HOPS = 6
+WEIGHING = {
+    "nll_loss_forward": ("weight", "target"),
+    "nll_loss2d_forward": ("weight", "target"),
+    "_native_multi_head_attention": ("mask",),
+}
+"""By operator the operands that weigh others: what made them, first named first, explains a NaN."""
 
 
 class Causes:
@@ -48,6 +56,7 @@ class Causes:
         question: Question,
         operands: tuple[Operand, ...],
         place: tuple[int, ...] | None,
+        kind: BirthKind,
     ) -> tuple[ChainLink, ...]:
         """The events that made the birth's decisive operand what it is, oldest first.
 
@@ -58,7 +67,7 @@ class Causes:
         if forward is not None:
             start = self._start_forward(forward, place, tuple(question.outputs[0].shape))
         else:
-            start = self._start(row, question, operands)
+            start = self._start(row, question, operands, kind)
         if start is None:
             return ()
         links: list[ChainLink] = []
@@ -72,9 +81,9 @@ class Causes:
         return tuple(reversed(links))
 
     def _start(
-        self, row: Row, question: Question, operands: tuple[Operand, ...]
+        self, row: Row, question: Question, operands: tuple[Operand, ...], kind: BirthKind
     ) -> tuple[Held | None, tuple[int, ...] | None] | None:
-        chosen = decisive(operands)
+        chosen = _weighing(row, operands) or decisive(row.operator.base, kind, operands)
         if chosen is None or chosen.name not in row.operator.arg_names:
             return None
         position = row.operator.arg_names.index(chosen.name)
@@ -93,7 +102,7 @@ class Causes:
             if not isinstance(operand, Held):
                 continue
             tensor = self.tracer.rows.value_of(operand)
-            if tensor is None or not (forward.operator.pointwise or tuple(tensor.shape) == shape):
+            if tensor is None or not _is_aligned(forward, tensor, shape):
                 continue
             index = broadcast_index(tensor.shape, place)
             if index is None:
@@ -134,6 +143,11 @@ class Causes:
         position = _in_output(held, index, kept.out)
         if position is None:
             return self._link(row, made(row, value)), None, None
+        if (
+            row.operator.base in ("_softmax", "softmax")
+            and (masked := self._masked(row, kept, position, value)) is not None
+        ):
+            return masked
         if row.operator.movement and (joined := from_list(row, kept.held, position)) is not None:
             return None, *joined
         parts: list[Part] = []
@@ -157,6 +171,16 @@ class Causes:
         if row.operator.base in PRODUCTS and len(factors) == 2 and isinstance(value, (int, float)):
             return self._product(row, float(value), factors, parts, held.alias.dtype)
         return self._sentence(row, value, parts, held.alias.dtype)
+
+    def _masked(
+        self, row: Row, kept: Operands, position: tuple[int, ...], value: Any
+    ) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None] | None:
+        """A logit of -Inf, whose softmax is 0 whatever else is in its row."""
+        operand = next((o for o in kept.held if isinstance(o, Held)), None)
+        tensor = None if operand is None else self._tensor(operand, kept)
+        if tensor is None or value != 0 or len(position) != tensor.dim() or at(tensor, position) != -math.inf:
+            return None
+        return self._link(row, f"{row.operator.base} of a logit of -Inf is {text(value)}"), operand, position
 
     def _product(
         self, row: Row, value: float, factors: list[Factor], parts: list[Part], dtype: torch.dtype
@@ -262,7 +286,7 @@ class Causes:
                     found.append(ForwardOperand(name=name))
                     continue
                 index: tuple[int, ...] | None = None
-                if place is not None and (row.operator.pointwise or tuple(tensor.shape) == shape):
+                if place is not None and _is_aligned(row, tensor, shape):
                     index = broadcast_index(tensor.shape, place)
                 if tensor.numel() == 1:
                     index = (0,) * tensor.dim()
@@ -280,15 +304,18 @@ class Causes:
         return tuple(found)
 
 
-def decisive(operands: tuple[Operand, ...]) -> Operand | None:
-    """The operand that a birth turns on: the zero, else the greatest in magnitude."""
-    tensors = [o for o in operands if o.dtype is not None and isinstance(o.value, (int, float))]
-    if not tensors:
+def _is_aligned(row: Row, tensor: Tensor, shape: tuple[int, ...]) -> bool:
+    """Whether the elements of an operand answer to those of its event's result by position, and so to its gradient."""
+    return row.operator.pointwise or (tuple(tensor.shape) == shape and row.operator.base not in PRODUCTS)
+
+
+def _weighing(row: Row, operands: tuple[Operand, ...]) -> Operand | None:
+    """Of a result that is NaN without a bad score: what weighs the scores, or chooses among them."""
+    scores = next((o for o in operands if o.name == "self"), None)
+    if scores is not None and any(v is None or v - v != 0 for v in (scores.min, scores.max)):
         return None
-    zeros = [o for o in tensors if o.value == 0]
-    if zeros:
-        return zeros[-1]
-    return max(tensors, key=lambda o: abs(float(o.value or 0)))
+    found = {o.name: o for o in operands if o.dtype is not None}
+    return next((found[name] for name in WEIGHING.get(row.operator.base, ()) if name in found), None)
 
 
 def _in_output(held: Held, index: tuple[int, ...], out: tuple[Any, Any, int]) -> tuple[int, ...] | None:

@@ -1,8 +1,8 @@
 """Births that end in finite numbers: whether what was computed from them is wrong, and where it goes.
 
 From a birth to the first finite value, events are evaluated again in float64 (the shadow). A finite value that differs
-from its shadow is tainted, and so is an index, a boolean or an integer made of a NaN; taint follows every value that
-depends on it until it reaches a sink.
+from its shadow is tainted, and so is an index, a boolean or an integer that float64 decides otherwise, or that is made
+of a NaN; taint follows every value that depends on it until it reaches a sink.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ LARGEST = 1 << 22
 EXPERIMENTS = 4000
 TURNED = "the value in float64"
 ADDING = frozenset("add_ sub_ addcmul_ addcdiv_".split())
+RISING = "rising"
+"""Stands among the numbers to change elements to for a different one in each place, which ties none of them."""
+_CASTS = frozenset("_to_copy copy_ to".split())
 
 
 def _wide(value: Any) -> Any:
@@ -78,8 +81,10 @@ class Damage:
         self.left -= 1
         return True
 
-    def _shadow(self, operator: Operator, arguments: experiments.Arguments, index: int, old: Before) -> Tensor | None:
-        """One output of the event in float64, its operands taken from their shadows where they have one.
+    def _shadow(
+        self, operator: Operator, arguments: experiments.Arguments, index: int, old: Before, *, known: bool = True
+    ) -> Tensor | None:
+        """One output of the event in float64, its operands taken from their shadows where they have one (`known`).
 
         What the event has added to is gone: where it holds a bad sum now, the sum is taken for what was added.
         """
@@ -88,10 +93,8 @@ class Damage:
             if not tensor.is_floating_point():
                 return tensor
             wide = tensor.to(torch.float64)
-            holder = old.changed.get(id(tensor), tensor)
-            state = self.tracer.state_of(holder)
-            if state is not None and state.shadow is not None and state.itemsize == tensor.element_size():
-                kept = strided(state.shadow, state.itemsize, holder)
+            kept = self._exact_of(tensor, old) if known else None
+            if kept is not None:
                 wide = torch.where(bad_mask(tensor) & ~torch.isnan(kept), kept, wide)
             if id(tensor) in old.gone and operator.base in ADDING:
                 wide = torch.where(bad_mask(wide), 0, wide)
@@ -148,8 +151,8 @@ class Damage:
                 plane = torch.where(wrong, plane, 0)
                 if exact is not None and bool((plane != 0).any()):
                     self._turned(row, operator, output, exact, plane)
-            elif not output.is_floating_point():
-                plane = self._decided(operator, of_one, number, output, plane, old)
+            elif not output.is_floating_point() and not any(tainted for _, _, tainted in sources.values()):
+                plane = self._decided(row, operator, of_one, number, output, plane, old, sources)
             self._store(output, plane.to(PLANE_DTYPE))
 
     def _sources(self, arguments: experiments.Arguments) -> dict[int, tuple[Tensor, Tensor, bool]]:
@@ -184,8 +187,9 @@ class Damage:
         sources: dict[int, tuple[Tensor, Tensor, bool]],
         output: Tensor,
         index: int,
+        others: tuple[float | str, ...] = (0, 1),
     ) -> Tensor | None:
-        """Which output elements depend on the sources: by position, or by changing the sources."""
+        """Which output elements depend on the sources: by position, or by changing the sources to some others."""
         labels = self.tracer.labels
         everything = labels.intern(labels.of(s for _, plane, _ in sources.values() for s in labels.present(plane)))
         if operator.pointwise:
@@ -193,21 +197,13 @@ class Damage:
         if operator.mutable or operator.random:
             return None
 
-        def changed(tensor: Tensor, other: int) -> Tensor:
-            source = sources.get(id(tensor))
-            if source is None:
-                return tensor
-            if tensor.dtype is torch.bool:
-                return torch.where(source[1] != 0, ~tensor, tensor)
-            value = torch.full((), other, dtype=tensor.dtype, device=tensor.device)
-            return torch.where(source[1] != 0, value, tensor)
-
         differs: Tensor | None = None
-        # an index may happen to be the value that it is changed to: two values are tried
-        for other in (0, 1):
+        # an index may happen to be the value that it is changed to: several are tried
+        for other in others:
             try:
                 with experiments.unseen():
-                    again = experiments.run(operator, arguments, lambda t, o=other: changed(t, o))[index]
+                    again = experiments.run(operator, arguments, lambda t, o=other: _changed(sources.get(id(t)), t, o))
+                    again = again[index]
             except experiments.ANSWERLESS:  # nothing is known
                 return None
             if again.shape != output.shape:
@@ -244,48 +240,98 @@ class Damage:
 
     def _turned(self, row: Row, operator: Operator, output: Tensor, exact: Tensor, plane: Tensor) -> None:
         """Note on the path of a birth where its bad numbers turned into finite ones, and what they should be."""
+        if not bool((plane != 0).any()):
+            return
+        place = tuple(int(i) for i in (plane != 0).nonzero()[0].tolist())
+        found, meant = text(output[place].item()), text(exact[place].item())
+        self._tell(row, operator, plane, f"gives {found}, where {meant} is {TURNED}", TURNED)
+
+    def _made(self, row: Row, operator: Operator, output: Tensor, plane: Tensor, of: str) -> None:
+        """Note where a bad number became an index, a boolean or an integer."""
+        if bool((plane != 0).any()):
+            found = text(output[tuple(int(i) for i in (plane != 0).nonzero()[0].tolist())].item())
+            self._tell(row, operator, plane, f"makes {found} of {of}", f" of {of}")
+
+    def _tell(self, row: Row, operator: Operator, plane: Tensor, what: str, ending: str) -> None:
+        """Note what an event did on the path of births that have no step yet of this ending."""
         labels = self.tracer.labels
         for label in labels.labels_in(plane):
-            birth = labels.births[label]
-            if birth is None or any(link.summary.endswith(TURNED) for link in birth.steps):
+            birth = labels.birth(label)
+            if any(link.summary.endswith(ending) for link in birth.steps):
                 continue
-            place = tuple(int(i) for i in (plane != 0).nonzero()[0].tolist())
-            found, meant = text(output[place].item()), text(exact[place].item())
-            name = operator.base.removesuffix("_")
             site, _ = self.tracer.sites.resolve(row.site, self.tracer.names.module_path(row.module))
-            summary = f"{name} gives {found}, where {meant} is {TURNED}"
+            summary = f"{operator.base.removesuffix('_')} {what}"
             birth.steps.append(
                 ChainLink(role="step", op=operator.name, phase=PHASES[row.phase], site=site, summary=summary)
             )
 
     def _decided(
         self,
+        row: Row,
         operator: Operator,
         arguments: experiments.Arguments,
         index: int,
         output: Tensor,
         plane: Tensor,
         old: Before,
+        sources: dict[int, tuple[Tensor, Tensor, bool]],
     ) -> Tensor:
-        """An index, boolean or integer: made of a NaN it is tainted, made of an Inf where float64 decides otherwise."""
+        """An index, boolean or integer: made of a NaN it is tainted, else where float64 decides otherwise."""
         args = arguments[0]
         if operator.base in ("ne", "eq") and len(args) == 2 and args[0] is args[1]:
             return torch.zeros_like(plane)
-        if output.dtype is not torch.bool:
-            return plane
-        exact = self._shadow(operator, arguments, index, old)
-        differs = torch.zeros(output.shape, dtype=torch.bool, device=output.device)
-        if exact is not None and exact.shape == output.shape and exact.dtype is torch.bool:
-            differs = exact != output
-        for tensor in experiments.tensors_in(list(args)):
-            if tensor.is_floating_point():
-                try:
-                    differs = differs | nan_mask(tensor).expand(output.shape)
-                except RuntimeError:
-                    continue
-            elif (state := self.tracer.state_of(tensor)) is not None and state.taint is not None:
-                return plane
-        return torch.where(differs, plane, 0)
+        lost = self._from_nan(operator, arguments, sources, output, index, old)
+        self._made(row, operator, output, lost, "NaN")
+        plane = torch.where(lost != 0, 0, plane)
+        if not bool((plane != 0).any()):
+            return lost
+        exact = None if operator.base in _CASTS else self._shadow(operator, arguments, index, old)
+        if exact is None or exact.shape != output.shape or exact.dtype is not output.dtype:
+            # a boolean is what it is whatever the size of an infinity
+            if output.dtype is torch.bool:
+                return lost
+            self._made(row, operator, output, plane, "Inf")
+            return self.tracer.labels.union(lost, plane.to(PLANE_DTYPE))
+        # equals may have another order in float64, where nothing is wrong with them
+        plain = self._shadow(operator, arguments, index, old, known=False)
+        differs = exact != output if plain is None else (exact != output) & (plain == output)
+        wrong = torch.where(differs, plane, 0).to(PLANE_DTYPE)
+        self._turned(row, operator, output, exact, wrong)
+        return self.tracer.labels.union(lost, wrong)
+
+    def _from_nan(
+        self,
+        operator: Operator,
+        arguments: experiments.Arguments,
+        sources: dict[int, tuple[Tensor, Tensor, bool]],
+        output: Tensor,
+        index: int,
+        old: Before,
+    ) -> Tensor:
+        """The elements that were made of a NaN which float64 has too, whatever it might have been."""
+        left: dict[int, tuple[Tensor, Tensor, bool]] = {}
+        most = 1.0
+        for key, (tensor, plane, _) in sources.items():
+            if not tensor.is_floating_point():
+                continue
+            exact = self._exact_of(tensor, old)
+            nan = nan_mask(tensor) if exact is None else nan_mask(tensor) & torch.isnan(exact)
+            kept = torch.where(nan, plane, 0)
+            if bool((kept != 0).any()):
+                left[key] = (tensor, kept, False)
+                most = torch.finfo(tensor.dtype).max
+        others = (0, 1, most, -most, RISING)
+        found = self._depends(operator, arguments, left, output, index, others) if left else None
+        empty = torch.zeros(output.shape, dtype=PLANE_DTYPE, device=output.device)
+        return empty if found is None else found.to(PLANE_DTYPE)
+
+    def _exact_of(self, tensor: Tensor, old: Before) -> Tensor | None:
+        """The shadow of an operand, where it has one."""
+        holder = old.changed.get(id(tensor), tensor)
+        state = self.tracer.state_of(holder)
+        if state is None or state.shadow is None or state.itemsize != tensor.element_size():
+            return None
+        return strided(state.shadow, state.itemsize, holder)
 
     def _store(self, output: Tensor, plane: Tensor) -> None:
         state = self.tracer.state_of(output)
@@ -299,6 +345,18 @@ class Damage:
             state.taint = new_plane(output)
         state.taint.as_strided(output.shape, output.stride(), output.storage_offset()).copy_(plane)
         state.shape = tuple(output.shape)
+
+
+def _changed(source: tuple[Tensor, Tensor, bool] | None, tensor: Tensor, other: float | str) -> Tensor:
+    if source is None:
+        return tensor
+    chosen = source[1] != 0
+    if tensor.dtype is torch.bool:
+        return torch.where(chosen, ~tensor, tensor)
+    if isinstance(other, str):
+        rising = torch.linspace(0, 1, tensor.numel(), device=tensor.device).reshape(tensor.shape)
+        return torch.where(chosen, rising.to(tensor.dtype), tensor)
+    return torch.where(chosen, torch.full((), other, dtype=tensor.dtype, device=tensor.device), tensor)
 
 
 def _wrong(exact: Tensor | None, output: Tensor) -> Tensor:

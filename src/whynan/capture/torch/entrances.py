@@ -9,6 +9,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.utils import clip_grad
 from torch.utils.data import dataloader
 
 from whynan.capture.torch.doors import put
@@ -41,6 +42,8 @@ class Entrances:
         self._replace(torch_graph, "_engine_run_backward", lambda _: torch.autograd._engine_run_backward)
         self._replace(torch.nn.Module, "__call__", self._module)
         self._replace(torch.amp.grad_scaler.GradScaler, "step", self._scaled)
+        self._replace(torch.amp.grad_scaler.GradScaler, "scale", self._noting(self._scales))
+        self._replace(clip_grad, "_clip_grads_with_norm_", self._clips)
         self._replace(dataloader._BaseDataLoaderIter, "__next__", self._fetched)
         one, many = dataloader._BaseDataLoaderIter, dataloader._MultiProcessingDataLoaderIter
         follow(
@@ -115,7 +118,7 @@ class Entrances:
             if outermost:
                 here.inside = True
                 try:
-                    evaluations = self._comes()
+                    evaluations = self._comes(module)
                 except Exception:
                     if guard.fail():
                         raise
@@ -132,13 +135,14 @@ class Entrances:
 
         return call
 
-    def _comes(self) -> Evaluations | None:
+    def _comes(self, module: Any) -> Evaluations | None:
         """A module is called from outside of every other one; gives who calls it, where that is not just done."""
         here = self._guard.here
         if not self._guard.on or not self._guard.looks:
             return None
         if here.model_wanted:
             here.model_wanted = False
+            self._guard.harms.names.roots.add(module)
             self._marking.model()
         return None if torch.is_grad_enabled() else self._guard.evaluations
 
@@ -168,6 +172,26 @@ class Entrances:
             return out
 
         return step
+
+    def _scales(self, args: Any, kwargs: Any, out: Any) -> None:
+        losses = args[1] if len(args) > 1 else kwargs.get("outputs")
+        if not torch.compiler.is_compiling() and not is_capturing() and out is not losses:
+            with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+                self._guard.here.losses.scales(losses, out)
+                self._marking.scales(args[0])
+
+    def _clips(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def clip(parameters: Any, max_norm: Any, total_norm: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                if self._guard.on and self._guard.looks and not torch.compiler.is_compiling():
+                    self._guard.harms.clips(total_norm)
+            except Exception:
+                if self._guard.fail():
+                    raise
+            return original(parameters, max_norm, total_norm, *args, **kwargs)
+
+        return clip
 
     def _fetched(self, original: Any) -> Any:
         @functools.wraps(original)
@@ -226,7 +250,7 @@ class Entrances:
             try:
                 if self._guard.on and not torch.compiler.is_compiling() and not is_capturing():
                     # the gradients of what was differentiated so far are not used
-                    self._guard.here.losses.held.clear()
+                    self._guard.here.losses.discard()
             except Exception:
                 if self._guard.fail():
                     raise

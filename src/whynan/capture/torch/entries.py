@@ -9,8 +9,9 @@ import torch
 from whynan.capture.torch import attribution, planes
 from whynan.capture.torch.operands import at, element_of
 from whynan.capture.torch.planes import bad_mask, nan_mask, store
+from whynan.floats import infinity
 from whynan.records import ChainLink
-from whynan.source.syntax import lines_of
+from whynan.source.syntax import lines_of, method_of
 from whynan.traces import Birth, Event
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class Entries:
             op=None,
             phase=event.phase,
             site=event.site,
-            summary=f"{note} holds {'NaN' if is_nan else 'Inf'}" + (f" at {place}" if place else ""),
+            summary=f"{note} holds {'NaN' if is_nan else infinity(element.value)}" + (f" at {place}" if place else ""),
         )
         return Birth(
             label=0,
@@ -150,9 +151,7 @@ class Entries:
 
     def _again(self, set_id: int) -> None:
         for label in self.tracer.labels.sets[set_id]:
-            birth = self.tracer.labels.births[label]
-            if birth is not None:
-                birth.occurrences += 1
+            self.tracer.labels.birth(label).occurrences += 1
 
     def returned(self, arguments: experiments.Arguments) -> int:
         """A NaN that Python hands in after a tensor had given it one: the same, come back."""
@@ -165,9 +164,7 @@ class Entries:
         key = ("literal", self.tracer.sites.key(row.site), operator.name, self.tracer.scope)
         found = self.groups.get(key)
         if found:
-            birth = self.tracer.labels.births[next(iter(self.tracer.labels.sets[found[0]]))]
-            if birth is not None:
-                birth.occurrences += 1
+            self.tracer.labels.only(found[0]).occurrences += 1
             return found[0]
         element = element_of(output, bad_mask(output), 0, None, (), None)
         birth = Birth(
@@ -176,7 +173,7 @@ class Entries:
             event=event,
             kind="literal",
             element=element,
-            note=note or f"a constant that {operator.base} writes",
+            note=note or _constant(event, operator),
             scope=self.tracer.scope,
         )
         set_id = self.tracer.labels.add(birth)
@@ -194,8 +191,8 @@ class Entries:
                 continue
             named = 0
             for label in labels.sets[set_id]:
-                source = labels.births[label]
-                if source is None or source.named:
+                source = labels.birth(label)
+                if source.named:
                     named = set_id
                     break
                 key = (label, row.site)
@@ -230,6 +227,16 @@ def _element_in(whole: Tensor, view: Tensor, mask: Tensor, element: Element) -> 
     shape = tuple(int(s) for s in whole.shape)
     return element.model_copy(
         update={"index": index, "shape": shape, "total": whole.numel(), "value": at(whole.detach(), index)}
+    )
+
+
+def _constant(event: Event, operator: Operator) -> str:
+    """Who writes a constant: the program by an operation, or a distribution of PyTorch's where it has no density."""
+    called = None if event.site is None else method_of(event.site.code or "")
+    return (
+        "what log_prob gives outside of the support"
+        if called == "log_prob"
+        else f"a constant that {operator.base} writes"
     )
 
 

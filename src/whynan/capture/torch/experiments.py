@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from whynan.capture.refusals import Refused
 from whynan.capture.torch.planes import FLOATS
 
 if TYPE_CHECKING:
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
     from whynan.capture.torch.operators import Operator
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-
-
-class Refused(Exception):  # noqa: N818
-    """The operator raised on other operands than the user's."""
 
 
 ANSWERLESS = (Refused, RuntimeError, IndexError)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch.unread import Late
+    from whynan.records import ScaleFall
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ class Fault:
     step: int
     judged: Judged
     skipped: int = 0
+    scale_fall: ScaleFall | None = None
+    """How a loss scaler has skipped steps in vain, where that is why it is one."""
     late: Late | None = None
     """How it was made, where it is found after it."""
     raised: Raised | None = None
@@ -85,16 +89,37 @@ class Fault:
 
 @dataclass
 class Losses:
-    """The losses that were differentiated since the last step."""
+    """The losses that were differentiated since the last step; ``before``: as they were before a scaler's scale."""
 
     held: list[Tensor] = field(default_factory=list)
+    before: list[Tensor] = field(default_factory=list)
+    _scaled: list[tuple[weakref.ref[Tensor], Tensor]] = field(default_factory=list)
+
+    def scales(self, losses: Any, scaled: Any) -> None:
+        """A loss scaler has multiplied losses by its scale."""
+        if isinstance(losses, torch.Tensor):
+            # the number without its graph
+            self._scaled.append((weakref.ref(scaled), _number_of(losses)))
+        elif isinstance(losses, (list, tuple)):
+            for loss, out in zip(cast("Iterable[Any]", losses), scaled, strict=False):
+                self.scales(loss, out)
+
+    def discard(self) -> None:
+        """The gradients of what was differentiated so far are not used."""
+        self.held.clear()
+        self.before.clear()
+
+    def clear(self) -> None:
+        """The step is over."""
+        self.discard()
+        self._scaled.clear()
 
     def note(self, roots: Iterable[Any]) -> None:
         """A backward begins."""
         for root in roots:
             if isinstance(root, torch.Tensor) and root.is_floating_point() and not _is_wrapped(root):
-                # the number without its graph; a copy where the program may overwrite it
-                self.held.append(root.detach() if root.numel() > 1 else root.detach().clone())
+                self.held.append(_number_of(root))
+                self.before += [loss for scaled, loss in self._scaled if scaled() is root]
 
     def bits(self) -> tuple[bytes, ...]:
         """Each, bit for bit."""
@@ -103,6 +128,11 @@ class Losses:
     def bad(self, *, scaled: bool) -> bool:
         """Whether one is NaN or Inf; with `scaled` only a NaN, for an Inf may be the scale's."""
         return any(not _is_good(t, scaled=scaled) for t in self.held)
+
+
+def _number_of(loss: Tensor) -> Tensor:
+    """A loss without its graph; a copy where the program may overwrite it."""
+    return loss.detach() if loss.numel() > 1 else loss.detach().clone()
 
 
 def _is_wrapped(tensor: Tensor) -> bool:

@@ -6,58 +6,20 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from whynan.capture.label_sets import LabelSets
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from torch import Tensor
-
-    from whynan.traces import Birth
 
 PLANE_DTYPE = torch.int32
 _FEW_SETS = 512
 """So many sets have a table of their pairs."""
 
 
-class Labels:
-    """All labels of a trace, and the label sets that occur, interned: 0 is the empty set."""
-
-    def __init__(self) -> None:
-        self.births: list[Birth | None] = [None]
-        self.sets: list[frozenset[int]] = [frozenset()]
-        self._ids: dict[frozenset[int], int] = {frozenset(): 0}
-        self.literals: set[int] = set()
-
-    def add(self, birth: Birth) -> int:
-        """Register a birth or literal; gives the id of the set that holds it alone."""
-        birth.label = label = len(self.births)
-        self.births.append(birth)
-        if birth.label_kind == "literal":
-            self.literals.add(label)
-        return self.intern(frozenset((label,)))
-
-    def intern(self, labels: frozenset[int]) -> int:
-        """The id of a label set; literals beside a birth explain nothing and are dropped."""
-        if len(labels) > 1:
-            born = labels - self.literals
-            labels = born or self._latest(labels)
-        found = self._ids.get(labels)
-        if found is None:
-            found = self._ids[labels] = len(self.sets)
-            self.sets.append(labels)
-        return found
-
-    def _latest(self, labels: frozenset[int]) -> frozenset[int]:
-        """Literals without those that others of them were named after."""
-        sources: set[int] = set()
-        for label in labels:
-            birth = self.births[label]
-            if birth is not None:
-                sources |= birth.causes
-        return labels - sources
-
-    def is_literal(self, set_id: int) -> bool:
-        """Whether a set holds literals only."""
-        return self.sets[set_id] <= self.literals
+class Labels(LabelSets):
+    """The labels of a trace on planes of numbers."""
 
     def union(self, first: Tensor, second: Tensor) -> Tensor:
         """Element by element, the union of two planes of one shape."""
@@ -103,13 +65,6 @@ class Labels:
     def counts(self, plane: Tensor) -> dict[frozenset[int], int]:
         """How many elements of a plane carry each set of labels."""
         return {self.sets[set_id]: int((plane == set_id).sum()) for set_id in self.present(plane)}
-
-    def of(self, set_ids: Iterable[int]) -> frozenset[int]:
-        """All labels of some sets."""
-        found: frozenset[int] = frozenset()
-        for set_id in set_ids:
-            found |= self.sets[set_id]
-        return found
 
     def select(self, plane: Tensor, keep: Iterable[int]) -> Tensor:
         """The plane with every set outside `keep` emptied."""

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from whynan.traces import Birth, Sink
+    from whynan.capture.label_sets import LabelSets
+    from whynan.traces import Sink
 
 
 @dataclass(slots=True)
@@ -40,14 +41,14 @@ class Leaf:
     left: list[Sink] = field(default_factory=lambda: [])
 
 
-def incurable(loss: list[Sink], births: list[Birth | None], last: set[int]) -> list[Sink]:
+def incurable(loss: list[Sink], labels: LabelSets, last: set[int]) -> list[Sink]:
     """A loss as a sink of what was born before its last operation, which multiplies it by the scale.
 
     `last`: the events that wrote the roots of a backward.
     """
     made: list[Sink] = []
     for sink in loss:
-        early = frozenset(n for n in sink.labels if (b := births[n]) is not None and b.event.ordinal not in last)
+        early = frozenset(n for n in sink.labels if labels.birth(n).event.ordinal not in last)
         if early:
             made.append(replace(sink, labels=early))
     return made

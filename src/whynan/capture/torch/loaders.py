@@ -179,12 +179,13 @@ def _fetching(tracer: Tracer, loaders: Loaders, original: Any) -> Any:
 def _begins(tracer: Tracer) -> tuple[Lane, int]:
     lane = tracer.lane()
     lane.loading += 1
-    return lane, len(tracer.labels.births)
+    # the label that comes next
+    return lane, len(tracer.labels.births) + 1
 
 
 def _gives(tracer: Tracer, loaders: Loaders, iterator: Any, batch: Any, begun: tuple[Lane, int] | None) -> None:
     tracer.origins.note(batch, loaders.came(iterator).source(), "batch")
-    if begun is not None and len(tracer.labels.births) > begun[1]:
+    if begun is not None and len(tracer.labels.births) >= begun[1]:
         tracer.origins.explain_since(begun[1], batch)
 
 

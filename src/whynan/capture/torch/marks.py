@@ -215,6 +215,14 @@ class Marks(threading.local):
         self.at_model = None
         self.after_step = self._mark("step")
 
+    def scales(self, scaler: Any) -> None:
+        """A loss scaler has scaled a loss: the first does before any step, and knows what it knew at each mark."""
+        if self._scaler is None:
+            self._scaler = scaler
+            for made in self.kept():
+                if made.scaler is None:
+                    made.scaler = ScalerState(scaler)
+
     def model(self) -> None:
         """A module is about to be called."""
         self._go_on()

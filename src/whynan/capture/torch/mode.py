@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from whynan.capture.torch.copies import before as copied
 from whynan.capture.torch.copies import in_step
+from whynan.capture.torch.formulas import VALUES_NOTE
 from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.operators import KNOWN, operator_of
 
@@ -18,10 +19,6 @@ if TYPE_CHECKING:
 
 _others = torch._C._len_torch_dispatch_stack
 _functions = torch._C._len_torch_function_stack
-VALUES_NOTE = (
-    "PyTorch computes eigvalsh, svdvals, cond and the matrix norms by another formula while they are watched; they can "
-    "differ without"
-)
 _no_dispatch = torch._C._disabled_torch_dispatch_impl
 
 

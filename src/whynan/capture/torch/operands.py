@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from whynan.capture.broadcasting import broadcast_index
 from whynan.capture.torch import experiments
 from whynan.records import Element, Operand
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from whynan.records import BirthKind, Origin
 
 ROW_OPERATORS = frozenset("_softmax _log_softmax softmax log_softmax logsumexp cumsum cumprod logcumsumexp".split())
+ROW_DERIVATIVES = frozenset(("_softmax_backward_data", "_log_softmax_backward_data"))
+RUNNING = frozenset("cumsum cumprod logcumsumexp".split())
 REDUCTIONS = frozenset(
     "sum mean prod amax amin max min var std var_mean std_mean norm linalg_vector_norm logsumexp nansum any all "
     "argmax argmin".split()
@@ -87,19 +90,6 @@ def at(tensor: Tensor, index: tuple[int, ...]) -> float | int | bool | str | Non
     if value.is_floating_point() and value.element_size() == 1:
         value = value.float()
     return number(value.item())
-
-
-def broadcast_index(shape: Any, index: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The operand element that meets an output element under broadcasting; None where it does not."""
-    if len(shape) > len(index):
-        return None
-    tail = index[len(index) - len(shape) :]
-    result: list[int] = []
-    for size, i in zip(shape, tail, strict=True):
-        if size != 1 and i >= size:
-            return None
-        result.append(0 if size == 1 else i)
-    return tuple(result)
 
 
 def finite_range(region: Tensor) -> tuple[float | None, float | None]:
@@ -205,7 +195,11 @@ def locate(
     if base in ROW_OPERATORS and name in ("self", "grad_output", "output") and len(args) > 1:
         dims = args[1] if isinstance(args[1], (list, tuple)) else [args[1]]
         if base != "logsumexp" and len(index) == tensor.dim() and isinstance(dims[0], int):
-            return None, tensor[_with_slices(index, dims, tensor.dim())]
+            row = tensor[with_slices(index, dims, tensor.dim())]
+            # of a running sum, what was added so far
+            return None, row[: index[dims[0] % tensor.dim()] + 1] if base in RUNNING else row
+    if base in ROW_DERIVATIVES and name in ("grad_output", "output") and len(index) == tensor.dim():
+        return None, tensor[with_slices(index, [args[2]], tensor.dim())]
     if base in REDUCTIONS and name == "self":
         return None, _reduced(tensor, args, index)
     if base == "native_batch_norm" and tensor.dim() and len(index) > 1:
@@ -213,6 +207,9 @@ def locate(
         return (None, tensor[:, index[1]]) if name == "input" else ((index[1],), None)
     if base == "native_layer_norm" and name == "input":
         return None, tensor[index[: tensor.dim() - len(args[1])]]
+    if base == "_native_multi_head_attention" and name == "mask" and tensor.dim() == 2 and len(index) == 3:
+        # of keys, by batch
+        return None, tensor[index[0]]
     if operator.movement and experiments.floating(tensor) and name in ("self",):
         return _moved(operator, tensor, args, index), None
     if tuple(tensor.shape) == () or tensor.numel() == 1:
@@ -235,7 +232,24 @@ def _product(base: str, name: str, tensor: Tensor, index: tuple[int, ...]) -> tu
     return broadcast_index(tensor.shape, index), None
 
 
-def _with_slices(index: tuple[int, ...], dims: Any, rank: int) -> tuple[int | slice, ...]:
+def place_in_forward(operator: Operator, args: Any, place: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """The element of the forward operation that a bad one of its derivative is about.
+
+    One bad gradient of a row makes the derivative of the whole row bad: that one, not the first of the row.
+    """
+    if operator.base not in ROW_DERIVATIVES or not place or len(place) != args[0].dim():
+        return place
+    dim = args[2] % len(place)
+    for tensor in args[:2]:
+        row = tensor[with_slices(place, [dim], len(place))]
+        bad = first_index((row - row) != 0)
+        if bad is not None:
+            return (*place[:dim], *bad, *place[dim + 1 :])
+    return place
+
+
+def with_slices(index: tuple[int, ...], dims: Any, rank: int) -> tuple[int | slice, ...]:
+    """An index with all of the dimensions that are swept."""
     swept = {d % rank for d in dims}
     return tuple(slice(None) if i in swept else v for i, v in enumerate(index))
 
@@ -253,7 +267,7 @@ def _reduced(tensor: Tensor, args: Any, index: tuple[int, ...]) -> Tensor:
     swept = {d % rank for d in dims}
     kept = [i for i in range(rank) if i not in swept]
     if len(index) == rank:
-        return tensor[_with_slices(index, dims, rank)]
+        return tensor[with_slices(index, dims, rank)]
     if len(index) != len(kept):
         return tensor
     where: list[int | slice] = [slice(None)] * rank

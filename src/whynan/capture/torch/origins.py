@@ -132,8 +132,8 @@ class Origins:
             plane = strided(state.plane, state.itemsize, tensor)
             for set_id in tracer.labels.present(plane):
                 for label in tracer.labels.sets[set_id]:
-                    birth = tracer.labels.births[label]
-                    if label >= first and birth is not None and (birth.data is None or birth.data.kind != "batch"):
+                    birth = tracer.labels.birth(label)
+                    if label >= first and (birth.data is None or birth.data.kind != "batch"):
                         birth.data = self.data_of(tensor, plane == set_id) or birth.data
 
     def _note_array(self, array: Any, known: Known) -> None:

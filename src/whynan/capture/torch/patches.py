@@ -355,11 +355,14 @@ def _step_starts(tracer: Tracer, optimizer: Any, closure: bool) -> None:
     tracer.bad.sinks.step_starts(optimizer, closure)
     lane.optimizer = optimizer
     lane.closure = closure
+    # a closure computes its gradients only then
+    tracer.silent.updates.begin(None if closure else optimizer, lane)
 
 
 def _step_ends(tracer: Tracer, optimizer: Any) -> None:
     tracer.deferred.settle()
     lane = tracer.lane()
+    tracer.silent.updates.end(lane)
     lane.optimizer = None
     if lane.closure:
         tracer.bad.sinks.closure_ends(optimizer)

@@ -142,6 +142,16 @@ def nan_mask(tensor: Tensor) -> Tensor:
     return torch.isnan(tensor)
 
 
+def one_of(tensor: Tensor, chosen: Tensor) -> float | None:
+    """What all the bad elements that were chosen are: NaN, Inf or -Inf; None where they differ, or are complex."""
+    if tensor.is_complex():
+        return None
+    found: Tensor = (tensor.float() if tensor.dtype in FLOAT8 else tensor)[chosen]
+    first = float(found[0])
+    same = torch.isnan(found) if first != first else found == found[0]
+    return first if bool(same.all()) else None
+
+
 def readable(tensor: Tensor) -> bool:
     """Whether a tensor's elements can be read at all (not meta, fake, sparse, nested, quantised, a wrapper's)."""
     kind: Any = type(tensor)
@@ -220,7 +230,13 @@ def store(state: State, tensor: Tensor, labels: Tensor, only: int = 0) -> None:
         state.plane = new_plane(tensor)
         state.itemsize = tensor.element_size()
     rescale(state, tensor)
-    state.plane.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()).copy_(labels)
+    shape, stride = list(tensor.shape), tensor.stride()
+    for dim, (size, step) in enumerate(zip(tensor.shape, stride, strict=True)):
+        if size > 1 and not step:
+            # an expanded tensor has one place for all elements along this dimension, which is written once
+            shape[dim] = 1
+            labels = labels.expand(tensor.shape).narrow(dim, 0, 1)
+    state.plane.as_strided(shape, stride, tensor.storage_offset()).copy_(labels)
     state.shape = tuple(tensor.shape)
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 INF: Final = float("inf")
-SKIPS: Final = 8
-"""A loss scaler that skips so many steps on end, down to a scale of 1, is not looking for its scale any more."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +28,8 @@ class Parts:
     scaler: Any = None
     found_inf: Tensor | None = None
     """What has a fused optimizer pass over the step, if it is not 0."""
+    before: Sequence[Tensor] = ()
+    """The losses that are known as they were before the scale."""
 
     @property
     def on_host(self) -> bool:
@@ -48,6 +48,8 @@ class Reading:
     scale: float | None = None
     passed: bool = False
     """A fused optimizer passes over the step."""
+    incurable: bool = False
+    """A loss was NaN or Inf before it was scaled."""
     bad: tuple[bool, ...] = ()
     """Which gradients are not finite, where that was asked for."""
 
@@ -57,13 +59,8 @@ class Reading:
         return self.norm is None or self.norm - self.norm == 0
 
     def bad_loss(self, *, scaled: bool) -> bool:
-        """Whether a loss is NaN or Inf; with `scaled` only a NaN, for an Inf may be the scale's."""
-        return any(v != v if scaled else v - v != 0 for v in self.losses)
-
-
-def is_lost(skips: int, scale: float | None) -> bool:
-    """Whether a scaler is not looking for its scale any more: the gradients are bad at every scale."""
-    return skips >= SKIPS and (scale is None or scale <= 1.0)
+        """Whether a loss is NaN or Inf; with `scaled` only what is no scale's doing, as an Inf may be."""
+        return self.incurable or any(v != v if scaled else v - v != 0 for v in self.losses)
 
 
 def is_on_host(tensor: Tensor) -> bool:
@@ -84,7 +81,9 @@ def _read_here(parts: Parts) -> Reading:
     scale = None if parts.scaler is None else float(parts.scaler.get_scale())
     passed = parts.found_inf is not None and bool(parts.found_inf)
     norm = None if passed else norm_of(list(parts.gradients))
-    return Reading(norm, losses, losses[-1] if _is_plain(parts) else None, scale, passed)
+    suspect = parts.before and any(v - v != 0 for v in losses)
+    incurable = suspect and not all(math.isfinite(_greatest(t).item()) for t in parts.before)
+    return Reading(norm, losses, losses[-1] if _is_plain(parts) else None, scale, passed, bool(incurable))
 
 
 class Numbers:
@@ -99,18 +98,20 @@ class Numbers:
         self._gated, self._plain = parts.found_inf is not None, _is_plain(parts)
         self._norms = _norms(parts.gradients)
         self._losses = [_greatest(t).detach().reshape(1) for t in parts.losses]
+        self._before = [_greatest(t).detach().reshape(1) for t in parts.before]
         self._more = [t.detach().reshape(-1)[:1] for t in _tensors(parts.found_inf, parts.scaler)]
         self._bad = _not_finite(parts.gradients) if exact else []
 
     def vectors(self) -> list[Tensor]:
         """What is to be transferred."""
-        return [*self._norms, *self._losses, *self._more, *(vector for _, vector in self._bad)]
+        return [*self._norms, *self._losses, *self._before, *self._more, *(vector for _, vector in self._bad)]
 
     def reading(self, numbers: list[list[float]]) -> Reading:
         """The same, of what has arrived."""
         left = iter(numbers)
         norms = [next(left)[0] for _ in self._norms]
         losses = tuple(next(left)[0] for _ in self._losses)
+        incurable = not all(math.isfinite(number) for number in [next(left)[0] for _ in self._before])
         passed = self._gated and next(left)[0] != 0
         scale = next(left)[0] if len(self._more) > self._gated else None
         bad = [False] * self._count
@@ -118,12 +119,20 @@ class Numbers:
             for place, flag in zip(places, next(left), strict=True):
                 bad[place] = flag != 0
         norm = norms[0] if len(norms) == 1 else math.hypot(*norms)
-        return Reading(norm, losses, losses[-1] if self._plain else None, scale, passed, tuple(bad))
+        return Reading(
+            norm,
+            losses,
+            losses[-1] if self._plain else None,
+            scale,
+            passed,
+            incurable,
+            tuple(bad),
+        )
 
     def bad(self, device: torch.device) -> Tensor:
         """1 where a gradient or a loss is NaN or Inf, else 0; a number on a device, without waiting for it."""
         wrong = torch.isnan if self._scaled else _is_wrong
-        flags = [*(v for _, v in self._bad), *(wrong(t) for t in self._losses)]
+        flags = [*(v for _, v in self._bad), *(wrong(t) for t in self._losses), *(_is_wrong(t) for t in self._before)]
         every = [v.to(device, torch.float32, non_blocking=True) for v in flags]
         return torch.cat(every).amax() if every else torch.zeros((), device=device)
 

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from whynan.capture.torch.operators import Operator
 
 RING = 1 << 16
+DEFAULT_WINDOW = 64 << 20
+"""Bytes of operands that are held where no budget is given."""
+ACCUMULATE_GRAD = 2**64 - 1
+"""The number of the nodes that add into a leaf's gradient, which differentiate no operation."""
 # what holding an event costs besides its operands' bytes: objects, and the collector's walks over them
 OVERHEAD = 1 << 12
 MASK = RING - 1
@@ -76,12 +80,14 @@ class Operands(NamedTuple):
     out: tuple[Any, Any, int] | None
     before: Tensor | None
     bytes: int
+    named: dict[str, Any] | None
+    """Numbers among the arguments that are given by name."""
 
 
 class Rows:
     """The ring of rows, and the window of those whose operands are held."""
 
-    def __init__(self, budget: int) -> None:
+    def __init__(self, budget: int | None) -> None:
         # parallel lists, filled in place: an object an event would keep Python's collector busy
         self.ordinals: list[int] = [-1] * RING
         self.operators: list[Any] = [None] * RING
@@ -91,14 +97,17 @@ class Rows:
         self.modules: list[int] = [0] * RING
         self.operands: dict[int, Any] = {}
         self.order: deque[int] = deque()
-        self.budget = budget
+        self.budget = DEFAULT_WINDOW if budget is None else budget
         self.bytes = 0
         self.evicted = 0
 
-    def hold(self, ordinal: int, held: list[Any], out: Any, before: Tensor | None, size: int) -> None:
+    def hold(
+        self, ordinal: int, held: list[Any], out: Any, before: Tensor | None, size: int, named: dict[str, Any]
+    ) -> None:
         """Keep an event's operands; the oldest leave when the budget is used up."""
         size += OVERHEAD
-        self.operands[ordinal] = (held, out, before, size)
+        numbers = {k: v for k, v in named.items() if type(v) in _PLAIN_VALUES} if named else None
+        self.operands[ordinal] = (held, out, before, size, numbers)
         self.order.append(ordinal)
         self.bytes += size
         if self.bytes > self.budget:

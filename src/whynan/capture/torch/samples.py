@@ -118,7 +118,7 @@ def _views(plan: _Plan, optimizer: Any) -> list[Tensor] | None:
         return None
     pointers = [t.data_ptr() for t in tensors]
     if pointers != plan.pointers:
-        if not all(_is_plain(t) and _layout(t) == s.layout for t, s in zip(tensors, plan.spots, strict=True)):
+        if not all(is_plain(t) and _layout(t) == s.layout for t, s in zip(tensors, plan.spots, strict=True)):
             return None
         plan.pointers, plan.views = pointers, _seen(tensors, plan.spots)
     return plan.views
@@ -176,7 +176,7 @@ def _readable(optimizer: Any) -> list[tuple[int, int, Tensor]]:
         (g, i, p)
         for g, group in enumerate(optimizer.param_groups)
         for i, p in enumerate(group["params"])
-        if _is_plain(p) and p.requires_grad
+        if is_plain(p) and p.requires_grad
     ]
     sizes: dict[Any, int] = {}
     for _, _, p in found:
@@ -185,7 +185,7 @@ def _readable(optimizer: Any) -> list[tuple[int, int, Tensor]]:
     return [(g, i, p) for g, i, p in found if p.device == most]
 
 
-def _is_plain(tensor: Any) -> bool:
+def is_plain(tensor: Any) -> bool:
     """Whether a tensor is numbers in memory, each element once, and nothing else."""
     return (
         type(tensor) in _KINDS

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from whynan.capture.torch import experiments
+from whynan.capture.torch.falling import Discards, Falling
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from whynan.capture.torch.leaves import Leaf
     from whynan.capture.torch.sinks import Sinks
+    from whynan.records import ScaleFall
+    from whynan.traces import Sink
 
 
 class Scaler:
@@ -22,15 +27,87 @@ class Scaler:
         self.waits = False
         """Whether it saw Inf, and the step that it skips has not been settled."""
         self._skipping: list[Tensor] = []
+        self._falling = Falling()
+        self._scale: float | None = None
+        self._discards = Discards()
+        self._checked: list[Sink] = []
+        """What was read of gradients that nothing has used yet."""
+        self._excused: list[Sink] = []
+        """What was read of gradients that were discarded then: that was the look at them."""
+        self._lost: ScaleFall | None = None
+        self.given: ScaleFall | None = None
+        """How the scale fell before the one step that is looked at, where the scaler is lost."""
 
     def unscaled(self, args: Any) -> None:
-        """It looked at gradients: what is bad in them it will skip."""
+        """It looked at gradients: what is bad in them it will skip, unless it has skipped them too often."""
         grads = experiments.tensors_in(args[0])
-        found_inf = args[1] if len(args) > 1 else None
+        found_inf, inverse = (*args[1:3], None, None)[:2]
+        if isinstance(inverse, torch.Tensor) and inverse.numel() == 1 and float(inverse):
+            self._scale = 1.0 / float(inverse)
         if not isinstance(found_inf, torch.Tensor) or not bool((found_inf != 0).any()):
             return
+        if not self.waits:
+            self._falling.skip(self._scale)
         self.waits = True
+        lost = self.given or self._falling.lost()
+        if lost is not None:
+            self._lost = lost
+            self._tell(grads, lost)
         self._forget(grads)
+
+    def makes(self) -> None:
+        """A step is made of gradients, by which a scaler does not skip it."""
+        self._discards.made()
+        self._falling.made(self._scale)
+
+    # -- a program that skips steps by itself ------------------------------------------------------------------------
+
+    def reads(self, sink: Sink) -> bool:
+        """Whether what the program reads stands in gradients that it may yet discard."""
+        left = frozenset(label for leaf in self.sinks.leaves.values() for s in leaf.left for label in s.labels)
+        if not sink.labels or not sink.labels <= left:
+            return False
+        self._checked.append(sink)
+        return True
+
+    def begins(self) -> None:
+        """A backward begins: what is gone of the gradients of those before it, nothing has used."""
+        self.settle()
+        leaves = [leaf for leaf in self.sinks.leaves.values() if leaf.left]
+        used = {label for s in self.sinks.found if s.fatal for label in s.labels} if leaves else set[int]()
+        for leaf in leaves:
+            tensor = leaf.reference()
+            if tensor is not None and (tensor.grad is None or self.sinks.tracer.state_of(tensor.grad) is None):
+                self._discard(leaf, used)
+
+    def _discard(self, leaf: Leaf, used: set[int]) -> None:
+        left, leaf.left = leaf.left, []
+        if all(s.labels & used for s in left):
+            # of a copy of it a step was made
+            return
+        self._discards.note(self.sinks.last_backward)
+        lost = self._discards.lost()
+        if lost is not None:
+            self._lost = lost
+            self.sinks.found += [replace(s, scale_fall=lost) for s in left]
+        gone = frozenset(label for s in left for label in s.labels)
+        self._excused += [s for s in self._checked if s.labels & gone]
+        self._checked = [s for s in self._checked if not s.labels & gone]
+
+    def finish(self) -> None:
+        """The run has ended: what was read of gradients that no training discards was no look at them."""
+        self.begins()
+        self.sinks.found += self._checked
+        if not self.sinks.steps.met:
+            self.sinks.found += self._excused
+        self._checked = []
+        # the last word of how far it fell
+        self.sinks.found = [replace(s, scale_fall=s.scale_fall and self._lost) for s in self.sinks.found]
+        if self._discards.count:
+            times = f"{self._discards.count:,} time{'s' if self._discards.count > 1 else ''}"
+            self.sinks.tracer.notes[f"{times} the program discarded gradients that were NaN or Inf"] = None
+
+    # -- a scaler of torch's -----------------------------------------------------------------------------------------
 
     def settle(self) -> None:
         """It saw Inf and no step came: that was the attempt, and it was skipped."""
@@ -49,6 +126,16 @@ class Scaler:
         """That call has ended; a fused optimizer is recorded as writing the gradients that it skipped."""
         self._forget(self._skipping)
         self._skipping = []
+
+    def _tell(self, grads: list[Tensor], lost: ScaleFall) -> None:
+        """Gradients that no scale makes finite are the end of a training."""
+        sinks, known = self.sinks, len(self.sinks.found)
+        theirs = {id(g) for g in grads}
+        for leaf in list(sinks.leaves.values()):
+            tensor = leaf.reference()
+            if tensor is not None and id(tensor.grad) in theirs:
+                sinks.consume(tensor, "gradient")
+        sinks.found[known:] = [replace(s, scale_fall=lost) for s in sinks.found[known:]]
 
     def _forget(self, grads: list[Tensor]) -> None:
         """Gradients that are skipped reach nothing; a loss that was bad at any scale does."""

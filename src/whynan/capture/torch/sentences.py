@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -81,9 +82,14 @@ def cast(value: Any, part: Part, dtype: torch.dtype) -> str | None:
 
 def to_follow(plain: str, value: Any, parts: list[Part]) -> tuple[Held | None, tuple[int, ...] | None]:
     """The operand that made the value what it is; none where the event itself is the explanation."""
-    if plain in ("exp", "rand", "randn") or not isinstance(value, (int, float)):
+    if plain in ("rand", "randn") or not isinstance(value, (int, float)):
         return None, None
     tensors = [(h, w, v) for _, v, h, w in parts if h is not None and w is not None and isinstance(v, (int, float))]
+    if len(tensors) == 1 and math.isinf(tensors[0][2]) and math.isfinite(value):
+        # what is finite again of an infinity: the infinity is to be explained
+        return tensors[0][0], tensors[0][1]
+    if plain == "exp":
+        return None, None
     if plain in ("sub", "rsub"):
         # two sides of like size cancel, which explains the value
         tensors = [t for t in tensors if abs(float(t[2])) * NEGLIGIBLE > abs(value)] or tensors

@@ -12,7 +12,7 @@ import torch
 from whynan.capture.torch import experiments
 from whynan.capture.torch.leaves import Backward, Leaf, distinct, incurable
 from whynan.capture.torch.names import tensors_of
-from whynan.capture.torch.planes import State, bad_mask, is_bad, readable, strided
+from whynan.capture.torch.planes import State, bad_mask, is_bad, one_of, readable, strided
 from whynan.capture.torch.rows import address
 from whynan.capture.torch.scaling import Scaler
 from whynan.capture.torch.sparse import as_dense
@@ -73,9 +73,8 @@ class Sinks:
                 elif (entered := self._unread(tensor, bad)) is not None:
                     counts = labels.counts(entered)
                 found = frozenset(label for carried in counts for label in carried)
-                made.append(
-                    Sink(kind, name, count, tensor.numel(), found, fatal, counts=counts, owner=self.steps.owner)
-                )
+                seen = Sink(kind, name, count, tensor.numel(), found, fatal, counts=counts, owner=self.steps.owner)
+                made.append(replace(seen, value=one_of(tensor, bad)))
         return made + self._integers(tensor, state, kind, name, fatal)
 
     def _unread(self, tensor: Tensor, bad: Tensor) -> Tensor | None:
@@ -107,13 +106,13 @@ class Sinks:
     def backward_starts(self, lane: Lane, roots: list[Tensor], *, into_leaves: bool) -> None:
         """The engine is called: its roots are a loss; `autograd.grad` returns gradients and uses none of them."""
         self.last_backward = self.tracer.ordinal
-        self.scaler.settle()
+        self.scaler.begins()
         self.steps.micro += 1
         self.fatal_seen = self.fatal_seen or into_leaves
         loss = [s for r in roots for s in self.sink(r, "loss", None, True)] if into_leaves else []
         record = Backward(len(self.backwards), loss, self.tracer.ordinal - self.tracer.first)
         last = {self.tracer.rows.writer_of(r) - self.tracer.first for r in roots} if loss else set()
-        record.incurable = incurable(loss, self.tracer.labels.births, last)
+        record.incurable = incurable(loss, self.tracer.labels, last)
         if loss:
             self.backwards.append(record)
         if lane.closure and into_leaves:
@@ -164,11 +163,7 @@ class Sinks:
         """An exception has left the engine: what its backward had born was on its way to a gradient."""
         if record is None:
             return
-        born = [
-            b
-            for b in self.tracer.labels.births
-            if b is not None and b.label_kind == "birth" and b.event.ordinal >= record.start
-        ]
+        born = [b for b in self.tracer.labels.births if b.label_kind == "birth" and b.event.ordinal >= record.start]
         self.found += [
             Sink("gradient", None, b.element.count, b.element.total, frozenset((b.label,)), True) for b in born
         ]
@@ -208,6 +203,7 @@ class Sinks:
             self.tracer.skipped_steps += 1
             self.scaler.skips([p.grad for p in parameters if p.grad is not None])
             return
+        self.scaler.makes()
         if closure:
             self.in_closure = []
             return
@@ -267,12 +263,12 @@ class Sinks:
 
     def _stored(self, tensor: Tensor, kind: SinkKind, name: str | None) -> None:
         """A parameter or buffer with bad elements that were finite before."""
-        births = self.tracer.labels.births
+        labels = self.tracer.labels
         for sink in self.sink(tensor, kind, name, True):
             own = frozenset(
                 label
                 for label in sink.labels
-                if (b := births[label]) is not None and not (b.kind == "entered" and b.element.tensor == name)
+                if not ((b := labels.birth(label)).kind == "entered" and b.element.tensor == name)
             )
             if kind == "buffer":
                 own -= self.tracer.labels.literals
@@ -324,7 +320,8 @@ class Sinks:
             return
         for tensor in experiments.tensors_in(args):
             if self.tracer.state_of(tensor) is not None:
-                self.found += self.sink(tensor, "observed", None, False)
+                seen = self.sink(tensor, "observed", None, False)
+                self.found += [s for s in seen if not self.scaler.reads(s)]
 
     def raised(self, tensors: list[tuple[str, Tensor]]) -> None:
         """An exception left the region: what its frames held is fatal if it is bad."""
@@ -334,7 +331,7 @@ class Sinks:
 
     def finish(self) -> list[Sink]:
         """The run has ended: what is still in `.grad`, in parameters and buffers, and held unread."""
-        self.scaler.settle()
+        self.scaler.finish()
         tracer = self.tracer
         for leaf in list(self.leaves.values()):
             tensor = leaf.reference()

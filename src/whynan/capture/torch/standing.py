@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
+from whynan.capture.torch.falling import Falling
 from whynan.capture.torch.judging import Losses
 from whynan.capture.torch.together import Together
 
@@ -52,8 +53,8 @@ class Here(threading.local):
         self.scaler: Any = None
         self.reached = False
         """Whether a scaler's step has come to the optimizer's."""
-        self.skips = 0
-        """Steps that scalers have skipped on end."""
+        self.falling = Falling()
+        """What scalers have skipped."""
         self.probes: Probes | None = None
         self.together = Together()
         self.noted: Entry | None = None
@@ -73,6 +74,9 @@ class Marking(Protocol):
 
     def step(self, scaler: Any) -> None:
         """A step has been made, perhaps by a loss scaler."""
+
+    def scales(self, scaler: Any) -> None:
+        """A loss scaler has scaled a loss."""
 
     def model(self) -> None:
         """A module is about to be called: the first since a step or a backward."""
@@ -98,6 +102,9 @@ class Unmarked:
         """A step has been made."""
         del scaler
         self._stepped()
+
+    def scales(self, scaler: Any) -> None:
+        """Nothing is kept."""
 
     def model(self) -> None:
         """Nothing is kept."""

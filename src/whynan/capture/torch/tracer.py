@@ -15,6 +15,7 @@ from whynan.capture.interruptions import theirs
 from whynan.capture.torch import experiments
 from whynan.capture.torch.births import BadEvents
 from whynan.capture.torch.deferred import Deferred
+from whynan.capture.torch.formulas import CHANGED_FORMULAS, FORMULA_NOTE
 from whynan.capture.torch.labels import Labels
 from whynan.capture.torch.lanes import ACCUMULATION, BACKWARD, FORWARD, NODES_MASK, OPTIMIZER, Lane
 from whynan.capture.torch.names import Names
@@ -32,8 +33,9 @@ from whynan.capture.torch.planes import (
     unproved,
 )
 from whynan.capture.torch.ranges import Counted, Ranges, counters
+from whynan.capture.torch.rows import ACCUMULATE_GRAD, Row, Rows, forward_number, is_leaf
 from whynan.capture.torch.rows import MASK as RING_MASK
-from whynan.capture.torch.rows import Row, Rows, forward_number, is_leaf
+from whynan.capture.torch.silent import Silents
 from whynan.capture.torch.sites import Sites, in_a_hook
 
 if TYPE_CHECKING:
@@ -46,16 +48,7 @@ if TYPE_CHECKING:
     from whynan.capture.torch.operators import Operator
     from whynan.capture.torch.recording import Recording
 
-ACCUMULATE_GRAD = 2**64 - 1
 FEW = 3
-DEFAULT_WINDOW = 64 << 20
-
-# While any dispatch mode is on, pytorch takes other backward formulas for these (isTensorSubclassLike), 2.13; that of
-# `eig` leaves out the check that the loss does not depend on the vectors' phase.
-CHANGED_FORMULAS = frozenset(
-    "ProdBackward0 ProdBackward1 MaskedFillBackward0 MaskedFillBackward1 LinalgEigBackward0".split()
-)
-FORMULA_NOTE = "{}: PyTorch computes this gradient by another formula while it is watched; it can differ without"
 
 _current_node = torch._C._current_autograd_node
 _sequence_nr = torch.autograd._get_sequence_nr
@@ -80,7 +73,7 @@ class Tracer:
         self.sites = Sites()
         self.names = Names()
         self.origins = Origins(self)
-        self.rows = Rows(DEFAULT_WINDOW if memory is None else memory)
+        self.rows = Rows(memory)
         self.marked: weakref.WeakSet[State] = weakref.WeakSet()
         self.uninitialised: weakref.WeakSet[State] = weakref.WeakSet()
         self.main = Lane()
@@ -93,6 +86,7 @@ class Tracer:
         self.ranges = Ranges()
         self.want_ranges = ranges
         self._counted: dict[int, Counted] = {}
+        self.silent = Silents(self)
         self.notes: dict[str, None] = {}
         self.compiled_regions = 0
         self.regions_watched = False
@@ -224,9 +218,9 @@ class Tracer:
             copy = before.get(id(args[0])) if before and args else None
             if first is not None and first.layout is torch.strided and not first.is_nested:
                 layout = (first.shape, first.stride(), first.storage_offset())
-                rows.hold(ordinal, held, layout, copy, size + first.numel() * first.element_size())
+                rows.hold(ordinal, held, layout, copy, size + first.numel() * first.element_size(), kwargs)
             else:
-                rows.hold(ordinal, held, None, copy, size)
+                rows.hold(ordinal, held, None, copy, size, kwargs)
         if ordinal & 1023 == 1023:
             self.any_marked = bool(self.marked) or bool(self.uninitialised)
             if self.recording is not None and place == RING_MASK:
@@ -254,6 +248,9 @@ class Tracer:
             self.bad.look(row, operator, args, kwargs, out, list(written), bad or [], before, node, lane, marked)
         if self.want_ranges:
             self.add_ranges(Row(ordinal, operator, site, phase, kind, lane.module), operator, written)
+        if operator.base in self.silent.asked[phase]:
+            row = Row(ordinal, operator, site, phase, kind, lane.module)
+            self.silent.look(row, operator, args, kwargs, written, before, node, lane)
 
     def _in_backward(self, node: Any, operator: Operator, lane: Lane) -> tuple[int, int]:
         number = forward_number(node)

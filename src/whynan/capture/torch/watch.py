@@ -17,6 +17,7 @@ from whynan.capture.torch.behind import Behind
 from whynan.capture.torch.entrances import Entrances
 from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.graphs import Graphs, is_capturing
+from whynan.capture.torch.harm import Harms
 from whynan.capture.torch.history import History
 from whynan.capture.torch.hooks import StepHooks
 from whynan.capture.torch.identities import Identities
@@ -33,7 +34,7 @@ from whynan.capture.torch.judging import (
     trained_of,
 )
 from whynan.capture.torch.observed import Observations, held_by
-from whynan.capture.torch.reading import Parts, Reading, is_lost, read
+from whynan.capture.torch.reading import Parts, Reading, read
 from whynan.capture.torch.samples import Samples
 from whynan.capture.torch.standing import Here, Marking
 
@@ -53,7 +54,7 @@ class Guard:
     `late`: the program ran before it was watched. `marking` is told where the program stands: after a step, as the
     first module is called after that, as a backward begins, and what a loader gives. `after`: so many steps are not
     judged, but counted. `only`: the optimizers that are judged; all where there are none. `deferred`, `holds`: as of
-    `Behind`. `told` is given the numbers of each step.
+    `Behind`. `told` is given the numbers of each step. `harms` looks for silent damage.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Guard:
         deferred: bool = False,
         holds: bool = True,
         told: Callable[[Entry], None] | None = None,
+        harms: Harms | None = None,
     ) -> None:
         self._explain = explain
         self._deliver = deliver
@@ -79,9 +81,12 @@ class Guard:
         """How many the optimizer has tried that has tried the most, be it there or not."""
         self.history = History(told)
         self.samples = Samples()
+        self.harms = harms or Harms(frozenset(), tuple)
         self.judging = not after
         """Off while the program is traced."""
         self.failed = False
+        self.passed_over = 0
+        """How many steps a loss scaler has skipped."""
         self.watched = 0
         """How many steps have been judged."""
         self._unjudged = after
@@ -235,7 +240,7 @@ class Guard:
 
     def stepped(self, scaler: Any = None) -> None:
         """A step has been made, or skipped: what led to it is over."""
-        self.here.losses.held.clear()
+        self.here.losses.clear()
         self.here.model_wanted = True
         if self._unjudged:
             self._unjudged -= 1
@@ -254,6 +259,9 @@ class Guard:
                 entry.moved = moved
             else:
                 self.behind.moved(optimizer, moved)
+        if self._judges(optimizer):
+            with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+                self.harms.made(optimizer, self.attempts(optimizer))
         self.history.tell(waits=False)
 
     def _judge(self, optimizer: Any, *, samples: bool = False) -> BaseException | None:
@@ -265,21 +273,26 @@ class Guard:
         with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             gradients = gradients_of(optimizer)
             found_inf = getattr(optimizer, "found_inf", None)
-            parts = Parts([g for _, g in gradients], (*self.here.losses.held,), self.here.scaler, found_inf)
+            losses = self.here.losses
+            parts = Parts([g for _, g in gradients], (*losses.held,), self.here.scaler, found_inf, (*losses.before,))
             step, judged = self.attempts(optimizer), None
             beside = not self.here.depth and self.here.together.step(optimizer)
             if samples:
                 self.here.sampled = self.samples.before(optimizer, len(gradients))
+                self.harms.begins(optimizer)
+            clipped = self.harms.clipped()
             if self.behind.lets(optimizer, step, parts, gradients, self._marking.lent):
                 self.watched += 1
                 return None
             reading = read(parts)
             if not reading.passed:
-                self.here.skips = 0
+                self.here.falling.made(reading.scale)
                 self.watched += 1
                 self.here.noted = self.history.note(optimizer, step, reading.loss, reading.norm, reading.scale)
                 if not reading.is_finite or reading.bad_loss(scaled=self.here.scaler is not None):
                     judged = judge(optimizer, self.here.losses)
+                if judged is None or judged.is_good:
+                    self.harms.consumes(optimizer, step, reading.norm, clipped)
         if reading.passed:
             return self.skipped(self.here.scaler, optimizer, reading)
         if judged is None or judged.is_good:
@@ -318,17 +331,19 @@ class Guard:
         """A scaler has skipped a step, as it may; but not for ever, and not for a loss that is NaN."""
         if not self.here.reached:
             self._tries(optimizer)
-        self.here.skips += 1
         step, ending, judged = self.attempts(optimizer), None, None
         with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-            reading = reading or read(Parts([], self.here.losses.held, scaler))
+            reading = reading or read(Parts([], self.here.losses.held, scaler, before=self.here.losses.before))
             if self._watches(optimizer):
                 self.history.note(optimizer, step, reading.loss, None, reading.scale, skipped=True)
-            if self.judging and (is_lost(self.here.skips, reading.scale) or reading.bad_loss(scaled=True)):
+            self.here.falling.skip(reading.scale)
+            self.passed_over += 1
+            lost = self.here.falling.lost()
+            if self.judging and (lost is not None or reading.bad_loss(scaled=True)):
                 judged = judge(optimizer, self.here.losses)
         if judged is not None and not judged.is_good:
-            ending = self.fault(Fault(optimizer, step, judged, self.here.skips))
-            self.here.skips = 0
+            ending = self.fault(Fault(optimizer, step, judged, self.here.falling.on_end, lost))
+            self.here.falling.forget()
         self.history.tell()
         if ending is None and not self.here.reached:
             self.stepped(scaler)
@@ -356,12 +371,13 @@ class Guard:
                         ending = self._judge(optimizer)
                     else:
                         self._probed(probes)
+                if ending is None:
+                    self.here.losses.clear()
             except Exception:
                 if self.fail():
                     raise
             if ending is not None:
                 raise ending
-            self.here.losses.held.clear()
             return out
 
         return ((args[0], run, *args[2:]), kwargs) if len(args) > 1 else (args, {**kwargs, "closure": run})

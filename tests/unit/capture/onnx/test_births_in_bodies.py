@@ -10,7 +10,12 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.unit.capture.onnx.told import FLOAT, Told, model, node, saved, scalar
+from whynan.analysis import findings_of
 from whynan.capture.onnx.engine import EngineSettings, run
+from whynan.capture.onnx.observer import Births
+from whynan.capture.onnx.places import NoSites
+from whynan.capture.onnx.recorder import Recorder
+from whynan.capture.onnx.sites import Sites
 from whynan.capture.onnx.values import same_bits
 
 ENGINES = ["onnxruntime", "reference"]
@@ -171,3 +176,79 @@ def test_a_body_that_gives_other_bits_is_said(tmp_path: Path, monkeypatch: pytes
     told = Told()
     outcome = run(EngineSettings(saved(model(nodes, [], ["y"], {"count": np.array(2)}), tmp_path)), {}, told)
     assert any("did not give the very bits again" in note for note in outcome.notes)
+
+
+def batched(inputs: str, **how: Any) -> Any:
+    """A Scan of opset 8, which adds up the rows of each element of a batch, and gives the logarithms of the sums."""
+    body = graph(
+        "body",
+        [node("Add", "sum part", "next"), node("Log", "next", "out")],
+        [pair("sum"), pair("part")],
+        [pair("next"), pair("out")],
+    )
+    scan = node("Scan", inputs, "total logs", "scan", body=body, num_scan_inputs=1, **how)
+    given = [name for name in inputs.split() if name in ("zero", "x")]
+    given += [scalar("lengths", shape=[2])] if "lengths" in inputs else []
+    return model([scan], given, ["total", "logs"], opset=8)
+
+
+ZERO = np.zeros((2, 2), np.float32)
+BATCH = np.array([[[1, 5], [2, 5], [3, 5]], [[4, 5], [-4, 5], [6, 5]]], np.float32)
+
+
+def told_of(proto: Any, folder: Path, **feeds: Any) -> tuple[Told, Any]:
+    told = Told()
+    outcome = run(EngineSettings(saved(proto, folder), graph="original"), {"zero": ZERO, **feeds}, told)
+    assert (outcome.bit_equal, outcome.notes) == (True, ())
+    return told, outcome
+
+
+def test_a_scan_of_a_batch_is_told_element_by_element(tmp_path: Path) -> None:
+    told, _ = told_of(batched("- zero x"), tmp_path, x=BATCH)
+    assert [n.body for n in told.nodes if n.op == "Log"] == [
+        (("scan", "batch", one), ("scan", "body", turn)) for one in range(2) for turn in range(3)
+    ]
+    parts = [values[1] for kind, names, _, values in told.bodies if kind == "enters" and names == ("sum", "part")]
+    assert same_bits(parts, [np.array(row) for one in BATCH for row in one])
+    assert [n.op for n in told.nodes if not n.body] == ["Scan"]
+
+
+def test_of_a_batch_each_sequence_has_its_length_and_way(tmp_path: Path) -> None:
+    lengths = np.array([1, 3])
+    told, _ = told_of(batched("lengths zero x", directions=[1]), tmp_path, x=BATCH, lengths=lengths)
+    parts = [values[1] for kind, names, _, values in told.bodies if kind == "enters" and names == ("sum", "part")]
+    assert same_bits(parts, [np.array(row) for row in (BATCH[0, 0], BATCH[1, 2], BATCH[1, 1], BATCH[1, 0])])
+
+
+@pytest.mark.parametrize("lengths", [None, [2, 3], [1, 1]], ids=str)
+def test_a_birth_in_a_batch_has_its_turn_and_goes_its_way(tmp_path: Path, lengths: list[int] | None) -> None:
+    proto = batched("- zero x" if lengths is None else "lengths zero x")
+    feeds: dict[str, Any] = {"zero": ZERO, "x": BATCH}
+    if lengths is not None:
+        feeds["lengths"] = np.array(lengths)
+    (scan,) = proto.graph.node
+    trace = next(a.g for a in scan.attribute if a.name == "body").node[1].metadata_props.add()
+    trace.key, trace.value = "pkg.torch.onnx.stack_trace", 'File "/home/me/net.py", line 5, in forward\n    return x'
+    sites = Sites(proto, None)
+    births = Births(Recorder(), sites, ranges=True)
+    births.before = sites.begins
+    run(EngineSettings(saved(proto, tmp_path), graph="original"), feeds, births)
+    found = findings_of(births.end())
+    if lengths == [1, 1]:
+        assert found.verdict == "clean"
+        return
+    (finding,) = found.escaped
+    assert (finding.node, finding.birth) == ("scan/batch[1]/scan/body[1]/log", "pole")
+    assert finding.site is not None
+    assert finding.site.line == 5
+    assert [(r.name, r.bad, r.total) for r in finding.reaches] == [("logs", 1, 12)]
+
+
+def test_what_is_bad_before_a_batch_is_carried_into_it(tmp_path: Path) -> None:
+    x = BATCH.copy()
+    x[0, 2, 1] = np.nan
+    births = Births(Recorder(), NoSites(), ranges=False)
+    run(EngineSettings(saved(batched("- zero x"), tmp_path), graph="original"), {"zero": ZERO, "x": x}, births)
+    found = findings_of(births.end())
+    told = {(f.birth, f.value): {(r.name, r.bad) for r in f.reaches} for f in found.escaped}
+    assert told == {("entered", "x"): {("total", 1), ("logs", 1)}, ("pole", "out"): {("logs", 1)}}

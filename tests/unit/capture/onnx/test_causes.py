@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
-from tests.unit.capture.onnx.looking import N, f32, look
+from tests.onnx_engine import FLOAT
+from tests.unit.capture.onnx.looking import Looked, N, f32, look
 from whynan.capture.onnx import levels
 
 ONE = {"one": np.ones((), np.float32)}
@@ -81,6 +85,106 @@ def test_an_axis_is_no_part_of_a_sum() -> None:
     held = {"axis": np.array([-1], np.int64)}
     seen = look(nodes, {"x": np.zeros((1, 3), np.float32)}, ["y"], held)
     assert ("cause", "ReduceL2 of a row of 0 is 0") in seen.chain
+
+
+def body(nodes: list[Any], inputs: list[Any], outputs: list[Any]) -> Any:
+    return helper.make_graph(nodes, "body", inputs, outputs)
+
+
+def of(name: str, kind: int = FLOAT, shape: list[int] | None = None) -> Any:
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def loop(*nodes: Any, after: Any) -> list[Any]:
+    """Four times: the state less one; then what comes after."""
+    held = body(
+        [*nodes, N("Sub", ["s", "one"], ["d"], name="less"), N("Identity", ["c"], ["c2"])],
+        [of("i", TensorProto.INT64, []), of("c", TensorProto.BOOL, []), of("s")],
+        [of("c2", TensorProto.BOOL, []), of("d"), *([of("l")] if nodes else [])],
+    )
+    outputs = ["last", "logs"] if nodes else ["last"]
+    return [N("Abs", ["x"], ["a"]), N("Loop", ["count", "", "a"], outputs, name="loop", body=held), *after]
+
+
+def causes(seen: Looked) -> list[tuple[str | None, str]]:
+    return [(link.node, link.summary) for link in seen.first.chain if link.role == "cause"]
+
+
+COUNT = {**ONE, "count": np.array(4)}
+LARGE = 1 << 15
+
+
+@pytest.mark.parametrize("size", [1, LARGE])
+def test_what_an_iteration_was_handed_is_told_by_the_one_before(size: int) -> None:
+    nodes = loop(N("Log", ["s"], ["l"], name="log"), after=[N("Neg", ["last"], ["y"])])
+    seen = look(nodes, {"x": np.full(size, 3, np.float32)}, ["logs"], COUNT)
+    if size == LARGE:
+        assert causes(seen) == [(None, "s[0] is 0 as loop/body[3] begins")]
+        seen = look(nodes, {"x": np.full(size, 3, np.float32)}, ["logs"], COUNT, keep=seen.births.wanted())
+    assert seen.first.node == "loop/body[3]/log"
+    assert causes(seen) == [("loop/body[2]/less", "1 minus 1 is 0")]
+
+
+@pytest.mark.parametrize("size", [1, LARGE])
+def test_what_a_loop_gave_is_told_by_its_last_iteration(size: int) -> None:
+    nodes = loop(after=[N("Log", ["last"], ["y"], name="log")])
+    seen = look(nodes, {"x": np.full(size, 4, np.float32)}, ["y"], COUNT)
+    if size == LARGE:
+        seen = look(nodes, {"x": np.full(size, 4, np.float32)}, ["y"], COUNT, keep=seen.births.wanted())
+    assert causes(seen)[-1] == ("loop/body[3]/less", "1 minus 1 is 0")
+
+
+def test_what_a_branch_gave_is_told_by_the_branch() -> None:
+    branches = {
+        "then_branch": body([N("Sub", ["x", "one"], ["d"], name="less")], [], [of("d")]),
+        "else_branch": body([N("Identity", ["x"], ["e"])], [], [of("e")]),
+    }
+    nodes = [N("If", ["yes"], ["b"], name="if", **branches), N("Log", ["b"], ["y"], name="log")]
+    seen = look(nodes, {"x": f32(2, 1)}, ["y"], {**ONE, "yes": np.array(True)})
+    assert causes(seen) == [("if/then_branch/less", "1 minus 1 is 0")]
+
+
+def test_a_slice_of_a_scan_is_told_by_what_made_the_whole() -> None:
+    held = body(
+        [N("Log", ["e"], ["l"], name="log"), N("Add", ["st", "e"], ["n"])],
+        [of("st", shape=[2]), of("e", shape=[2])],
+        [of("n", shape=[2]), of("l", shape=[2])],
+    )
+    nodes = [
+        N("Sub", ["w", "rows"], ["m"], name="less"),
+        N("Reshape", ["m", "shape"], ["r"]),
+        N("Scan", ["x", "r"], ["end", "y"], name="scan", body=held, num_scan_inputs=1),
+    ]
+    held_back = {"rows": np.array([[0, 0], [0, 7], [0, 0]], np.float32), "shape": np.array([3, 2])}
+    seen = look(nodes, {"x": f32(1, 2), "w": np.full((3, 2), 7, np.float32)}, ["y"], held_back)
+    assert seen.first.node == "scan/body[1]/log"
+    assert causes(seen) == [("less", "7 minus 7 is 0")]
+
+
+def test_what_is_not_known_to_come_from_anywhere_is_told_as_it_came() -> None:
+    held = body(
+        [
+            N("Cast", ["i"], ["f"], name="cast", to=FLOAT),
+            N("Log", ["f"], ["l"], name="log"),
+            N("Identity", ["c"], ["c2"]),
+        ],
+        [of("i", TensorProto.INT64, []), of("c", TensorProto.BOOL, []), of("s")],
+        [of("c2", TensorProto.BOOL, []), of("s"), of("l")],
+    )
+    nodes = [N("Loop", ["count", "", "x"], ["last", "y"], name="loop", body=held)]
+    seen = look(nodes, {"x": f32(1)}, ["y"], COUNT)
+    assert causes(seen) == [(None, "i is 0 as loop/body[0] begins")]
+
+
+def test_of_the_iterations_that_are_over_only_the_last_are_kept() -> None:
+    held = levels.Levels(())
+    for number in range(5):
+        held.enter(["s"], [np.full(8, number, np.float32)], ["d"])
+        held.leave(["s"])
+    kept = held.main.over
+    assert [level.values["s"][0] for level in kept] == [3, 4]
+    assert kept[0].before is None
+    assert held._bytes == 2 * 32
 
 
 def test_the_oldest_of_small_values_leave_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,6 +79,20 @@ agraph (float[1, 3, 8, 8] x) => (float[1, 5] y)
 """
 
 
+MERGED = """<ir_version: 8, opset_import: ["" : 17]>
+agraph (float[4] x) => (float[4] y) {
+  m1 = ReduceMean(x)
+  s1 = Sub(x, m1)
+  m2 = ReduceMean(x)
+  s2 = Sub(x, m2)
+  v = Mul(s2, s2)
+  e = ReduceMean(v)
+  r = Sqrt(e)
+  y = Div(s1, r)
+}
+"""
+
+
 def channels() -> onnx.ModelProto:
     text = CHANNELS.replace("v> {", "v, int64[1] starts = {0}, int64[1] ends = {5}, int64[1] axes = {1}> {")
     text = text.replace("float[32, 3, 3, 3] w, float[32, 32, 1, 1] v, ", "")
@@ -117,6 +131,7 @@ MODELS = {
     "gelu": lambda: parsed(GELU),
     "halves": lambda: parsed(HALVES),
     "channels": channels,
+    "merged": lambda: parsed(MERGED),
 }
 LEVELS = ("DISABLED", "BASIC", "EXTENDED", "ALL")
 
@@ -248,10 +263,24 @@ def test_what_is_fused_is_said(tmp_path: Path) -> None:
     sites = Sites(model, executed, reading=NoLines())
     notes = {node.op: sites.note(node) for node in nodes(executed.graph)}
     assert notes == {
-        "FusedMatMul": "fused from MatMul m and Mul s",
-        "BiasGelu": "fused from Add a, Div d, 3 others and Mul h",
+        "FusedMatMul": "was made of MatMul m and Mul s",
+        "BiasGelu": "was made of Add a, Div d, 3 others and Mul h",
         "Softmax": None,
     }
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_node_that_reads_what_another_computes_too_was_not_made_of_it(level: str, tmp_path: Path) -> None:
+    model = parsed(MERGED)
+    executed = optimised(model, tmp_path, level)
+    assert len(executed.graph.node) == (8 if level == "DISABLED" else 6)
+    sites = Sites(model, executed, reading=NoLines())
+    told = {node.outputs[0]: (sites.note(node), sites.originals(node)) for node in nodes(executed.graph)}
+    assert {note for note, _ in told.values()} == {None}
+    assert told["y"] == (None, ("y",))
+    # the two of which one is left are both behind it
+    behind = [name for _, written in told.values() for name in written]
+    assert sorted(behind) == ["e", "m1", "m2", "r", "s1", "s2", "v", "y"]
 
 
 def test_a_convolution_in_blocks_goes_by_what_it_writes_in_the_file(tmp_path: Path) -> None:
@@ -260,8 +289,8 @@ def test_a_convolution_in_blocks_goes_by_what_it_writes_in_the_file(tmp_path: Pa
     sites = Sites(model, executed, reading=NoLines())
     told = [(n.op, sites.site(n, n.outputs[0]).value, sites.note(n)) for n in nodes(executed.graph)]
     assert told[:2] == [
-        ("Conv", "r", "fused from Conv c and Relu r"),
-        ("Conv", "q", "fused from Conv k, Add a and Relu q"),
+        ("Conv", "r", "was made of Conv c and Relu r"),
+        ("Conv", "q", "was made of Conv k, Add a and Relu q"),
     ]
     assert ("MaxPool", "p", None) in told
     assert sites.notes() == ()

@@ -216,6 +216,19 @@ def test_float16_on_the_cpu_has_no_false_infinity(tmp_path: Path) -> None:
     assert any("float16 is computed in float32" in note for note in outcome.notes)
 
 
+def test_each_run_is_told_of_by_itself(tmp_path: Path) -> None:
+    nodes = [node("Mul", "x big", "a", ""), node("Mul", "a small", "b", "")]
+    weights = {"big": np.float16(30000), "small": np.float16(0.0001)}
+    half = [helper.make_tensor_value_info(n, TensorProto.FLOAT16, None) for n in "xb"]
+    path = saved(model(nodes, half[:1], half[1:], weights), tmp_path)
+    with opened(EngineSettings(path)) as engine:
+        large, small, again = (engine.run({"x": np.array([x], np.float16)}, Told()).notes for x in (3, 1, 3))
+    assert again == large
+    assert any("float16 is computed in float32" in note for note in small)
+    assert set(large) - set(small) == {"a would overflow in float16: its greatest magnitude is 90000, the limit 65504"}
+    assert set(small) <= set(large)
+
+
 def test_bare_is_what_production_gives(tmp_path: Path) -> None:
     path = saved(chain(), tmp_path)
     assert same_bits(bare(EngineSettings(path), {"x": X})["y"], ran(path, {"x": X})[1].outputs["y"])

@@ -10,6 +10,7 @@ from tests.unit.capture.onnx.looking import N, f32, look
 from whynan.capture.onnx.observer import Births, counters_of
 from whynan.capture.onnx.places import NoSites
 from whynan.capture.onnx.recorder import Recorder
+from whynan.capture.onnx.sentences import text
 
 INF = np.inf
 ZERO, ONE = np.zeros((), np.float32), np.ones((), np.float32)
@@ -71,21 +72,91 @@ def test_an_overflow_that_comes_out_wrong_damages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("node", "x"),
+    ("node", "x", "what"),
     [
-        (N("ReduceMax", ["l"], ["y"]), (1, -1, 2)),
-        (N("MaxPool", ["l3"], ["y"], kernel_shape=[2]), (-1, 1, 2)),
-        (N("ArgMax", ["l"], ["y"]), (-1, 1, 2)),
-        (N("Greater", ["l", "zero"], ["y"]), (-1, 1, 2)),
+        (N("ReduceMax", ["l"], ["y"]), (1, -1, 2), "ReduceMax drops NaN"),
+        (N("MaxPool", ["l3"], ["y"], kernel_shape=[2]), (-1, 1, 2), "MaxPool drops NaN"),
+        (N("ArgMax", ["l"], ["y"]), (-1, 1, 2), "ArgMax makes 0 of NaN"),
+        (N("Greater", ["l", "zero"], ["y"]), (-1, 1, 2), "Greater makes False of NaN"),
     ],
     ids=lambda v: getattr(v, "op_type", ""),
 )
-def test_what_leaves_a_nan_out_of_its_choice_damages_and_is_noted(node: object, x: tuple[float, ...]) -> None:
+def test_what_leaves_a_nan_out_of_its_choice_damages_and_is_noted(
+    node: object, x: tuple[float, ...], what: str
+) -> None:
     nodes = [N("Log", ["x"], ["l"], name="log"), N("Reshape", ["l", "shape"], ["l3"]), node]
     seen = look(nodes, {"x": f32(*x)}, ["y"], {"zero": ZERO, "shape": np.array([1, 1, -1], np.int64)})
     assert np.isfinite(seen.outputs["y"]).all()
     assert (seen.verdict, seen.first.op, seen.first.fate) == ("damaged", "Log", "damaging")
-    assert any(summary.endswith("drops NaN") for _, summary in seen.chain)
+    assert ("step", what) in seen.chain
+
+
+EXP, LOG = N("Exp", ["x"], ["e"], name="exp"), N("Log", ["x"], ["l"], name="log")
+TWO = {"k": np.array([2], np.int64), "scale": ONE, "zero": np.array(0, np.uint8)}
+
+
+@pytest.mark.parametrize(
+    ("node", "x"),
+    [
+        (N("TopK", ["e", "k"], ["v", "y"]), (100, 1, 2)),
+        (N("TopK", ["e", "k"], ["v", "y"], largest=0), (100, 1, 2)),
+        (N("TopK", ["e", "k"], ["v", "y"]), (100, 1, 1)),
+        (N("ArgMax", ["e"], ["y"]), (1, 100, 2)),
+        (N("ArgMin", ["e"], ["y"]), (1, 100, 2)),
+        (N("QuantizeLinear", ["e", "scale", "zero"], ["y"]), (1, 100, 2)),
+    ],
+    ids=["largest", "smallest", "equal", "argmax", "argmin", "saturated"],
+)
+def test_an_index_that_float64_has_too_is_no_damage(node: object, x: tuple[float, ...]) -> None:
+    seen = look([EXP, node], {"x": f32(*x)}, ["y"], TWO)
+    assert (seen.verdict, seen.first.op, seen.first.fate) == ("clean", "Exp", "absorbed")
+
+
+@pytest.mark.parametrize(
+    ("node", "what"),
+    [
+        (N("TopK", ["e", "k"], ["v", "y"]), "TopK gives 0, where 2 is the value in float64"),
+        (N("ArgMax", ["e"], ["y"]), "ArgMax gives 0, where 2 is the value in float64"),
+    ],
+    ids=["topk", "argmax"],
+)
+def test_an_index_that_float64_has_not_is_damage(node: object, what: str) -> None:
+    seen = look([EXP, node], {"x": f32(100, 1, 200)}, ["y"], TWO)
+    assert (seen.verdict, seen.first.fate) == ("damaged", "damaging")
+    assert ("step", what) in seen.chain
+
+
+def test_a_nan_that_float64_has_not_is_judged_by_float64() -> None:
+    nodes = [EXP, N("Div", ["e", "e"], ["q"]), N("Mul", ["q", "c"], ["m"]), N("ArgMax", ["m"], ["y"])]
+    right = look(nodes, {"x": f32(100, 1, 2)}, ["y"], {"c": f32(5, 1, 3)})
+    wrong = look(nodes, {"x": f32(100, 1, 2)}, ["y"], {"c": f32(1, 5, 3)})
+    assert (right.verdict, wrong.verdict) == ("clean", "damaged")
+
+
+def test_the_index_of_a_row_of_nothing_but_nan_means_nothing() -> None:
+    seen = look([LOG, N("ArgMax", ["l"], ["y"])], {"x": f32(-1, -2, -3)}, ["y"])
+    assert (seen.verdict, seen.first.fate) == ("damaged", "damaging")
+
+
+def test_an_integer_made_of_a_nan_is_told() -> None:
+    seen = look([LOG, N("Cast", ["l"], ["y"], to=6)], {"x": f32(1, -1)}, ["y"])
+    assert (seen.verdict, [(r.name, r.bad) for r in seen.first.reaches]) == ("damaged", [("y", 1)])
+    assert ("step", f"Cast makes {text(int(seen.outputs['y'][1]))} of NaN") in seen.chain
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+def test_a_nan_that_was_taken_for_a_place_damages_what_was_read_there(mode: str, padding: str) -> None:
+    nodes = [LOG, N("GridSample", ["image", "l"], ["y"], mode=mode, padding_mode=padding)]
+    grid = np.ones((1, 1, 2, 2), np.float32)
+    image = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)
+    healthy = look(nodes, {"x": grid, "image": image}, ["y"], opset=20)
+    grid[0, 0, 0, 0] = -1
+    seen = look(nodes, {"x": grid, "image": image}, ["y"], opset=20)
+    assert np.isfinite(seen.outputs["y"]).all()
+    assert (healthy.verdict, seen.verdict) == ("clean", "damaged")
+    assert [(r.name, r.bad) for r in seen.first.reaches] == [("y", 1)]
+    assert ("step", "GridSample takes NaN for a place") in seen.chain
 
 
 def test_a_boolean_that_was_made_of_a_nan_damages_what_it_selects() -> None:
@@ -129,7 +200,7 @@ def test_a_nan_made_of_literals_is_a_birth_and_they_its_cause() -> None:
     nodes = [N("Add", ["x", "mask"], ["s"], name="add"), N("Softmax", ["s"], ["y"], name="softmax", axis=-1)]
     seen = look(nodes, {"x": np.ones((2, 2), np.float32)}, ["y"], {"mask": np.array([[-INF] * 2, [0, -INF]], "f4")})
     assert (seen.verdict, seen.first.rule, seen.first.element.index) == ("nonfinite", "WN501", (0, 0))
-    assert ("cause", "initializer mask holds Inf at [0, 0]") in seen.chain
+    assert ("cause", "initializer mask holds -Inf at [0, 0]") in seen.chain
 
 
 def test_masks_of_the_least_number_are_literals() -> None:

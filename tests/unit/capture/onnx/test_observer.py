@@ -168,7 +168,7 @@ class _Here(NoSites):
         return Site(file="model.py", line=7), None, "encoder.layer", node.name, f"as written: {output}", node.op
 
     def note(self, node: Node) -> str | None:
-        return "fused from Conv c and Relu r"
+        return "was made of Conv c and Relu r"
 
 
 def test_a_birth_stands_where_the_source_says() -> None:
@@ -179,7 +179,8 @@ def test_a_birth_stands_where_the_source_says() -> None:
     (found,) = findings_of(births.end()).escaped
     assert found.site == Site(file="model.py", line=7, module="encoder.layer")
     assert (found.modules, found.value) == (("encoder.layer",), "as written: y")
-    assert found.chain[0].summary == "FusedConv gives Inf (fused from Conv c and Relu r)"
+    assert found.made_of == "FusedConv was made of Conv c and Relu r"
+    assert found.chain[0].summary == "FusedConv gives Inf"
 
 
 def test_what_nothing_reads_any_more_leaves_only_counts() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from tests.unit.capture.onnx.told import Told, model, node, saved
 from whynan.capture.onnx.engine import EngineSettings, Outcome, opened, run
 from whynan.capture.onnx.executable import Executable
-from whynan.capture.onnx.planning import available, free_memory, plan_of, resident
+from whynan.capture.onnx.planning import available, beyond, free_memory, plan_of, resident
 from whynan.capture.onnx.values import same_bits
 from whynan.capture.onnx.written import read_written
 
@@ -95,6 +96,12 @@ def test_more_room_makes_fewer_segments(tmp_path: Path) -> None:
     assert counts[-1] == 1
 
 
+def test_segments_write_no_more_than_the_next_can_use_again(tmp_path: Path) -> None:
+    executable = graph(tmp_path)
+    assert plan_of(executable, dict.fromkeys(range(14), 40 << 20), sys.maxsize) == (3, 6, 9, 12, 14)
+    assert plan_of(executable, dict.fromkeys(range(14), 1 << 40), sys.maxsize) == tuple(range(1, 15))
+
+
 def test_without_sizes_a_bound_means_one_node_at_a_time(tmp_path: Path) -> None:
     executable = graph(tmp_path)
     assert len(plan_of(executable, {}, 1 << 40)) == 14
@@ -122,3 +129,18 @@ def test_a_convolution_is_found_behind_what_was_fused_with_it(tmp_path: Path) ->
     written = read_written(saved(model(nodes, ["x"], ["r"], weights), tmp_path))
     assert written.shapes == {"w": [300, 3, 1, 1], "s": [300]}
     assert [written.convolved(name) for name in ("c", "b", "r", "x", "unknown")] == [300, 300, 300, None, None]
+
+
+def test_a_bound_that_was_not_kept_is_told() -> None:
+    wide = resident() * 1000
+    assert beyond(None) is None
+    assert beyond(wide) is None
+    told = beyond(10_000)
+    assert told is not None
+    found = re.fullmatch(
+        r"--memory could not be kept: the process that ran the model came to ([0-9,]+) MB, and was to stay within"
+        r" 0\.01 MB",
+        told,
+    )
+    assert found is not None
+    assert resident() / 1e6 - 1 <= int(found[1].replace(",", ""))

@@ -270,7 +270,7 @@ def test_nodes_of_functions_lead_to_the_function_and_name_the_call(level: str, t
             assert place.node == place.value == sites.originals(node)[0]
         if node.op == "HardSigmoid":
             assert place.site.line == inner["HardSwish"]
-            assert (sites.note(node) or "").startswith("part of HardSwish ")
+            assert (sites.note(node) or "").startswith("is part of HardSwish ")
     assert sorted(calls) == ["a/u/t", "b/u/t", "y/t"]
     values = [sites.site(node, node.outputs[0]).value for node in nodes(executed.graph)]
     assert {"a", "a/t", "a/u", "a/u/h", "y", "y/h"} <= set(values)

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from whynan.capture.onnx.counts import Counts
 from whynan.capture.onnx.execution import Counters
-from whynan.capture.onnx.statistics import counted_ahead, counters
+from whynan.capture.onnx.statistics import counters
 
 FLOATS = [
     np.dtype(d)
@@ -130,16 +131,46 @@ def test_a_single_number_is_a_tensor() -> None:
     assert counters(np.array(np.nan, np.float32)) == Counters("float32", (), 1, n_nan=1)
 
 
-def test_counted_ahead_is_the_same() -> None:
-    arrays = [np.full(10_000, i, np.float32) for i in range(20)]
-    with counted_ahead(arrays, 3):
-        ahead = [counters(array) for array in arrays]
-    assert ahead == [counters(array) for array in arrays]
+def test_an_array_under_several_names_is_counted_once() -> None:
+    counts, array = Counts(), np.zeros(10_000, np.float32)
+    assert counts(array) is counts(array)
+    assert counts(array.copy()) == counts(array)
 
 
-def test_what_is_counted_ahead_is_forgotten() -> None:
-    array = np.zeros(10, np.float32)
-    with counted_ahead([array], 2):
-        counters(array)
+def test_an_array_in_the_place_of_one_that_is_gone_is_counted() -> None:
+    counts = Counts()
+    # that the next array takes the same place is likely, not certain
+    for i in range(100):
+        assert counts(np.full(10_000, i, np.float32)).finite_max == i
+
+
+def test_small_arrays_are_counted_each_time() -> None:
+    counts, array = Counts(), np.zeros(10, np.float32)
+    counts(array)
     array[:] = np.nan
-    assert counters(array).n_nan == 10
+    assert counts(array).n_nan == 10
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_signs_and_limits_by_their_bits(dtype: type[np.floating[Any]]) -> None:
+    info = np.finfo(dtype)
+    ends = [
+        0.0,
+        -0.0,
+        info.max,
+        info.min,
+        info.tiny,
+        -info.tiny,
+        info.smallest_subnormal,
+        -info.smallest_subnormal,
+        1,
+        -1,
+    ]
+    rng = np.random.default_rng(0)
+    for size in (1, 2, 3, 1000):
+        for few in (ends, ends[:2], ends[2:4], ends[4:8], ends[1::2], ends[::2]):
+            array = rng.choice(np.array(few, dtype), size)
+            found = counters(array)
+            assert found.n_zero == int((array == 0).sum())
+            assert found.n_subnormal == int(((np.abs(array) < info.tiny) & (array != 0)).sum())
+            assert (found.finite_min, found.finite_max) == (float(array.min()), float(array.max()))

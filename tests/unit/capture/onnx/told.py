@@ -11,8 +11,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from whynan.capture.onnx.counts import Counts
 from whynan.capture.onnx.execution import Alone, Counters, Node, Value
-from whynan.capture.onnx.statistics import counters
 from whynan.capture.onnx.values import copied, same_bits
 
 FLOAT = TensorProto.FLOAT
@@ -33,6 +33,7 @@ class Told:
     same_alone: list[bool] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
     alone: Alone | None = None
+    counts: Counts = field(default_factory=Counts)
 
     def begins(self, nodes: Sequence[Node], alone: Alone) -> None:
         self.begun, self.alone = tuple(nodes), alone
@@ -40,6 +41,9 @@ class Told:
     def enters(self, name: str, value: Value, kind: Any) -> None:
         self.order.append(f"enters {name}")
         self.entered[name] = copied(value), kind
+
+    def wrote(self, values: Sequence[Value]) -> None:
+        self.counts.ahead(values)
 
     def executed(self, node: Node, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
         self.order.append(f"{node.op} {node.name}")
@@ -49,7 +53,7 @@ class Told:
         for name, value in zip(node.outputs, outputs, strict=True):
             if name and not node.body:
                 self.values[name] = copied(value)
-                self.counted[name] = counters(value)
+                self.counted[name] = self.counts(value)
         if self.again:
             assert self.alone is not None
             found = self.alone(node, inputs)

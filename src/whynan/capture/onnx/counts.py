@@ -1,0 +1,167 @@
+"""Counting the values of a run: each array once, and all that there are at a time beside each other."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from whynan.capture.onnx.layout import Blocked
+from whynan.capture.onnx.statistics import CHUNK, Looked, counted, counters, looked, looked_each
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from whynan.capture.onnx.execution import Counters, Tensor, Value
+
+_WORTHWHILE: Final = 1 << 10
+"""Elements from which on it is worth while to know that they have been counted."""
+_SHARED: Final = 1 << 19
+"""Elements from which on it is worth while to have another thread."""
+_MOST: Final = 4
+"""Threads at most: more would wait for each other."""
+
+
+class Counts:
+    """Counts the values of a run, an array that is looked at under several names only once; it must not be changed."""
+
+    def __init__(self, threads: int | None = None) -> None:
+        """``threads``: how many count at the same time, by default as many as there are cores, 4 at most."""
+        self._known: dict[int, tuple[weakref.ref[Any], Counters]] = {}
+        self._threads = min(_MOST, _cores()) if threads is None else threads
+
+    def __call__(self, value: Value) -> Counters:
+        """As ``counters``."""
+        known = self._known.get(id(value))
+        if known is not None and known[0]() is value:
+            return known[1]
+        found = counters(value, self)
+        if found.n >= _WORTHWHILE:
+            self._learn(value, found)
+        return found
+
+    def ahead(self, values: Iterable[Value]) -> None:
+        """Count all values that are large, as far as they are not known yet, before they are asked for."""
+        large = {id(value): value for value in values if _is_large(value)}
+        if not large or self._threads == 1:
+            return
+        arrays: list[tuple[Any, Tensor]] = [
+            (value, np.ascontiguousarray(_raw(value)).reshape(-1))
+            for key, value in large.items()
+            if (known := self._known.get(key)) is None or known[0]() is not value
+        ]
+        if sum(flat.size for _, flat in arrays) < _SHARED:
+            return
+        parts = self._looked([flat for _, flat in arrays])
+        for (value, flat), found in zip(arrays, parts, strict=True):
+            self._learn(value, counted(flat, found, tuple(value.shape)))
+
+    def _learn(self, value: Any, found: Counters) -> None:
+        # of an array that is gone only its place is left, which the next one may take
+        self._known[id(value)] = weakref.ref(value), found
+
+    def _looked(self, arrays: list[Tensor]) -> list[list[Looked]]:
+        """What there is in each array, part by part, in no order; every thread takes the next part that is left."""
+        found: list[list[Looked]] = [[] for _ in arrays]
+        left = deque(_parts(arrays))
+
+        def look() -> None:
+            flags = _flags()
+            while left:
+                try:
+                    part = left.popleft()
+                except IndexError:
+                    return
+                if isinstance(part, _Some):
+                    for i, each in zip(part.arrays, looked_each(part.whole, part.bounds, flags), strict=True):
+                        found[i].append(each)
+                else:
+                    found[part[0]].append(looked(arrays[part[0]], part[1], flags))
+
+        others = [_pool(self._threads - 1).submit(look) for _ in range(self._threads - 1)]
+        look()
+        for other in others:
+            other.result()
+        return found
+
+
+class _Some(NamedTuple):
+    """Several small arrays that lie one after another in ``whole``, each between two bounds of it."""
+
+    arrays: list[int]
+    whole: Tensor
+    bounds: list[tuple[int, int]]
+
+
+def _parts(arrays: Sequence[Tensor]) -> Iterator[_Some | tuple[int, int]]:
+    """What is looked at in one go: so much of a large array, or several small ones that lie side by side."""
+    run: list[tuple[int, int]] = []
+    for i, flat in enumerate(arrays):
+        if flat.size > CHUNK:
+            yield from ((i, begin) for begin in range(0, flat.size, CHUNK))
+            continue
+        begin = int(flat.__array_interface__["data"][0])
+        if run and not _follows(arrays, run, flat, begin):
+            yield _together(arrays, run)
+            run = []
+        run.append((i, begin))
+    if run:
+        yield _together(arrays, run)
+
+
+def _follows(arrays: Sequence[Tensor], run: Sequence[tuple[int, int]], flat: Tensor, begin: int) -> bool:
+    """Whether an array lies behind some others in the same memory, and is to be looked at with them."""
+    (i, first), (j, last) = run[0], run[-1]
+    if flat.base is None or flat.base is not arrays[i].base or flat.dtype != arrays[i].dtype:
+        return False
+    return last + arrays[j].nbytes <= begin and begin + flat.nbytes - first <= CHUNK * flat.itemsize
+
+
+def _together(arrays: Sequence[Tensor], run: Sequence[tuple[int, int]]) -> _Some | tuple[int, int]:
+    """Some arrays, each with its address, as one; a single one as it is."""
+    i, first = run[0]
+    if len(run) == 1:
+        return i, 0
+    size = arrays[i].itemsize
+    bounds = [((begin - first) // size, (begin - first) // size + arrays[j].size) for j, begin in run]
+    whole = np.lib.stride_tricks.as_strided(arrays[i], (bounds[-1][1],), (size,), writeable=False)
+    return _Some([j for j, _ in run], whole, bounds)
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Threads that stay: to start one takes as long as to count a value."""
+    return ThreadPoolExecutor(threads, "whynan-counts")
+
+
+_OWN: Final = threading.local()
+
+
+def _flags() -> Tensor:
+    """A thread's own room for truth values."""
+    if not hasattr(_OWN, "flags"):
+        _OWN.flags = np.empty(CHUNK, np.bool_)
+    return _OWN.flags
+
+
+def _is_large(value: Any) -> bool:
+    """Whether a value is a tensor of many floating-point numbers that is read as it lies."""
+    held: Any = value
+    return isinstance(value, np.ndarray | Blocked) and held.size >= _WORTHWHILE and held.dtype.char in "fd"
+
+
+def _raw(value: Any) -> Tensor:
+    return value.raw if isinstance(value, Blocked) else value
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,117 @@
+"""How the operations around a birth are read off the window: the events that it still holds the operands of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from whynan.capture.around import Around, limits, plain
+from whynan.capture.torch.operands import dtype_name, finite_range
+from whynan.capture.torch.rows import Held, address
+from whynan.capture.torch.selections import Selections
+from whynan.records import Argument, Operation
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from torch import Tensor
+
+    from whynan.capture.around import Numbers
+    from whynan.capture.torch.rows import Operands, Row
+    from whynan.capture.torch.tracer import Tracer
+    from whynan.records import Selection
+    from whynan.traces import Birth
+
+_LATER: Final = 1 << 12
+"""So many events after a forward event are asked whether they have read what it wrote."""
+_COUNTED: Final = 1 << 20
+"""Elements of a tensor whose range is told."""
+_ENTRIES: Final = 8
+
+
+class Nearby:
+    """The neighbourhoods of a trace's births. Nothing of it works while nothing is bad, and it holds no tensors."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._around = Around(self, "aten")
+        self._selections = Selections(tracer, _LATER)
+
+    def begin(self, birth: Birth, row: Row, forward: Row | None) -> None:
+        """A birth at an event of the forward, or at one of the backward that differentiates one."""
+        first = self._tracer.first
+        if forward is not None:
+            last = min(forward.ordinal + _LATER, self._tracer.ordinal)
+            later = range(forward.ordinal + 1 - first, last - first)
+            self._around.begin(birth, forward.ordinal - first, later, lambda: self._left_out(birth, forward))
+        elif row.phase == 0:
+            self._around.begin(birth, row.ordinal - first)
+
+    def _left_out(self, birth: Birth, forward: Row) -> Selection | None:
+        """What has left the forward's result out where its gradient is bad."""
+        element = birth.element
+        # of finite numbers a product with 0, or 0 / 0, is the only way to a NaN: what came in as gradient is 0
+        idle = birth.kind == "invalid" and any(o.value == 0 for o in element.operands)
+        return self._selections.of(forward, element.index, idle=idle)
+
+    def came(self, row: Row) -> None:
+        """An event of the forward has read something bad."""
+        if row.phase == 0:
+            self._around.came(row.ordinal - self._tracer.first)
+
+    def read(self, event: int) -> frozenset[int]:
+        """The events that had written the operands of an event of the window."""
+        kept = self._tracer.rows.of(event + self._tracer.first)
+        if kept is None:
+            return frozenset()
+        entries = [e for h in kept.held for e in (h if type(h) is list else (h,))]
+        return frozenset(e.writer - self._tracer.first for e in entries if isinstance(e, Held))
+
+    def operation(self, event: int, hops: int, numbers: Numbers) -> Operation | None:
+        """An event of the window; None where its operands have left it."""
+        row = self._tracer.rows.get(event + self._tracer.first)
+        kept = None if row is None else self._tracer.rows.of(row.ordinal)
+        if row is None or kept is None:
+            return None
+        arguments: list[Argument | None] = []
+        for name, value in zip(row.operator.arg_names, kept.held, strict=False):
+            if isinstance(value, list):
+                entries: list[Any] = value
+                for i, entry in enumerate(entries[:_ENTRIES]):
+                    if isinstance(entry, Held):
+                        arguments.append(self._argument(f"{name}[{i}]", entry, kept, numbers))
+                arguments.append(plain(name, entries))
+            elif isinstance(value, Held):
+                arguments.append(self._argument(name, value, kept, numbers))
+            else:
+                arguments.append(plain(name, value))
+        arguments += [plain(name, value) for name, value in (kept.named or {}).items()]
+        return Operation(
+            event=event,
+            op=row.operator.name,
+            hops=hops,
+            arguments=tuple(a for a in arguments if a is not None),
+            shape=None if kept.out is None else tuple(int(s) for s in kept.out[0]),
+        )
+
+    def _argument(self, name: str, held: Held, kept: Operands, numbers: Numbers) -> Argument:
+        rows, first = self._tracer.rows, self._tracer.first
+        tensor: Tensor | None = held.alias if rows.writer_of(held.alias) == held.writer else None
+        if tensor is None and kept.before is not None and kept.held[0] is held:
+            tensor = kept.before
+        low, high = limits(*finite_range(tensor)) if tensor is not None and tensor.numel() <= _COUNTED else (None, None)
+        made = held.writer - first if held.writer >= first else None
+        return Argument(
+            name=name,
+            event=made,
+            elements=numbers.of((made, *_elements(held.alias))),
+            shape=tuple(int(s) for s in held.alias.shape),
+            dtype=dtype_name(held.alias.dtype),
+            min=low,
+            max=high,
+        )
+
+
+def _elements(alias: Tensor) -> tuple[Hashable, ...]:
+    """What is the same for all tensors that show the same elements, whatever their shape."""
+    seen = frozenset((int(n), s) for n, s in zip(alias.shape, alias.stride(), strict=True) if n > 1 and s)
+    return address(alias), int(alias.storage_offset()), seen

@@ -1,0 +1,52 @@
+"""``whynan rules``: the catalogue of hazards, and the page of one."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import CompletionItem
+
+
+def _called(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Families and codes, and names where one is begun."""
+    del context, parameter
+    from whynan.rules.search import names
+
+    return [CompletionItem(name) for name in names() if name.lower().startswith(begun.lower())]
+
+
+@click.command()
+@click.argument("rule", metavar="[RULE]", required=False, shell_complete=_called)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="json: an object for a rule, a list for several.",
+)
+def rules(rule: str | None, format_: str) -> None:
+    """List the hazards that whynan knows, or show the page of one.
+
+    RULE is a code (WN201), a name (log-of-zero), or the start of the codes of a family (WN2), whose rules are listed.
+
+    \b
+    Examples:
+      whynan rules
+      whynan rules WN201                              what it is, an example, what to do
+      whynan rules log-of-zero
+      whynan rules WN2                                a family
+      whynan rules --format json
+
+    Exit status: 2 where no rule is called so.
+    """
+    from whynan.report.catalogue import show
+    from whynan.report.catalogue_json import to_json
+    from whynan.rules.catalogue import rules as all_rules
+    from whynan.rules.search import called
+
+    found = all_rules() if rule is None else called(rule)
+    if format_ == "json":
+        click.echo(to_json(found))
+    else:
+        show(found, family=rule.upper() if rule is not None and isinstance(found, tuple) else None)

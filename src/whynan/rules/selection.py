@@ -1,0 +1,43 @@
+"""What has left the forward's result out where its gradient went bad, in words."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from whynan.ops.aten import base_name
+from whynan.rules.wording import readable
+
+if TYPE_CHECKING:
+    from whynan.records import Finding, Selection
+
+_WRITERS: Final = ("fill", "zero", "copy", "index_put")
+_TRUTH: Final = {"where": {"self": "False", "other": "True"}, "masked_fill": {"self": "True"}}
+"""What the mask is where an argument is left out."""
+
+
+def left_out(finding: Finding) -> Selection | None:
+    """What has left the element out; None where nothing has, or where that is not known."""
+    return None if finding.around is None else finding.around.left_out
+
+
+def left_out_by(found: Selection, what: str) -> str:
+    """``torch.where at line 13 leaves out log at x = 0, for x > 0 is False``."""
+    name = base_name(found.op)
+    name = name if name.startswith("_") else name.removesuffix("_")
+    doer = {"where": "torch.where", "mul": "a product with 0", "slice": "a slice or an index"}.get(
+        name, "an assignment" if name in _WRITERS else readable(name)
+    )
+    line = f" at line {found.line}" if found.line is not None else ""
+    truth = "0" if name == "mul" else _TRUTH.get(name, {}).get(found.side)
+    why = f", for {found.mask} is {truth}" if found.mask is not None and truth is not None else ""
+    return f"{doer}{line} leaves out {what}{why}"
+
+
+def also_left_out(finding: Finding, code: str) -> str:
+    """What is added to the explanation of another rule: that leaving the result out is no help."""
+    found = left_out(finding)
+    if found is None or code == "WN510":
+        return ""
+    return f" Here {left_out_by(found, 'the result')}; the derivative is computed all the same."

@@ -1,0 +1,96 @@
+"""WN510 where-trap: the gradient of what was left out of the forward.
+
+What it is
+    torch.where, masked_fill, nan_to_num, a clip, an index or a mask of zeros leaves an element of a result out, and at that
+    element the derivative of what made it is NaN or infinite.
+
+Why it breaks
+    The forward is finite, for the element is not in it. The backward computes the derivative of every element all the
+    same, with a gradient of 0 where it was left out; and 0 times Inf, or 0 / 0, is NaN.
+
+Example
+    Bad::
+
+        x = torch.tensor([0.0, 4.0], requires_grad=True)
+        loss = torch.where(x > 0, torch.sqrt(x), 0.0).sum()
+        loss.backward()
+
+    Good::
+
+        x = torch.tensor([0.0, 4.0], requires_grad=True)
+        safe = torch.where(x > 0, x, 1.0)
+        loss = torch.where(x > 0, torch.sqrt(safe), 0.0).sum()
+        loss.backward()
+
+Fix
+    Select twice: give the operation a harmless operand where its result is not wanted, and then leave the result out as
+    before. Or take the wanted elements by index first, and compute only with them.
+
+When it is fine
+    Where no gradient flows through it.
+
+References
+    pytorch #52248, #68425, #108618; TensorFlow #38349; the double-where trick in jax's documentation of jnp.where.
+"""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from whynan.rules.base import SELECTION, Explanation, Rule
+from whynan.rules.facts import base, forward_base, result, said, value
+from whynan.rules.selection import left_out, left_out_by
+from whynan.rules.wording import derivative, spelled_forward
+
+if TYPE_CHECKING:
+    from whynan.records import Finding, Selection
+
+_OPERAND: Final = {"div": "other", "true_divide": "other"}
+"""The operand that makes a derivative bad, where it is not the first."""
+_HARMLESS: Final = {
+    **dict.fromkeys("log log2 log10 sqrt rsqrt reciprocal div true_divide pow".split(), "1.0"),
+    **dict.fromkeys("exp exp2 expm1 sinh cosh log1p".split(), "0.0"),
+    **dict.fromkeys("acos asin atanh logit erfinv".split(), "0.5"),
+    "acosh": "2.0",
+}
+"""Where a function is finite and has a finite derivative."""
+
+
+def match(finding: Finding) -> Explanation | None:
+    found = left_out(finding)
+    if found is None:
+        return None
+    return Explanation(
+        f"{left_out_by(found, _what(finding))}; its derivative is computed all the same: {_outcome(finding)}",
+        f"What is left out of the forward gets a gradient of 0, and 0 times what has no finite derivative is NaN. {_cure(finding, found)}",
+        SELECTION,
+    )
+
+
+def _what(finding: Finding) -> str:
+    """``log at x = 0``."""
+    return derivative(finding).removeprefix(" in the derivative of ") or "the result"
+
+
+def _outcome(finding: Finding) -> str:
+    first, second = value(finding, "self"), value(finding, "other")
+    sign = {"div": "/", "true_divide": "/", "mul": "×"}.get(base(finding))
+    if sign is None or first is None or second is None or first != first or second != second:
+        return f"the gradient is {result(finding)}"
+    return f"{said(first)} {sign} {said(second)} is {result(finding)}"
+
+
+def _cure(finding: Finding, found: Selection) -> str:
+    """The double where, in the words of the source where they are known."""
+    of = forward_base(finding)
+    operand, harmless = spelled_forward(finding, _OPERAND.get(of, "self")), _HARMLESS.get(of)
+    plain = "Give the operation a harmless operand there, before it is computed, and leave its result out as now"
+    if operand is None or harmless is None or found.mask is None or found.op.split(".")[1] != "where":
+        return f"{plain}."
+    sides = f"{operand}, {harmless}" if found.side == "self" else f"{harmless}, {operand}"
+    return f"{plain}: torch.where({found.mask}, {sides}) in place of {operand}."
+
+
+RULE = Rule("WN510", "where-trap", match, torch="all")

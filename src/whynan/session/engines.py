@@ -1,0 +1,110 @@
+"""The process in which an engine runs: one for all cases of a model, and after a crash another one for the rest."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from whynan.session.temporary import Folder
+from whynan.traces.private import private
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+SAID: Final = "said.txt"
+"""What the engine wrote itself on its standard error stream."""
+_TAIL: Final = 1 << 16
+_PATIENCE: Final = 10.0
+"""Seconds that a process has to end once there is nothing more to do."""
+
+
+class EngineProcess:
+    """Does jobs, each a folder, one after the other; all that is temporary lies in one folder, which goes with it."""
+
+    def __init__(self) -> None:
+        self._home = Folder()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def home(self) -> str:
+        """The folder for all that is temporary."""
+        return self._home.name
+
+    def __enter__(self) -> EngineProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self._end(at_once=kind is not None)
+        finally:
+            self._home.cleanup()
+
+    def do(self, place: Path) -> tuple[int, str]:
+        """Do the job of a folder; its status, negative for the signal that the process died of, and what it wrote."""
+        process = self._running()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with suppress(BrokenPipeError):
+            # it has died meanwhile, which is told below
+            process.stdin.write(f"{json.dumps(str(place))}\n".encode("ascii"))
+            process.stdin.flush()
+        answer = process.stdout.readline()
+        if answer.endswith(b"\n"):
+            return int(answer), self._said()
+        status = process.wait()
+        self._end(at_once=True)
+        return status or 1, self._said()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is not None and self._process.poll() is None:
+            return self._process
+        self._end(at_once=True)
+        here = str(Path(__file__).parents[2])
+        environment = dict(os.environ)
+        environment["PYTHONPATH"] = os.pathsep.join(p for p in (here, environment.get("PYTHONPATH")) if p)
+        # so that nothing of it is left, however it ends
+        environment.update(dict.fromkeys(("TMPDIR", "TEMP", "TMP"), self._home.name))
+        with open(Path(self._home.name) / SAID, "wb", opener=private) as said:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "whynan.session.inferring", str(os.getpid())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                env=environment,
+            )
+        return self._process
+
+    def _end(self, *, at_once: bool) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            if at_once:
+                process.kill()
+            with suppress(BrokenPipeError):
+                process.stdin.close()
+            process.wait(_PATIENCE)
+        except BaseException as error:
+            process.kill()
+            process.wait()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+        finally:
+            process.stdout.close()
+
+    def _said(self) -> str:
+        path = Path(self._home.name) / SAID
+        with open(path, "rb") as file:
+            file.seek(max(0, os.path.getsize(path) - _TAIL))
+            return file.read().decode("utf-8", "replace")

@@ -1,0 +1,23 @@
+"""What is found in small ONNX models, node by node as they are written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.onnx_engine import model_of, run
+from whynan.analysis import findings_of
+from whynan.capture.onnx.observer import Births, counters_of
+from whynan.capture.onnx.places import NoSites
+from whynan.capture.onnx.recorder import Recorder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from whynan.analysis import Findings
+
+
+def findings(nodes: Sequence[Any], feeds: Mapping[str, Any], opset: int = 18) -> Findings:
+    """The findings in a model of these nodes, fed with these values, whose output is ``y``."""
+    births = Births(Recorder(), NoSites(), ranges=False, count=counters_of)
+    run(model_of(nodes, feeds, ["y"], opset=opset), feeds, births)
+    return findings_of(births.end())

@@ -1,0 +1,26 @@
+"""What the frames around a test hold: of all the tests of a run, hardly another one."""
+
+from __future__ import annotations
+
+import pytest
+
+from whynan.capture.torch.contents import Contents
+from whynan.capture.torch.marks import stack
+
+
+def _reached(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The tests that a replay would look into."""
+    looked: list[object] = []
+    look = Contents._look
+    monkeypatch.setattr(Contents, "_look", lambda self, value, depth: (looked.append(value), look(self, value, depth)))
+    Contents([names for f in stack(libraries=True) for names in (f.f_locals, f.f_globals)])
+    return {value.nodeid for value in looked if isinstance(value, pytest.Item)}
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_a_replay_meets_no_tests_but_this_and_the_next(
+    number: int, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached = _reached(monkeypatch)
+    assert request.node.nodeid in reached
+    assert len(reached) <= 2
