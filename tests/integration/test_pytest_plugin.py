@@ -226,9 +226,17 @@ def test_a_configuration_holds_wherever_a_test_goes(tmp_path: Path) -> None:
 
 
 def test_wrong_markers_are_errors_of_collection(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    for number, arguments in enumerate(
-        ["alow='WN5'", "allow='WN99'", "allow=5", "strict='maybe'", "memory='lots'", "reason=''", "True, 'WN5'", "'WN5'"]
-    ):
+    wrong = [
+        "alow='WN5'",
+        "allow='WN99'",
+        "allow=5",
+        "strict='maybe'",
+        "memory='lots'",
+        "reason=''",
+        "True, 'WN5'",
+        "'WN5'",
+    ]
+    for number, arguments in enumerate(wrong):
         body = f"import pytest\n\n@pytest.mark.whynan({arguments})\ndef test_it(): pass\n"
         (tmp_path / f"test_{number}.py").write_text(body, encoding="utf-8")
     done = run(tmp_path, "-q")
