@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from whynan.records import Finding
+    from whynan.records.intents import FixIntent
 
 Reading = Literal["ranges", "parameters", "masks", "bounds", "gradients"]
 """What a rule of silent damage has to be read for it, beside what bad numbers ask for themselves.
@@ -57,7 +58,7 @@ class Rule:
     ``since`` is the first version that had the rule, of whynan or of the distribution that brings it. ``also`` names
     further families that it belongs to. ``torch`` says in which versions of PyTorch it bites, where that matters.
     A rule of silent damage says what it ``reads``, and in which ``modes`` it is live; it is asked only of findings with
-    ``damage``, and every other rule only of births.
+    ``damage``, and every other rule only of births. ``fixes`` is what would mend it, best first.
     """
 
     code: str
@@ -68,3 +69,4 @@ class Rule:
     torch: str | None = None
     reads: tuple[Reading, ...] = ()
     modes: tuple[Mode, ...] = ()
+    fixes: tuple[FixIntent, ...] = ()

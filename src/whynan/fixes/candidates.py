@@ -1,0 +1,53 @@
+"""An edit that might mend a hazard, with what is needed to prove that it does; or why there is none."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from whynan.records.intents import FixKind
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A piece of the program's own source as a function of what it reads.
+
+    ``inputs`` are the expressions that it reads, names (``x``) and chains of attributes (``self.eps``), and ``line``
+    the 1-based line of the statement before which they have the values that it reads. ``body`` is the body of a
+    function in which the input at position ``i`` is called ``parameters[i]``, and which ends in a return of one value
+    or a tuple. ``imports`` are the statements that it needs (``import torch.nn.functional as F``), as the file has
+    them.
+    """
+
+    inputs: tuple[str, ...]
+    parameters: tuple[str, ...]
+    line: int
+    body: str
+    imports: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One edit of one file: its whole text afterwards, and the formula before and after.
+
+    ``function`` is the qualified name of the function that it is in, None at the top of a module.
+    """
+
+    title: str
+    kind: FixKind
+    path: str
+    edited: str
+    original: Formula
+    repaired: Formula
+    function: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """Why what would mend a hazard cannot be written there."""
+
+    title: str
+    why: str

@@ -1,0 +1,1 @@
+"""Edits of an ONNX graph, at the birth's node."""

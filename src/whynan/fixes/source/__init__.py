@@ -1,0 +1,1 @@
+"""Edits of the program's own source, at the birth's site."""

@@ -1,0 +1,37 @@
+"""What would mend a hazard: an expression that is looked for, and one that takes its place."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+FixKind = Literal["reformulation", "guard", "epsilon", "setting"]
+"""How a fix is judged.
+
+A ``reformulation`` is the same function, computed otherwise: it may differ by the rounding noise of the original. A
+``guard`` changes nothing but what is bad: every healthy element stays within 2 ulp. An ``epsilon`` moves healthy
+elements, and says so. A ``setting`` is no expression: an argument of an optimizer or a scaler, said in its title.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class FixIntent:
+    """What would mend a hazard, in a small language that both PyTorch source and ONNX graphs are read as.
+
+    ``pattern`` and ``replacement`` are expressions in Python's syntax. A name that is called is an operator, by the
+    name that PyTorch gives its function (``log``, ``softmax(x, d)``, ``sum(x, d, k)``: input, dim, keepdim); a name
+    that is not is a variable, which stands for any expression, and for the same one wherever it occurs. Arguments
+    that are missing in the source are no obstacle: ``sum(x, d, k)`` is also ``x.sum()``, and what was missing is
+    missing in the replacement. ``+ - * / **`` and numbers are what they are; sums and products are matched in any
+    order.
+    ``finfo(x).tiny``, ``finfo(x).eps``, ``finfo(x).max``, ``finfo(x).min`` are those of x's dtype.
+
+    A ``setting`` has neither pattern nor replacement.
+    """
+
+    title: str
+    kind: FixKind
+    pattern: str = ""
+    replacement: str = ""

@@ -1,0 +1,1 @@
+"""Exact values: a recorded program, evaluated in balls that say by themselves how exact they are."""
