@@ -51,10 +51,7 @@ UNREACHED = frozenset(
         *("Identities.keys", "Capture.begin_at", "Capture.begin_with"),
         *("Capture.begin_in_the_midst", "Capture.nothing_follows"),
         *("_enter", "_leave", "Steps.enter_thread", "Steps.leave_thread", "_forked", "Capture.forked", "Lane.follow"),
-        # asked of single kinds of births, which none of the programs has
-        *("_clipped", "_moved.<locals>.marked", "_extreme", "_without_bad", "_put", "_filled", "Causes._masked"),
-        *("born_outside", "Determinant.operands", "_first", "of_product", "_of_product", "_of_norm", "_greatest"),
-        *("of_batch", "of_batch.<locals>.<lambda>", "Scaler._tell", "Capture.begin_lost", "_moved"),
+        *("Scaler._tell", "Capture.begin_lost"),
     ]
 )
 

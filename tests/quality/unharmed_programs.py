@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import whynan
+from tests.quality.unharmed_births import selections, turns
 from tests.quality.unharmed_entries import files, kinds, loaders, sparse, steps
 from whynan.api import Trace
 from whynan.capture.torch import sites
@@ -539,6 +540,8 @@ PROGRAMS = (
     Program("asked", steps, told(on_sink=lambda _: None)),
     Program("threads looked at", threads, told(threads=True)),
     Program("silent", silent, in_trace),
+    Program("selections", selections, in_trace),
+    Program("turns", turns, in_trace),
     Program("recorded", recorded, in_recording, around=_small_ring),
 )
 BY_NAME = {p.name: p for p in PROGRAMS}
