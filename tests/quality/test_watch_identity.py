@@ -543,7 +543,7 @@ def _held(
 
 
 def _held_in_backward(steps: int) -> tuple[int, int, tuple[int, ...]]:
-    """The same where the optimizers step inside the backward."""
+    """The same where the optimizers step inside the backward; each call keeps its own model, as PyTorch's hooks do."""
     torch.manual_seed(0)
     model = nn.Linear(2, 1)
     optimizers = {p: torch.optim.SGD([p], lr=1e-3) for p in model.parameters()}
@@ -566,9 +566,8 @@ def _held_in_backward(steps: int) -> tuple[int, int, tuple[int, ...]]:
 
 
 def _grown(held: Callable[[int], tuple[int, int, tuple[int, ...]]]) -> tuple[int, int, list[int]]:
-    held(200)
-    few = held(200)
-    many = held(2000)
+    # from one line: what is read of a line that a mark is taken at is kept for the next
+    _, few, many = [held(steps) for steps in (200, 200, 2000)]
     return many[0] - few[0], many[1] - few[1], [b - a for a, b in zip(few[2], many[2], strict=True)]
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import io
 import itertools
+import logging
 import random
+import threading
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from logging.handlers import BufferingHandler
 from typing import Any
 
 import numpy as np
@@ -236,6 +240,28 @@ def test_no_code_of_the_programs_is_called() -> None:
     dict.__setitem__(unfriendly, "new", 1)
     contents.put_back()
     assert list(dict.items(unfriendly)) == [("inner", [1])]
+
+
+def test_what_threads_share_in_a_library_stays_as_they_have_left_it() -> None:
+    executor, handler, ours = ThreadPoolExecutor(1), BufferingHandler(100), Locked()
+    names = {"executor": executor, "handler": handler, "ours": ours}
+    contents = Contents([names])
+    executor.submit(int).result()
+    handler.buffer.append(logging.makeLogRecord({}))
+    ours.seen.append(1)
+    threads = list(executor._threads)
+    contents.put_back()
+    executor.shutdown()
+    assert (list(executor._threads), handler.buffer, ours.seen) == (threads, [], [])
+    assert threads
+
+
+class Locked:
+    """What is the program's own is its own to run again."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.seen: list[int] = []
 
 
 class Meter:

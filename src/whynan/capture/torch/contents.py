@@ -7,13 +7,23 @@ import io
 import queue
 import random
 import re
-import sys
 import types
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from whynan.capture.torch.kinds import (
+    UNBOUND,
+    is_a,
+    is_shared,
+    iterates,
+    layout,
+    module_of,
+    namespace_of,
+    owner_of_class,
+    slot_of,
+)
 from whynan.source.ownership import Owner, owner_of
 
 if TYPE_CHECKING:
@@ -70,7 +80,6 @@ _OPAQUE: Final = (
 )  # fmt: skip
 _RUNNING: Final = types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType
 _ANYWHERE: Final = torch.nn.Module, torch.optim.Optimizer, torch.Tensor
-_UNBOUND: Final = object()
 
 
 class Contents:
@@ -120,7 +129,7 @@ class Contents:
 
     def _add(self, value: Any, depth: int) -> None:
         kind = type(value)
-        if kind in _PLAIN or id(value) in self._alive or (depth > self._depth and not _is_a(kind, _ANYWHERE)):
+        if kind in _PLAIN or id(value) in self._alive or (depth > self._depth and not is_a(kind, _ANYWHERE)):
             return
         if len(self._alive) >= self._limit:
             self.exceeded = True
@@ -130,13 +139,13 @@ class Contents:
 
     def _look(self, value: Any, depth: int) -> None:
         kind = type(value)
-        if _is_a(kind, torch.Tensor):
-            if kind in (torch.Tensor, torch.nn.Parameter) or _is_a(kind, torch.nn.Parameter):
+        if is_a(kind, torch.Tensor):
+            if kind in (torch.Tensor, torch.nn.Parameter) or is_a(kind, torch.nn.Parameter):
                 self.tensors.append(value)
             return
-        if _is_a(kind, _OPAQUE):
+        if is_a(kind, _OPAQUE):
             return
-        if _is_a(kind, _ANYWHERE):
+        if is_a(kind, _ANYWHERE):
             depth = 0
         if not self._take_stateful(value, kind) and not self._take_code(value, kind, depth):
             self._take_container(value, kind, depth)
@@ -148,16 +157,16 @@ class Contents:
             if getattr(value, _FRAME_OF[kind]) is not None:
                 self.iterators.append(value)
             return True
-        if _is_a(kind, torch.Generator):
+        if is_a(kind, torch.Generator):
             self._undo.append(functools.partial(value.set_state, value.get_state()))
         elif kind is random.Random:
             self._undo.append(functools.partial(value.setstate, value.getstate()))
-        elif str(_module_of(kind)).partition(".")[0] == "numpy":
+        elif str(module_of(kind)).partition(".")[0] == "numpy":
             self._take_numpy(value, kind)
         elif kind in (io.StringIO, io.BytesIO):
             if not value.closed:
                 self._undo.append(functools.partial(value.__setstate__, value.__getstate__()))
-        elif _iterates(kind):
+        elif iterates(kind):
             self.iterators.append(value)
         else:
             return False
@@ -192,7 +201,7 @@ class Contents:
         elif kind is functools.partial:
             for part in (value.func, value.args, value.keywords):
                 self._add(part, depth)
-        elif _is_a(kind, type):
+        elif is_a(kind, type):
             self._take_class(value, depth)
         else:
             return False
@@ -202,10 +211,10 @@ class Contents:
         try:
             held = cell.cell_contents
         except ValueError:
-            held = _UNBOUND
+            held = UNBOUND
 
         def put_back() -> None:
-            if held is _UNBOUND:
+            if held is UNBOUND:
                 del cell.cell_contents
             else:
                 cell.cell_contents = held
@@ -214,18 +223,17 @@ class Contents:
         self._add(held, depth + 1)
 
     def _take_class(self, cls: Any, depth: int) -> None:
-        namespace = _namespace(cls)
-        module = sys.modules.get(str(namespace.get("__module__")))
-        if module is None or owner_of(str(vars(module).get("__file__") or "<string>")) is not Owner.USER:
+        namespace = namespace_of(cls)
+        if owner_of_class(cls) is not Owner.USER:
             return
         held = dict(namespace)
 
         def put_back() -> None:
-            now = dict(_namespace(cls))
+            now = dict(namespace_of(cls))
             for name in now.keys() - held.keys():
                 type.__delattr__(cls, name)
             for name, was in held.items():
-                if now.get(name, _UNBOUND) is not was:
+                if now.get(name, UNBOUND) is not was:
                     type.__setattr__(cls, name, was)
 
         self._undo.append(put_back)
@@ -233,19 +241,19 @@ class Contents:
             self._add(value, depth + 1)
 
     def _take_container(self, value: Any, kind: type, depth: int) -> None:
-        if _is_a(kind, dict):
+        if is_a(kind, dict):
             self._take_dict(value, depth)
-        elif _is_a(kind, list):
+        elif is_a(kind, list):
             self._take_items(value, list.__getitem__(value, slice(None)), list.__iter__, _set_list, depth)
-        elif _is_a(kind, deque):
+        elif is_a(kind, deque):
             self._take_items(value, list(deque.__iter__(value)), deque.__iter__, _set_deque, depth)
-        elif _is_a(kind, set):
+        elif is_a(kind, set):
             self._take_items(value, list(set.__iter__(value)), set.__iter__, _set_set, depth)
-        elif _is_a(kind, bytearray):
+        elif is_a(kind, bytearray):
             held = bytearray.__getitem__(value, slice(None))
             self._undo.append(lambda: bytearray.__setitem__(value, slice(None), held))
-        elif _is_a(kind, (tuple, frozenset)):
-            each = tuple.__iter__(value) if _is_a(kind, tuple) else frozenset.__iter__(value)
+        elif is_a(kind, (tuple, frozenset)):
+            each = tuple.__iter__(value) if is_a(kind, tuple) else frozenset.__iter__(value)
             for one in each:
                 self._add(one, depth + 1)
 
@@ -268,9 +276,9 @@ class Contents:
     def _take_dict(self, value: Any, depth: int) -> None:
         """A dict, or the names of an instance, or of a function."""
         self._alive.setdefault(id(value), value)
-        pairs: Any = OrderedDict.items if _is_a(type(value), OrderedDict) else dict.items
+        pairs: Any = OrderedDict.items if is_a(type(value), OrderedDict) else dict.items
         held = list(pairs(value))
-        write = _set_ordered if _is_a(type(value), OrderedDict) else _set_dict
+        write = _set_ordered if is_a(type(value), OrderedDict) else _set_dict
         if type(value) is dict and type(value.get("__builtins__")) in (dict, types.ModuleType):
             write = _set_globals
 
@@ -289,20 +297,22 @@ class Contents:
             self._add(one, depth + 1)
 
     def _take_instance(self, value: Any, kind: type, depth: int) -> None:
-        names, slots = _layout(kind)
+        names, slots = layout(kind)
         if names is not None:
             held: Any = names.__get__(value)
+            if is_shared(kind, held):
+                return
             if type(held) is dict and id(held) not in self._alive:
                 self._take_dict(held, depth)
         for slot in slots:
             self._take_slot(value, slot, depth)
 
     def _take_slot(self, value: Any, slot: Any, depth: int) -> None:
-        held = _slot(slot, value)
+        held = slot_of(slot, value)
 
         def put_back() -> None:
-            if _slot(slot, value) is not held:
-                if held is _UNBOUND:
+            if slot_of(slot, value) is not held:
+                if held is UNBOUND:
                     slot.__delete__(value)
                 else:
                     slot.__set__(value, held)
@@ -312,50 +322,6 @@ class Contents:
 
 
 _FRAME_OF: Final[dict[Any, str]] = dict(zip(_RUNNING, ("gi_frame", "cr_frame", "ag_frame"), strict=True))
-_mro_of: Final = type.__dict__["__mro__"].__get__
-_module_of: Final = type.__dict__["__module__"].__get__
-_namespace_of: Final = type.__dict__["__dict__"].__get__
-
-
-def _namespace(cls: Any) -> Any:
-    """The names of a class, whatever its own class says."""
-    return _namespace_of(cls)
-
-
-def _is_a(kind: type, of: type | tuple[type, ...]) -> bool:
-    """Whether a class inherits from another, whatever the other's class says."""
-    mro = _mro_of(kind)
-    return any(one in mro for one in of) if isinstance(of, tuple) else of in mro
-
-
-@functools.lru_cache(maxsize=4096)
-def _layout(kind: type) -> tuple[Any, tuple[Any, ...]]:
-    """How the instances of a class hold their names: by a ``__dict__`` of Python's own, and in which slots."""
-    names, slots = None, []
-    for one in _mro_of(kind):
-        namespace = _namespace(one)
-        found = namespace.get("__dict__")
-        if names is None and found is not None:
-            names = found
-        if "__slots__" in namespace:
-            slots += [s for s in namespace.values() if type(s) is types.MemberDescriptorType]
-    return (names if type(names) is types.GetSetDescriptorType else None), tuple(slots)
-
-
-@functools.lru_cache(maxsize=4096)
-def _iterates(kind: type) -> bool:
-    """Whether a class is an iterator whose state is no object's: one that is not written in Python."""
-    for one in _mro_of(kind):
-        if "__next__" in _namespace(one):
-            return type(_namespace(one)["__next__"]) is types.WrapperDescriptorType
-    return False
-
-
-def _slot(slot: Any, value: Any) -> Any:
-    try:
-        return slot.__get__(value)
-    except AttributeError:
-        return _UNBOUND
 
 
 def _identical(now: list[Any], held: list[Any]) -> bool:

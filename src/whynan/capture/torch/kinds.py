@@ -1,0 +1,86 @@
+"""What a class says of its instances, asked of Python itself and not of the class, whose code may be the program's."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import sys
+import threading
+import types
+from _thread import allocate_lock
+from typing import Any, Final
+
+from whynan.source.ownership import Owner, owner_of
+
+UNBOUND: Final = object()
+"""What an empty cell or slot holds."""
+
+_mro_of: Final = type.__dict__["__mro__"].__get__
+module_of: Final = type.__dict__["__module__"].__get__
+_namespace_of: Final = type.__dict__["__dict__"].__get__
+_LOCKS: Final[tuple[type, ...]] = (
+    type(allocate_lock()),
+    type(threading.RLock()),
+    threading.Condition,
+    threading.Semaphore,
+    threading.Event,
+)
+
+
+def namespace_of(cls: Any) -> Any:
+    """The names of a class, whatever its own class says."""
+    return _namespace_of(cls)
+
+
+def is_a(kind: type, of: type | tuple[type, ...]) -> bool:
+    """Whether a class inherits from another, whatever the other's class says."""
+    mro = _mro_of(kind)
+    return any(one in mro for one in of) if isinstance(of, tuple) else of in mro
+
+
+def owner_of_class(cls: type) -> Owner | None:
+    """Whose the module of a class is; None where that is not there."""
+    module = sys.modules.get(str(module_of(cls)))
+    return None if module is None else owner_of(str(vars(module).get("__file__") or "<string>"))
+
+
+def is_shared(kind: type, held: Any) -> bool:
+    """Whether an instance with such names is one of a library's that threads share: it holds a lock.
+
+    What another thread has put there meanwhile would be lost if it were put back. What keeps the records of a log is
+    put back all the same: a replay logs what was logged before.
+    """
+    if type(held) is not dict or owner_of_class(kind) in (Owner.USER, None) or is_a(kind, logging.Handler):
+        return False
+    return any(is_a(type(one), _LOCKS) for one in dict.values(held))
+
+
+@functools.lru_cache(maxsize=4096)
+def layout(kind: type) -> tuple[Any, tuple[Any, ...]]:
+    """How the instances of a class hold their names: by a ``__dict__`` of Python's own, and in which slots."""
+    names, slots = None, []
+    for one in _mro_of(kind):
+        namespace = namespace_of(one)
+        found = namespace.get("__dict__")
+        if names is None and found is not None:
+            names = found
+        if "__slots__" in namespace:
+            slots += [s for s in namespace.values() if type(s) is types.MemberDescriptorType]
+    return (names if type(names) is types.GetSetDescriptorType else None), tuple(slots)
+
+
+@functools.lru_cache(maxsize=4096)
+def iterates(kind: type) -> bool:
+    """Whether a class is an iterator whose state is no object's: one that is not written in Python."""
+    for one in _mro_of(kind):
+        if "__next__" in namespace_of(one):
+            return type(namespace_of(one)["__next__"]) is types.WrapperDescriptorType
+    return False
+
+
+def slot_of(slot: Any, value: Any) -> Any:
+    """What a slot of an instance holds."""
+    try:
+        return slot.__get__(value)
+    except AttributeError:
+        return UNBOUND
