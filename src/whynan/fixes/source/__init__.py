@@ -1,1 +1,6 @@
 """Edits of the program's own source, at the birth's site."""
+
+# pyright: strict
+
+from whynan.fixes.source.mending import candidates as candidates
+from whynan.fixes.source.patches import patch as patch
