@@ -176,7 +176,10 @@ class Editor:
             raise UnwritableError(reason)
         own = writer.fresh(name)
         writer.names[name] = own
-        found.edits.append((*self._place.span(node), f"({own} := {self._place.code(node)})"))
+        text = f"{own} := {self._place.code(node)}"
+        parent = self._place.parents[node]
+        bare = isinstance(parent, ast.Call) and node in parent.args
+        found.edits.append((*self._place.span(node), text if bare else f"({text})"))
 
     # -- in place of the root
 

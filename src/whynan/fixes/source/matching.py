@@ -199,15 +199,34 @@ class Matcher:
         ratio = given_number / wanted_number if wanted_number else 1.0
         fixed = [w for w in wanted if w.name != "variable"]
         free = [w for w in wanted if w.name == "variable"]
-        for rest, matched in self._assigned(fixed, given, found):
-            if free:
-                for bound in self._shared(free, rest, ratio, matched, product_of, 1.0):
-                    yield bound
+        for left, matched in self._assigned(fixed, given, found):
+            rest, unbound = self._taken(left, free, matched, "mul")
+            if rest is None:
+                continue
+            if unbound:
+                yield from self._shared(unbound, rest, ratio, matched, "mul")
             elif whole and not rest and math.isclose(ratio, 1):
                 yield matched
             elif not whole:
-                left = [*rest] if math.isclose(ratio, 1) else [number(ratio), *rest]
-                yield replace(matched, factors=(*matched.factors, *left))
+                more = [*rest] if math.isclose(ratio, 1) else [number(ratio), *rest]
+                yield replace(matched, factors=(*matched.factors, *more))
+
+    def _taken(
+        self, given: list[Term], free: list[Term], found: Match, name: str
+    ) -> tuple[list[Term] | None, list[Term]]:
+        """What is left of the parts without those that variables are which are known already; these missing: None."""
+        rest, unbound = list(given), list[Term]()
+        for variable in free:
+            known = found.variables.get(variable.text)
+            if not isinstance(known, Term):
+                unbound.append(variable)
+                continue
+            for part in known.operands if known.name == name else (known,):
+                at = next((i for i, item in enumerate(rest) if self.same(part, item)), None)
+                if at is None:
+                    return None, unbound
+                del rest[at]
+        return rest, unbound
 
     def _assigned(self, wanted: list[Term], given: list[Term], found: Match) -> Iterator[tuple[list[Term], Match]]:
         """Each wanted one matched with one that is given, in every way; with those that are left."""
@@ -218,19 +237,13 @@ class Matcher:
             for matched in self._match(wanted[0], item, found, elementwise=True):
                 yield from self._assigned(wanted[1:], [*given[:i], *given[i + 1 :]], matched)
 
-    def _shared(  # noqa: PLR0913 - both kinds of what has any number of parts
-        self,
-        free: list[Term],
-        rest: list[Term],
-        constant: float,
-        found: Match,
-        joined: type[product_of] | object,
-        neutral: float,
+    def _shared(
+        self, free: list[Term], rest: list[Term], constant: float, found: Match, name: str
     ) -> Iterator[Match]:
         """The variables among the factors (the terms) take what is left, each one part and the last all the rest."""
-        join = product_of if joined is product_of else sum_of
+        join, neutral = (product_of, 1.0) if name == "mul" else (sum_of, 0.0)
         if len(free) == 1:
-            parts = [*rest] if math.isclose(constant, neutral) else [number(constant), *rest]
+            parts = [*rest] if math.isclose(constant, neutral, abs_tol=0) else [number(constant), *rest]
             if not parts and len(found.places) <= 1:
                 return
             whole = parts[0] if len(parts) == 1 else join(parts or [number(neutral)])
@@ -239,7 +252,7 @@ class Matcher:
             return
         for i, item in enumerate(rest):
             for bound in self._match(free[0], item, found, elementwise=True):
-                yield from self._shared(free[1:], [*rest[:i], *rest[i + 1 :]], constant, bound, joined, neutral)
+                yield from self._shared(free[1:], [*rest[:i], *rest[i + 1 :]], constant, bound, name)
 
     def _sum(self, pattern: Term, term: Term, found: Match, *, whole: bool) -> Iterator[Match]:
         if term.name == "add":
@@ -258,10 +271,13 @@ class Matcher:
     def _terms(self, pattern: Term, given: list[Term], found: Match, *, whole: bool) -> Iterator[Match]:
         fixed = [w for w in pattern.operands if w.name != "variable"]
         free = [w for w in pattern.operands if w.name == "variable"]
-        for rest, matched in self._assigned(fixed, given, found):
-            if free:
+        for left, matched in self._assigned(fixed, given, found):
+            rest, unbound = self._taken(left, free, matched, "add")
+            if rest is None:
+                continue
+            if unbound:
                 if rest:
-                    yield from self._shared(free, rest, 0.0, matched, sum_of, 0.0)
+                    yield from self._shared(unbound, rest, 0.0, matched, "add")
             elif not rest:
                 yield matched
             elif not whole:

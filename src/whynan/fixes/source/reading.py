@@ -180,8 +180,6 @@ class Reader:
             if found is None or found[0] is None:
                 return None
             name, settings = found
-        elif name not in _KNOWN:
-            return None
         elif signatures.function_of(self.place, node.func) is None and isinstance(node.func, ast.Attribute):
             values.insert(0, node.func.value)
             if name == "where":

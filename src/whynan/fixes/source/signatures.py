@@ -128,7 +128,12 @@ FRESH: Final = (
 """Operators whose result shares no memory with an operand."""
 
 PURE: Final = (
-    frozenset(SIGNATURES) | UNARY | CASTS | VIEWS | {"finfo", "size", "dim", "numel", "index_select", "gather", "arange", "full_like", "linspace"}
+    frozenset(SIGNATURES) | UNARY | CASTS | VIEWS | frozenset(
+        "finfo size dim numel gather arange full full_like zeros ones linspace eye tensor as_tensor mish hardswish hardtanh "
+        "relu6 one_hot cholesky cholesky_ex eigh eigvalsh svd svdvals inv inv_ex solve slogdet diag diag_embed outer einsum "
+        "tril triu flip roll sort topk cdist cross addmm linear lerp addcmul addcdiv index_add scatter_add bincount "
+        "broadcast_to tile repeat repeat_interleave chunk split unbind movedim swapaxes isclose bitwise_not threshold".split()
+    )
 )
 """Operators that give the same for the same operands, and change nothing."""
 
@@ -146,10 +151,12 @@ METHODS: Final = (
 FUNCTIONAL: Final = frozenset(
     "logsigmoid softplus normalize cosine_similarity pairwise_distance layer_norm rms_norm group_norm batch_norm "
     "cross_entropy nll_loss binary_cross_entropy binary_cross_entropy_with_logits mse_loss l1_loss smooth_l1_loss kl_div "
-    "poisson_nll_loss gaussian_nll_loss ctc_loss gelu silu elu leaky_relu softmin hardtanh threshold relu6 one_hot".split()
+    "poisson_nll_loss gaussian_nll_loss ctc_loss gelu silu elu leaky_relu softmin hardtanh threshold relu6 one_hot mish hardswish".split()
 )
 """Operators that are found in ``torch.nn.functional``."""
-LINALG: Final = frozenset({"vector_norm", "cholesky", "eigh", "svd", "solve", "inv", "slogdet", "cholesky_ex", "inv_ex"})
+LINALG: Final = frozenset(
+    "vector_norm cholesky cholesky_ex eigh eigvalsh svd svdvals solve inv inv_ex slogdet".split()
+)
 SPECIAL: Final = frozenset({"ndtri", "ndtr", "entr", "xlog1py", "log_ndtr"})
 TENSOR_ONLY: Final = frozenset(
     "float double half bfloat16 to type type_as view view_as reshape_as expand expand_as contiguous size dim numel".split()
