@@ -48,6 +48,12 @@ class Match:
     terms: tuple[Term, ...] = ()
 
 
+def is_divisor(term: Term) -> bool:
+    """Whether a factor is divided by."""
+    exponent = term.operands[1] if term.name == "pow" and len(term.operands) == 2 else None
+    return exponent is not None and exponent.name == "number" and exponent.value == -1
+
+
 class Matcher:
     """Matches patterns with the terms of one function."""
 
@@ -108,7 +114,7 @@ class Matcher:
                 yield from self._product(pattern, term, found, whole=True)
             case "add":
                 yield from self._sum(pattern, term, found, whole=True)
-            case "pow" if term.name == "pow":
+            case "pow" if term.name == "pow" and len(pattern.children) == len(term.children):
                 yield from self._power(pattern, term, found, elementwise=elementwise)
             case name if name == term.name:
                 yield from self._operator(pattern, term, found, elementwise=elementwise)
@@ -118,6 +124,8 @@ class Matcher:
     def _power(self, pattern: Term, term: Term, found: Match, *, elementwise: bool) -> Iterator[Match]:
         used = replace(found, nodes=found.nodes | term.own)
         exponent = pattern.operands[1]
+        if exponent.name == "variable" and term.operands[1].node is None:
+            return  # a division, a root: no power that the source writes
         if term.origin is not None and exponent.name == "number" and exponent.value == -1:
             yield from self._match(pattern.operands[0], term.origin, used, elementwise=elementwise)
         for based in self._match(pattern.operands[0], term.operands[0], used, elementwise=elementwise):
@@ -197,6 +205,8 @@ class Matcher:
         self, wanted_number: float, wanted: list[Term], given_number: float, given: list[Term], found: Match, *, whole: bool
     ) -> Iterator[Match]:
         ratio = given_number / wanted_number if wanted_number else 1.0
+        if abs(wanted_number) != 1 and not whole and not math.isclose(abs(ratio), 1):
+            return
         fixed = [w for w in wanted if w.name != "variable"]
         free = [w for w in wanted if w.name == "variable"]
         for left, matched in self._assigned(fixed, given, found):
@@ -204,12 +214,20 @@ class Matcher:
             if rest is None:
                 continue
             if unbound:
-                yield from self._shared(unbound, rest, ratio, matched, "mul")
+                if rest or not math.isclose(ratio, 1) or any(map(is_divisor, fixed)):
+                    yield from self._shared(unbound, rest, ratio, matched, "mul")
             elif whole and not rest and math.isclose(ratio, 1):
                 yield matched
             elif not whole:
                 more = [*rest] if math.isclose(ratio, 1) else [number(ratio), *rest]
                 yield replace(matched, factors=(*matched.factors, *more))
+        for divisor in fixed:
+            variable = divisor.operands[0] if is_divisor(divisor) else divisor
+            if variable.name == "variable" and given_number not in (0, 1, -1) and wanted_number == 1:
+                # the divisor is a number, and has become the product's own
+                others = [w for w in wanted if w is not divisor]
+                for matched in self._bind(variable.text, number(1 / given_number), found):
+                    yield from self._factors(1.0, others, 1.0, given, matched, whole=whole)
 
     def _taken(
         self, given: list[Term], free: list[Term], found: Match, name: str
@@ -243,8 +261,8 @@ class Matcher:
         """The variables among the factors (the terms) take what is left, each one part and the last all the rest."""
         join, neutral = (product_of, 1.0) if name == "mul" else (sum_of, 0.0)
         if len(free) == 1:
-            parts = [*rest] if math.isclose(constant, neutral, abs_tol=0) else [number(constant), *rest]
-            if not parts and len(found.places) <= 1:
+            parts = [*rest] if constant == neutral else [number(constant), *rest]
+            if not parts and name == "add":
                 return
             whole = parts[0] if len(parts) == 1 else join(parts or [number(neutral)])
             known = replace(found, places={**found.places, **({free[0].node: whole} if free[0].node else {})})

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from whynan.fixes.source.editing import Root
     from whynan.fixes.source.formulas import Edit
     from whynan.fixes.source.reaching import Definition
+    from whynan.fixes.source.terms import Term
     from whynan.records import Finding
     from whynan.records.intents import FixIntent
 
@@ -113,18 +114,32 @@ def _is_repeatable(spot: Spot, match: Match) -> bool:
     return all(node is None or spot.reader.is_pure(node) for node in nodes)
 
 
-def _matches(spot: Spot, wanted: object) -> Iterator[tuple[Root, Match]]:
+def _matches(spot: Spot, wanted: Term) -> Iterator[tuple[Root, Match]]:
     """Where a pattern matches with the birth as one of its own operators, the smallest expression first."""
     matcher = Matcher(spot.reader)
     count = 0
     for root in roots_of(spot.reader, spot.birth):
-        for match in matcher.matches(wanted, spot.reader.read(root)):  # pyright: ignore[reportArgumentType]
+        for match in matcher.matches(wanted, spot.reader.read(root)):
             if spot.birth in match.nodes:
                 yield root, match
                 count += 1
                 break
         if count >= _MOST_MATCHES:
             return
+    if count == 0:
+        yield from _operands(spot, matcher, wanted)
+
+
+def _operands(spot: Spot, matcher: Matcher, wanted: Term) -> Iterator[tuple[Root, Match]]:
+    """Where a pattern is what an operand of the birth is made of: no operator of its own is to be changed."""
+    for operand in spot.reader.read(spot.birth).operands:
+        made = operand
+        while (following := spot.reader.expanded(made)) is not None:
+            made = following
+        if made.node is not None and wanted.name == made.name:
+            match = next((m for m in matcher.matches(wanted, made) if made.node in m.nodes), None)
+            if match is not None:
+                yield made.node, match
 
 
 def _twins(spot: Spot, root: Root, intent: FixIntent, editor: Editor) -> list[Edited]:

@@ -61,8 +61,6 @@ def canonical_term(name: str, given: list[tuple[str, Term]], node: Node | None, 
         if name in ("log2", "log10"):
             scale = 1 / math.log(2 if name == "log2" else 10)
             return product_of([number(scale), applied("log", [("input", first)], own=own)], node, own=own)
-        if name == "exp2":
-            return applied("exp", [("input", product_of([number(math.log(2)), first]))], node, own=own)
     if simple and first is not None and second is not None:
         match name:
             case "add":

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from whynan.fixes.source import signatures
-from whynan.fixes.source.matching import Missing
+from whynan.fixes.source.matching import Missing, is_divisor
 from whynan.fixes.source.places import replaced
 
 if TYPE_CHECKING:
@@ -150,8 +150,8 @@ class Writer:
         return Written(text, 5 if value < 0 else ATOM - 1)
 
     def _product(self, term: Term) -> Written:
-        above = [f for f in term.operands if not self._divides(f) and not (f.name == "number" and f.value == -1)]
-        below = [f for f in term.operands if self._divides(f)]
+        above = [f for f in term.operands if not is_divisor(f) and not (f.name == "number" and f.value == -1)]
+        below = [f for f in term.operands if is_divisor(f)]
         sign = "-" if any(f.name == "number" and f.value == -1 for f in term.operands) else ""
         text = " * ".join(self.term(f).within(5 if i else 4) for i, f in enumerate(above)) or "1"
         for factor in below:
@@ -160,10 +160,6 @@ class Writer:
         if len(above) == 1 and not below:
             return Written(sign + self.term(above[0]).within(5), 5 if sign else self.term(above[0]).binds)
         return Written(sign + text, 4)
-
-    def _divides(self, factor: Term) -> bool:
-        exponent = factor.operands[1] if factor.name == "pow" else None
-        return exponent is not None and exponent.name == "number" and exponent.value == -1
 
     def _sum(self, term: Term) -> Written:
         text = ""
@@ -200,8 +196,12 @@ class Writer:
                 return Written("-" + self._write(operand, match, counts).within(5), 5)
             case ast.BinOp(left=left, op=symbol, right=right):
                 text, binds = _SYMBOLS[type(symbol)]
-                first = self._write(left, match, counts).within(binds + (text == "**"))
-                return Written(f"{first} {text} {self._write(right, match, counts).within(binds + (text != '**'))}", binds)
+                first = self._write(left, match, counts)
+                second = self._write(right, match, counts)
+                if text == "*" and first.text == "1":
+                    return second
+                left_side, right_side = first.within(binds + (text == "**")), second.within(binds + (text != "**"))
+                return Written(f"{left_side} {text} {right_side}", binds)
             case ast.Compare(left=left, ops=[symbol], comparators=[right]):
                 first = self._write(left, match, counts).within(3)
                 return Written(f"{first} {_COMPARED[type(symbol)]} {self._write(right, match, counts).within(3)}", 1)
@@ -319,7 +319,7 @@ class Writer:
         for factor in match.factors:
             if factor.name == "number" and factor.value == -1:
                 written = Written("-" + written.within(5), 5)
-            elif self._divides(factor):
+            elif is_divisor(factor):
                 divisor = factor.origin or factor.operands[0]
                 written = Written(f"{written.within(4)} / {self.term(divisor).within(5)}", 4)
             else:
