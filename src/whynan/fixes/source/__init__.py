@@ -4,3 +4,4 @@
 
 from whynan.fixes.source.mending import candidates as candidates
 from whynan.fixes.source.patches import patch as patch
+from whynan.fixes.source.regions import compared as compared

@@ -55,20 +55,29 @@ def _is_long(text: str) -> bool:
 
 
 def pair(
-    before: Sequence[str], after: Sequence[str], line: int, imports: dict[str, str], added: Iterable[str] = ()
+    before: Sequence[str],
+    after: Sequence[str],
+    line: int,
+    imports: dict[str, str],
+    added: Iterable[str] = (),
+    *,
+    names: frozenset[str] | None = None,
 ) -> tuple[Formula, Formula]:
-    """Two bodies as formulas of the same inputs; ``imports`` are the file's statements by the name that they give."""
+    """Two bodies as formulas of the same inputs; ``imports`` are the file's statements by the name that they give.
+
+    ``names`` are those that the bodies read as they were before them; without it those are, which they assign nowhere.
+    """
     known = {*imports, *(module.partition(".")[0] for module in added)}
     chains: list[str] = []
     for body in (before, after):
-        for chain in _free(ast.parse("def body():\n" + _indented(body)), known):
+        for chain in _free(ast.parse("def body():\n" + _indented(body)), known, names):
             if chain not in chains:
                 chains.append(chain)
     parameters = _parameters(chains)
-    names = dict(zip(chains, parameters, strict=True))
+    called = dict(zip(chains, parameters, strict=True))
 
     def formula(body: Sequence[str]) -> Formula:
-        text = _renamed("\n".join(body), names)
+        text = _renamed("\n".join(body), called)
         read = {n.id for n in ast.walk(ast.parse("def body():\n" + _indented([text]))) if isinstance(n, ast.Name)}
         needed = [imports[name] for name in sorted(read & imports.keys())]
         needed += [f"import {module}" for module in sorted(added) if module.partition(".")[0] in read - imports.keys()]
@@ -107,7 +116,7 @@ def _chains(tree: ast.AST) -> list[tuple[ast.expr, list[str]]]:
     return found
 
 
-def _free(tree: ast.Module, known: Iterable[str]) -> list[str]:
+def _free(tree: ast.Module, known: Iterable[str], given: frozenset[str] | None) -> list[str]:
     """What a body reads and does not assign itself."""
     outside = {*known, *dir(builtins)}
     stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
@@ -119,6 +128,10 @@ def _free(tree: ast.Module, known: Iterable[str]) -> list[str]:
             first[node.id] = min(first.get(node.id, place), place)
     free: list[tuple[tuple[int, int], str]] = []
     for node, names in _chains(tree):
+        if given is not None:
+            if names[0] in given:
+                free.append(((node.lineno, node.col_offset), ".".join(names)))
+            continue
         if names[0] in outside or names[0] in bound:
             continue
         # read on a line before, or on the very line of, its first assignment it is what it was before

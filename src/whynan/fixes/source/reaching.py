@@ -314,7 +314,7 @@ class Reaching:
             case ast.Call():
                 for child in ast.iter_child_nodes(node):
                     self._read(child, state)
-                receiver = _written_by(node)
+                receiver = written_by(node)
                 if receiver is not None:
                     self._write(state, receiver.id, node, known=receiver is getattr(node.func, "value", None))
             case _:
@@ -354,7 +354,7 @@ def _root(node: ast.AST) -> ast.Name | None:
     return node
 
 
-def _written_by(call: ast.Call) -> ast.Name | None:
+def written_by(call: ast.Call) -> ast.Name | None:
     """The name whose value a call writes into: by a method in place, or by ``out=``."""
     for keyword in call.keywords:
         if keyword.arg == "out":
