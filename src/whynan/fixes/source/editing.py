@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from whynan.fixes.source.formulas import Edit
 from whynan.fixes.source.signatures import operator_of
+from whynan.fixes.source.terms import Term
 from whynan.fixes.source.writing import ATOM, UnwritableError, Writer, Written
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from whynan.fixes.source.matching import Match
     from whynan.fixes.source.places import Place
     from whynan.fixes.source.reading import Reader
-    from whynan.fixes.source.terms import Term
 
 Root = ast.expr | ast.AugAssign
 _BINDS: Final[dict[type[ast.operator], int]] = {
@@ -101,10 +101,10 @@ class Editor:
         if pairs and pairs[0][0] is not pattern and all(place is not None for place in places):
             for node, (_, new) in zip(places, pairs, strict=True):
                 if node is not None:
-                    self._check(root, new, match, writer, found)
+                    match = self._check(root, new, match, writer, found)
                     found.edits.append(self.replacing(node, writer.replacement(new, match)))
         else:
-            self._check(root, replacement, match, writer, found)
+            match = self._check(root, replacement, match, writer, found)
             written = writer.around(writer.replacement(replacement, match), match)
             self._rewritten(root, written, found)
         found.imports |= writer.imports
@@ -137,19 +137,37 @@ class Editor:
 
     # -- what the replacement reads, read at another place
 
-    def _check(self, root: Root, replacement: ast.expr, match: Match, writer: Writer, found: Edited) -> None:
-        names = {n.id for n in ast.walk(replacement) if isinstance(n, ast.Name)}
-        for name in sorted(names):
-            value = match.variables.get(name)
-            if value is None or not hasattr(value, "node"):
+    def _check(self, root: Root, replacement: ast.expr, match: Match, writer: Writer, found: Edited) -> Match:
+        """The match with each variable as something that can be read at the root."""
+        variables = dict(match.variables)
+        for name in sorted({n.id for n in ast.walk(replacement) if isinstance(n, ast.Name)}):
+            value = variables.get(name)
+            if not isinstance(value, Term):
                 continue
-            reason = next((r for leaf in _leaves(value) if (r := self._moved(leaf, root))), None)  # pyright: ignore[reportArgumentType]
-            if reason is not None:
-                self._hoist(name, value, writer, found, reason)  # pyright: ignore[reportArgumentType]
+            readable = self._readable(value, root)
+            if readable is None:
+                self._hoist(name, value, writer, found, self._why(value, root) or "")
+            else:
+                variables[name] = readable
         for term in (*match.factors, *match.terms):
-            reason = next((r for leaf in _leaves(term) if (r := self._moved(leaf, root))), None)
+            reason = self._why(term, root)
             if reason is not None:
                 raise UnwritableError(reason)
+        return replace(match, variables=variables)
+
+    def _readable(self, value: Term, root: Root) -> Term | None:
+        """The term, or what its name was made of, as far as that is still the same at the root."""
+        term: Term | None = value
+        while term is not None:
+            if self._why(term, root) is None:
+                return term
+            term = self._reader.expanded(term)
+            inner = term.child("input") if term is not None and term.name == "clone" else None
+            term = inner or term
+        return None
+
+    def _why(self, term: Term, root: Root) -> str | None:
+        return next((reason for leaf in _leaves(term) if (reason := self._moved(leaf, root))), None)
 
     def _moved(self, leaf: ast.AST, root: Root) -> str | None:
         """Why an expression cannot be read at the root, if it stands elsewhere."""
@@ -157,7 +175,7 @@ class Editor:
             return None
         statement = self._place.statement(root)
         for node in ast.walk(leaf):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            if isinstance(node, ast.Name):
                 then, now = self._reader.reaching.of(node), self._reader.reaching.entering(statement, node.id)
                 if then != now:
                     written = any(d.written for d in now)

@@ -251,8 +251,10 @@ class Matcher:
         if not wanted:
             yield given, found
             return
-        for i, item in enumerate(given):
-            for matched in self._match(wanted[0], item, found, elementwise=True):
+        is_negative = coefficient(wanted[0])[0] < 0
+        alike = [i for i, item in enumerate(given) if (coefficient(item)[0] < 0) == is_negative]
+        for i in [*alike, *(i for i in range(len(given)) if i not in alike)]:
+            for matched in self._match(wanted[0], given[i], found, elementwise=True):
                 yield from self._assigned(wanted[1:], [*given[:i], *given[i + 1 :]], matched)
 
     def _shared(

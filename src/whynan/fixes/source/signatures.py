@@ -121,7 +121,8 @@ FRESH: Final = (
     frozenset(
         "softmax log_softmax sum mean prod amax amin logsumexp std var vector_norm cumsum cumprod logcumsumexp matmul mm "
         "bmm dot mv stack cat normalize cosine_similarity layer_norm cross_entropy nll_loss mse_loss kl_div "
-        "binary_cross_entropy binary_cross_entropy_with_logits diff argmax argmin all any".split()
+        "binary_cross_entropy binary_cross_entropy_with_logits diff argmax argmin all any clone trace det logdet einsum "
+        "addmm outer linear zeros ones full full_like tensor".split()
     )
     | (ELEMENTWISE - {"detach", "positive", "contiguous", "nan_to_num"})
 ) - {"float", "double", "half", "bfloat16"}

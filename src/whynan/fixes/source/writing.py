@@ -267,7 +267,7 @@ class Writer:
             if isinstance(given, Missing) and i:
                 left_out = True
                 total = given.operator if parameters[i : i + 1] == ("dim",) else total
-            elif left_out:
+            elif left_out or parameters[i : i + 1] == ("keepdim",):
                 keywords[parameters[i]] = self._write(argument, match, counts)
             else:
                 values.append(self._write(argument, match, counts))
