@@ -49,7 +49,10 @@ def differing(pattern: ast.expr, replacement: ast.expr) -> list[tuple[ast.expr, 
         return []
     pairs: list[tuple[ast.expr, ast.expr]] = []
     match pattern, replacement:
-        case ast.Call(func=ast.Name(id=first), args=a, keywords=[]), ast.Call(func=ast.Name(id=second), args=b, keywords=[]):
+        case (
+            ast.Call(func=ast.Name(id=first), args=a, keywords=[]),
+            ast.Call(func=ast.Name(id=second), args=b, keywords=[]),
+        ):
             if first != second or len(a) != len(b):
                 return [(pattern, replacement)]
             pairs = list(zip(a, b, strict=True))
@@ -75,7 +78,9 @@ def visible_imports(place: Place, node: ast.AST) -> dict[str, str]:
 
 
 def _home(place: Place, node: ast.AST) -> ast.AST | None:
-    return next((p for p in place.above(node) if isinstance(p, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module))), None)
+    return next(
+        (p for p in place.above(node) if isinstance(p, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module))), None
+    )
 
 
 def _given(node: ast.AST) -> list[str]:
@@ -93,7 +98,7 @@ class Editor:
         self._bindings = bindings
 
     def edited(self, root: Root, pattern: ast.expr, replacement: ast.expr, match: Match) -> Edited:
-        """The edits that put a replacement in place of a match; UnwritableError with the reason where there are none."""
+        """The edits that put a replacement in place of a match; UnwritableError with the reason where none do."""
         found = Edited(root)
         writer = self.writer(root)
         pairs = differing(pattern, replacement)
@@ -112,9 +117,7 @@ class Editor:
 
     def writer(self, root: Root) -> Writer:
         """A writer in the style of the source around a place."""
-        return Writer(
-            self._place, self._in_methods(root), visible_imports(self._place, root), bindings=self._bindings
-        )
+        return Writer(self._place, self._in_methods(root), visible_imports(self._place, root), bindings=self._bindings)
 
     def _in_methods(self, root: Root) -> bool:
         for node in ast.walk(root):
@@ -155,16 +158,21 @@ class Editor:
                 raise UnwritableError(reason)
         return replace(match, variables=variables)
 
-    def _readable(self, value: Term, root: Root) -> Term | None:
-        """The term, or what its name was made of, as far as that is still the same at the root."""
-        term: Term | None = value
-        while term is not None:
-            if self._why(term, root) is None:
-                return term
-            term = self._reader.expanded(term)
-            inner = term.child("input") if term is not None and term.name == "clone" else None
-            term = inner or term
-        return None
+    def _readable(self, term: Term, root: Root) -> Term | None:
+        """The term, or what its names were made of, as far as that is still the same at the root."""
+        if self._why(term, root) is None:
+            return term
+        if term.name == "leaf":
+            made = self._reader.expanded(term)
+            return None if made is None else self._readable(made, root)
+        children: list[tuple[str, Term]] = []
+        for parameter, child in term.children:
+            found = self._readable(child, root)
+            if found is None:
+                return None
+            children.append((parameter, found))
+        origin = children[0][1] if term.origin is not None else None
+        return replace(term, node=None, children=tuple(children), origin=origin)
 
     def _why(self, term: Term, root: Root) -> str | None:
         return next((reason for leaf in _leaves(term) if (reason := self._moved(leaf, root))), None)
@@ -176,6 +184,8 @@ class Editor:
         statement = self._place.statement(root)
         for node in ast.walk(leaf):
             if isinstance(node, ast.Name):
+                if self._is_global(node, statement):
+                    continue
                 then, now = self._reader.reaching.of(node), self._reader.reaching.entering(statement, node.id)
                 if then != now:
                     written = any(d.written for d in now)
@@ -183,6 +193,12 @@ class Editor:
         if not self._reader.is_pure(leaf):
             return f"{_short(ast.unparse(leaf))} would be evaluated twice"
         return None
+
+    def _is_global(self, node: ast.Name, statement: ast.stmt) -> bool:
+        """Whether a name in another function of the file is one of the module there and here."""
+        if self._place.function(node) is self._reader.reaching.function:
+            return False
+        return all(d.node is None for d in self._reader.reaching.entering(statement, node.id))
 
     def _hoist(self, name: str, value: Term, writer: Writer, found: Edited, reason: str) -> None:
         """Give the operand a name where it is computed."""
@@ -204,7 +220,7 @@ class Editor:
     def _rewritten(self, root: Root, written: Written, found: Edited) -> None:
         found.rewritten = written.text
         if isinstance(root, ast.AugAssign):
-            self._check_unshared(root.target, root)
+            self._check_unshared(root.target)
             found.edits.append((*self._place.span(root), f"{self._place.code(root.target)} = {written.text}"))
             return
         if not self._place.is_whole(root):
@@ -221,7 +237,11 @@ class Editor:
 
     def _check_kept(self, root: Root, kept: str) -> None:
         for inner in ast.walk(root):
-            if isinstance(inner, ast.Call) and operator_of(self._place, inner)[1] and self._place.code(inner) not in kept:
+            if (
+                isinstance(inner, ast.Call)
+                and operator_of(self._place, inner)[1]
+                and self._place.code(inner) not in kept
+            ):
                 raise UnwritableError("what it writes in place is read elsewhere")
 
     def _in_place(self, root: ast.Call, written: Written, found: Edited) -> None:
@@ -229,7 +249,7 @@ class Editor:
         if self._place.meaning(root.func) is not None:
             receiver = root.args[0] if root.args else None
         statement = self._place.statement(root)
-        self._check_unshared(receiver, root)
+        self._check_unshared(receiver)
         if isinstance(statement, ast.Expr) and statement.value is root and isinstance(receiver, ast.Name):
             found.edits.append((*self._place.span(root), f"{receiver.id} = {written.text}"))
         elif isinstance(statement, ast.Return):
@@ -237,7 +257,7 @@ class Editor:
         else:
             raise UnwritableError("its result is written into its operand, which may be read elsewhere")
 
-    def _check_unshared(self, receiver: ast.expr | None, root: Root) -> None:
+    def _check_unshared(self, receiver: ast.expr | None) -> None:
         """Only the value of a local name that nothing else holds can be another object instead."""
         if not isinstance(receiver, ast.Name):
             raise UnwritableError("its result is written into what other names may hold")

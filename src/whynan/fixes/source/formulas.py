@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 Edit = tuple[int, int, str]
 """A span of the text, and what is to stand there."""
-_OF_TENSORS: Final = frozenset({"shape", "dtype", "T", "mT", "H", "mH", "device", "ndim", "data", "grad", "real", "imag"})
+_OF_TENSORS: Final = frozenset(
+    {"shape", "dtype", "T", "mT", "H", "mH", "device", "ndim", "data", "grad", "real", "imag"}
+)
 _ATTRIBUTES: Final = frozenset({"values", "indices"})
 
 
@@ -48,6 +50,21 @@ def assigned(name: str, text: str) -> str:
 def returned(text: str) -> str:
     """The return of a value."""
     return f"return ({text}\n)" if _is_long(text) else f"return {text}"
+
+
+def helpers_in(place: Place, body: Sequence[str]) -> list[str]:
+    """The functions of the file that a body calls, and that these call, as lines before it."""
+    assert place.tree is not None
+    functions = {n.name: n for n in place.tree.body if isinstance(n, ast.FunctionDef) and not n.decorator_list}
+    found: dict[str, ast.FunctionDef] = {}
+    waiting: list[ast.AST] = [ast.parse("def body():\n" + _indented(body))]
+    while waiting:
+        for node in ast.walk(waiting.pop()):
+            name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
+            if name is not None and name in functions and name not in found:
+                found[name] = functions[name]
+                waiting.append(functions[name])
+    return [ast.unparse(function) for function in found.values()]
 
 
 def _is_long(text: str) -> bool:
@@ -119,36 +136,56 @@ def _chains(tree: ast.AST) -> list[tuple[ast.expr, list[str]]]:
 def _free(tree: ast.Module, known: Iterable[str], given: frozenset[str] | None) -> list[str]:
     """What a body reads and does not assign itself."""
     outside = {*known, *dir(builtins)}
-    stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    bound = {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
-    first: dict[str, tuple[int, int]] = {}
+    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    (body,) = tree.body
+    stored: dict[str, int] = {}
+    walrus: set[str] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            place = (node.lineno, -1 if isinstance(node.ctx, ast.Store) else 0)
-            first[node.id] = min(first.get(node.id, place), place)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and _owner(node, parents) is body:
+            stored[node.id] = min(stored.get(node.id, node.lineno), node.lineno)
+        if isinstance(node, ast.NamedExpr):
+            walrus.add(node.target.id)
+    stored |= {n.name: 0 for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
     free: list[tuple[tuple[int, int], str]] = []
     for node, names in _chains(tree):
-        if given is not None:
-            if names[0] in given:
-                free.append(((node.lineno, node.col_offset), ".".join(names)))
+        name = names[0]
+        if _is_bound_inside(node, name, parents, body):
             continue
-        if names[0] in outside or names[0] in bound:
-            continue
-        # read on a line before, or on the very line of, its first assignment it is what it was before
-        if names[0] in stored and first[names[0]][0] < node.lineno:
-            continue
-        if names[0] in stored and not _is_read_first(tree, node, names[0]):
-            continue
-        free.append(((node.lineno, node.col_offset), ".".join(names)))
+        if given is not None and _owner(node, parents) is body:
+            is_free = name in given
+        elif name in outside:
+            is_free = False
+        else:
+            # on the very line of its first assignment it is what it was before, but where a walrus made it
+            is_free = name not in stored or (stored[name] >= node.lineno and name not in walrus)
+        if is_free:
+            free.append(((node.lineno, node.col_offset), ".".join(names)))
     return [chain for _, chain in sorted(free)]
 
 
-def _is_read_first(tree: ast.Module, node: ast.expr, name: str) -> bool:
-    """Whether a name is read in the statement that assigns it, and not by a walrus to its left."""
-    for inner in ast.walk(tree):
-        if isinstance(inner, ast.NamedExpr) and inner.target.id == name:
-            return False
-    return True
+_OWN_SCOPE: Final = (ast.FunctionDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def _owner(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> ast.AST | None:
+    """The function that a name is of."""
+    while (parent := parents.get(node)) is not None:
+        if isinstance(parent, (ast.FunctionDef, ast.Lambda)):
+            return parent
+        node = parent
+    return None
+
+
+def _is_bound_inside(node: ast.AST, name: str, parents: dict[ast.AST, ast.AST], body: ast.AST) -> bool:
+    """Whether a name is a parameter or a variable of a function or comprehension inside the body."""
+    while (parent := parents.get(node)) is not None and parent is not body:
+        if isinstance(parent, _OWN_SCOPE):
+            for inner in ast.walk(parent):
+                if isinstance(inner, ast.arg) and inner.arg == name:
+                    return True
+                if isinstance(inner, ast.Name) and inner.id == name and isinstance(inner.ctx, ast.Store):
+                    return True
+        node = parent
+    return False
 
 
 def _parameters(chains: Sequence[str]) -> list[str]:
@@ -173,7 +210,9 @@ def _renamed(body: str, names: dict[str, str]) -> str:
     edits = [
         (*place.span(node), names[chain])
         for node, parts in _chains(place.tree)
-        if (chain := ".".join(parts)) in names and names[chain] != chain
+        if (chain := ".".join(parts)) in names
+        and names[chain] != chain
+        and not _is_bound_inside(node, parts[0], place.parents, place.tree.body[0])
     ]
     changed = replaced(text, edits)[len(head) :]
     return "\n".join(line[1:] for line in changed.split("\n"))

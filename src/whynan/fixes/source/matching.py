@@ -78,7 +78,7 @@ class Matcher:
         self._ways += 1
         if self._ways > _MOST_WAYS:
             return
-        if pattern.node is not None and not isinstance(pattern.node, type(None)):
+        if pattern.node is not None:
             found = replace(found, places={**found.places, pattern.node: term})
         if pattern.name == "variable":
             yield from self._bind(pattern.text, term, found)
@@ -180,11 +180,12 @@ class Matcher:
         for item in items:
             made, definition = self._reader.expanded(item), self._reader.definition(item)
             if made is not None and definition is not None and made.name == name:
-                found = replace(
-                    found, definitions=(*found.definitions, definition), nodes=found.nodes | made.own
-                )
+                found = replace(found, definitions=(*found.definitions, definition), nodes=found.nodes | made.own)
                 opened += made.operands
                 changed = True
+            elif (twin := next((o for o in opened if self.same(o, item)), None)) is not None:
+                opened.append(twin)
+                changed = changed or twin.key != item.key
             else:
                 opened.append(item)
         return (opened, found) if changed else None
@@ -202,7 +203,14 @@ class Matcher:
             yield from self._factors(wanted_number, wanted, again_number, again, followed, whole=whole)
 
     def _factors(
-        self, wanted_number: float, wanted: list[Term], given_number: float, given: list[Term], found: Match, *, whole: bool
+        self,
+        wanted_number: float,
+        wanted: list[Term],
+        given_number: float,
+        given: list[Term],
+        found: Match,
+        *,
+        whole: bool,
     ) -> Iterator[Match]:
         ratio = given_number / wanted_number if wanted_number else 1.0
         if abs(wanted_number) != 1 and not whole and not math.isclose(abs(ratio), 1):
@@ -257,9 +265,7 @@ class Matcher:
             for matched in self._match(wanted[0], given[i], found, elementwise=True):
                 yield from self._assigned(wanted[1:], [*given[:i], *given[i + 1 :]], matched)
 
-    def _shared(
-        self, free: list[Term], rest: list[Term], constant: float, found: Match, name: str
-    ) -> Iterator[Match]:
+    def _shared(self, free: list[Term], rest: list[Term], constant: float, found: Match, name: str) -> Iterator[Match]:
         """The variables among the factors (the terms) take what is left, each one part and the last all the rest."""
         join, neutral = (product_of, 1.0) if name == "mul" else (sum_of, 0.0)
         if len(free) == 1:

@@ -5,18 +5,22 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from whynan.fixes.candidates import Candidate, Declined
 from whynan.fixes.source import selections
 from whynan.fixes.source.editing import Edited, Editor
-from whynan.fixes.source.formulas import assigned, functional, pair, returned
+from whynan.fixes.source.formulas import assigned, functional, helpers_in, pair, returned
 from whynan.fixes.source.importing import statements_of, with_imports
+from whynan.fixes.source.inlining import helper_of
 from whynan.fixes.source.matching import Match, Matcher
+from whynan.fixes.source.patterns import pattern
 from whynan.fixes.source.places import Place, parsed, replaced
-from whynan.fixes.source.reading import Reader, pattern
+from whynan.fixes.source.reading import Reader
 from whynan.fixes.source.roots import roots_of, twins_of
+from whynan.fixes.source.terms import Term
 from whynan.fixes.source.writing import UnwritableError
 
 if TYPE_CHECKING:
@@ -25,21 +29,26 @@ if TYPE_CHECKING:
     from whynan.fixes.source.editing import Root
     from whynan.fixes.source.formulas import Edit
     from whynan.fixes.source.reaching import Definition
-    from whynan.fixes.source.terms import Term
     from whynan.records import Finding
-    from whynan.records.intents import FixIntent
+    from whynan.records.intents import FixIntent, FixKind
 
 _MOST_MATCHES: Final = 6
 
 
 @dataclass(frozen=True)
 class Spot:
-    """Where a birth is: the file, the expression, and the terms of its function."""
+    """Where a birth is: the file, the expression, and the terms of its function, or of one that calls it."""
 
     path: str
     place: Place
     birth: Root
     reader: Reader
+    call: ast.Call | None = None
+
+    @property
+    def start(self) -> Root:
+        """The expression of the function that the birth is, or is in a call of."""
+        return self.birth if self.call is None else self.call
 
 
 def candidates(text: str, finding: Finding, intents: Sequence[FixIntent]) -> list[Candidate | Declined]:
@@ -58,8 +67,45 @@ def candidates(text: str, finding: Finding, intents: Sequence[FixIntent]) -> lis
     chosen = selections.guarded(spot.reader, spot.birth, finding)
     if chosen is not None:
         found.append(_selected(spot, chosen))
-    found += [_candidate(spot, intent) for intent in wanted]
+    spots = [spot, *_callers(spot, finding)]
+    found += [_first(spots, intent) for intent in wanted]
     return _without_repeats(found)
+
+
+def _first(spots: Sequence[Spot], intent: FixIntent) -> Candidate | Declined:
+    """The candidate in the birth's own function, else in one that calls it."""
+    found = [_candidate(spot, intent) for spot in spots[:1]]
+    for spot in spots[1:]:
+        if isinstance(found[-1], Candidate):
+            break
+        found.append(_candidate(spot, intent))
+    return found[-1] if isinstance(found[-1], Candidate) else found[0]
+
+
+def _callers(spot: Spot, finding: Finding) -> list[Spot]:
+    """The calls of the birth's function in the file, where it is a small one that only computes a value.
+
+    Those in functions that the finding's chain goes through come first.
+    """
+    place, function = spot.place, spot.reader.reaching.function
+    if not isinstance(function, ast.FunctionDef):
+        return []
+    calls = [
+        node
+        for node in place.parents
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == function.name
+        and helper_of(place, node.func) is function
+    ]
+    passed = {link.site.function for link in finding.chain if link.site is not None}
+    calls.sort(key=lambda c: (place.qualified(place.function(c)) not in passed, c.lineno, c.col_offset))
+    readers = {caller: Reader(place, caller) for caller in {place.function(c) for c in calls} if caller is not function}
+    return [
+        Spot(spot.path, place, spot.birth, readers[caller], call)
+        for call in calls
+        if (caller := place.function(call)) in readers
+    ]
 
 
 def _without_repeats(found: list[Candidate | Declined]) -> list[Candidate | Declined]:
@@ -110,15 +156,15 @@ def _candidate(spot: Spot, intent: FixIntent) -> Candidate | Declined:
 
 
 def _is_repeatable(spot: Spot, match: Match) -> bool:
-    nodes = [t.node for t in match.variables.values() if not isinstance(t, type(None)) and getattr(t, "node", None)]
-    return all(node is None or spot.reader.is_pure(node) for node in nodes)
+    terms = [value for value in match.variables.values() if isinstance(value, Term)]
+    return all(term.node is None or spot.reader.is_pure(term.node) for term in terms)
 
 
 def _matches(spot: Spot, wanted: Term) -> Iterator[tuple[Root, Match]]:
     """Where a pattern matches with the birth as one of its own operators, the smallest expression first."""
     matcher = Matcher(spot.reader)
     count = 0
-    for root in roots_of(spot.reader, spot.birth):
+    for root in roots_of(spot.reader, spot.start):
         for match in matcher.matches(wanted, spot.reader.read(root)):
             if spot.birth in match.nodes:
                 yield root, match
@@ -126,7 +172,7 @@ def _matches(spot: Spot, wanted: Term) -> Iterator[tuple[Root, Match]]:
                 break
         if count >= _MOST_MATCHES:
             return
-    if count == 0:
+    if count == 0 and spot.call is None:
         yield from _operands(spot, matcher, wanted)
 
 
@@ -183,10 +229,10 @@ def _selected(spot: Spot, chosen: selections.Guarded) -> Candidate | Declined:
         return Declined(chosen.title, str(error))
 
 
-def _written(  # noqa: PLR0913 - all that a candidate is made of
+def _written(
     spot: Spot,
     title: str,
-    kind: object,
+    kind: FixKind,
     root: Root,
     definitions: Sequence[Definition],
     edits: Sequence[Edit],
@@ -194,7 +240,7 @@ def _written(  # noqa: PLR0913 - all that a candidate is made of
     first: Edited,
 ) -> Candidate:
     place = spot.place
-    if any(a[1] > b[0] for a, b in zip(edits, edits[1:], strict=False)):
+    if any(a[1] > b[0] for a, b in itertools.pairwise(edits)):
         raise UnwritableError("its parts overlap")
     edited = replaced(place.text, edits)
     if parsed(edited) is None or not _is_kept(place, edited, edits):
@@ -204,19 +250,17 @@ def _written(  # noqa: PLR0913 - all that a candidate is made of
         if parsed(edited) is None:
             raise UnwritableError("its imports cannot be added")
     chain = _in_order(spot, definitions)
-    if isinstance(first.root, ast.AugAssign) or _rebinds(place, first):
-        own = first.rewritten
-    else:
-        own = None
+    own = first.rewritten if isinstance(first.root, ast.AugAssign) or _rebinds(place, first) else None
     before = [*(assigned(d.name, functional(place, d.value)) for d in chain if d.value is not None)]
     after = [*(assigned(d.name, functional(place, d.value, edits)) for d in chain if d.value is not None)]
     is_root = root is first.root and own is not None
     before.append(returned(functional(place, root)))
     after.append(returned(own if is_root and own is not None else functional(place, root, edits)))
     line = _line(spot, root, chain)
+    before, after = [*helpers_in(place, before), *before], [*helpers_in(place, after), *after]
     original, repaired = pair(before, after, line, statements_of(place), imports)
-    function = place.qualified(place.function(spot.birth))
-    return Candidate(title, kind, spot.path, edited, original, repaired, function)  # pyright: ignore[reportArgumentType]
+    function = place.qualified(spot.reader.reaching.function)
+    return Candidate(title, kind, spot.path, edited, original, repaired, function)
 
 
 def _rebinds(place: Place, first: Edited) -> bool:
@@ -275,5 +319,3 @@ def _is_kept(place: Place, edited: str, edits: Sequence[Edit]) -> bool:
 def _short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= 60 else f"{line[:57]}..."
-
-

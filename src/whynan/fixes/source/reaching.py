@@ -8,7 +8,8 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from whynan.fixes.source.signatures import FRESH, operator_of
+from whynan.fixes.source.sharing import related, root_of, shared, written_by
+from whynan.fixes.source.signatures import operator_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -52,7 +53,7 @@ class Reaching:
         self._outside: dict[str, Definition] = {}
         self._made: dict[tuple[ast.AST, str], Definition] = {}
         self._breaks: list[list[State]] = []
-        self._related = _related(self.place, self.function)
+        self._related = related(self.place, self.function)
         body = self.function.body
         state: State = {}
         if not isinstance(self.function, ast.Module):
@@ -95,14 +96,14 @@ class Reaching:
         value = definition.value
         if definition.written:
             return value is not None
-        return value is not None and not _shared(self.place, value)
+        return value is not None and not shared(self.place, value)
 
     def _is_held(self, load: ast.AST) -> bool:
         """Whether something else gets hold of a name's value where it is read."""
         parent = self.place.parents[load]
         match parent:
             case ast.Call():
-                return self.place.parents[load] is not None and operator_of(self.place, parent)[0] is None
+                return operator_of(self.place, parent)[0] is None
             case ast.List() | ast.Tuple() | ast.Dict() | ast.Set() | ast.Yield() | ast.keyword():
                 return not isinstance(self.place.parents.get(parent), ast.Return)
             case _:
@@ -120,7 +121,13 @@ class Reaching:
         return self._outside.setdefault(name, Definition(name, None))
 
     def _set(
-        self, state: State, name: str, node: ast.AST, value: ast.expr | ast.AugAssign | None = None, *, written: bool = False
+        self,
+        state: State,
+        name: str,
+        node: ast.AST,
+        value: ast.expr | ast.AugAssign | None = None,
+        *,
+        written: bool = False,
     ) -> None:
         made = self._made.setdefault((node, name), Definition(name, node, value, written))
         state[name] = frozenset({made})
@@ -286,7 +293,7 @@ class Reaching:
                 self._read(target.value, state)
                 if isinstance(target, ast.Subscript):
                     self._read(target.slice, state)
-                root = _root(target)
+                root = root_of(target)
                 if root is not None:
                     self._write(state, root.id, target, known=False)
             case _:
@@ -341,69 +348,3 @@ class Reaching:
                     self.at[inner] = frozenset({self._made.setdefault((node, inner.id), Definition(inner.id, node))})
                 else:
                     self.late[inner] = inner.id
-
-
-def _root(node: ast.AST) -> ast.Name | None:
-    """The name that a chain of attributes, subscripts and methods begins with."""
-    while not isinstance(node, ast.Name):
-        match node:
-            case ast.Attribute(value=inner) | ast.Subscript(value=inner) | ast.Call(func=ast.Attribute(value=inner)):
-                node = inner
-            case _:
-                return None
-    return node
-
-
-def written_by(call: ast.Call) -> ast.Name | None:
-    """The name whose value a call writes into: by a method in place, or by ``out=``."""
-    for keyword in call.keywords:
-        if keyword.arg == "out":
-            return _root(keyword.value)
-        if keyword.arg == "inplace" and isinstance(keyword.value, ast.Constant) and keyword.value.value and call.args:
-            return _root(call.args[0])
-    if isinstance(call.func, ast.Attribute):
-        name = call.func.attr
-        if name.endswith("_") and not name.endswith("__"):
-            receiver = call.func.value
-            if isinstance(receiver, ast.Name) and receiver.id in ("torch", "F", "init") and call.args:
-                return _root(call.args[0])
-            return _root(receiver)
-    return None
-
-
-def _related(place: Place, function: Function | ast.Module) -> dict[str, set[str]]:
-    """For each name those whose values may share memory with its value."""
-    groups: dict[str, set[str]] = {}
-    for node in ast.walk(function):
-        if isinstance(node, ast.Assign):
-            targets, value = node.targets, node.value
-        elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
-            targets, value = [node.target], node.value
-        else:
-            continue
-        names = {t.id for target in targets for t in ast.walk(target) if isinstance(t, ast.Name)}
-        names |= _shared(place, value)
-        merged = set(names)
-        for name in names:
-            merged |= groups.get(name, set())
-        for name in merged:
-            groups[name] = merged
-    return groups
-
-
-def _shared(place: Place, value: ast.expr) -> set[str]:
-    """The names whose memory the value of an expression may share."""
-    match value:
-        case ast.Name():
-            return {value.id}
-        case ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.Constant() | ast.JoinedStr():
-            return set()
-        case ast.Call():
-            name, in_place = operator_of(place, value)
-            if name is not None and name in FRESH and not in_place:
-                return set()
-        case ast.Tuple(elts=parts) | ast.List(elts=parts):
-            return {name for part in parts for name in _shared(place, part)}
-        case _:
-            pass
-    return {n.id for n in ast.walk(value) if isinstance(n, ast.Name) and n.id not in place.imports}

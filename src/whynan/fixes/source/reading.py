@@ -1,115 +1,24 @@
-"""Reads expressions, of a program's source and of a pattern, as terms."""
+"""Reads the expressions of a function as terms."""
 
 # pyright: strict
 
 from __future__ import annotations
 
 import ast
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from whynan.fixes.source import signatures
-from whynan.fixes.source.places import Place
+from whynan.fixes.source import inlining, signatures
+from whynan.fixes.source.canonical import BINARY, COMPARISONS, Node, bound, canonical_term
+from whynan.fixes.source.constants import number_of
 from whynan.fixes.source.reaching import Reaching
-from whynan.fixes.source.terms import NONE, Nodes, Term, applied, number, power, product_of, sum_of
+from whynan.fixes.source.terms import Nodes, Term, applied, number, product_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from whynan.fixes.source.places import Function
+    from whynan.fixes.source.places import Function, Place
     from whynan.fixes.source.reaching import Definition
 
-_COMPARISONS: Final[dict[type[ast.cmpop], str]] = {
-    ast.Eq: "eq",
-    ast.NotEq: "ne",
-    ast.Lt: "lt",
-    ast.LtE: "le",
-    ast.Gt: "gt",
-    ast.GtE: "ge",
-}
-_BINARY: Final[dict[type[ast.operator], str]] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "div",
-    ast.Pow: "pow",
-    ast.MatMult: "matmul",
-    ast.Mod: "remainder",
-}
-_EXPONENTS: Final = {"sqrt": 0.5, "rsqrt": -0.5, "square": 2.0, "reciprocal": -1.0}
 _PLAIN: Final = frozenset({"int", "float", "len", "min", "max", "abs", "range", "tuple", "list", "bool", "isinstance"})
-_KNOWN: Final = frozenset(signatures.SIGNATURES) | signatures.UNARY | signatures.CASTS | signatures.VIEWS
-Node = ast.expr | ast.AugAssign
-
-
-def canonical_term(name: str, given: list[tuple[str, Term]], node: Node | None, own: Nodes) -> Term:
-    """An operator on its arguments, in the one form that its spellings share."""
-    values = dict(given)
-    first = given[0][1] if given else None
-    second = values.get("other") or values.get("exponent")
-    simple = len(given) == 2 and second is not None and first is not None
-    if first is not None and len(given) == 1:
-        if name == "neg":
-            return product_of([number(-1), first], node, own=own)
-        if name in _EXPONENTS:
-            return power(first, number(_EXPONENTS[name]), node, own=own, divided=name == "reciprocal")
-        if name == "log1p":
-            return applied("log", [("input", sum_of([number(1), first], own=own, hidden=True))], node, own=own)
-        if name == "expm1":
-            return sum_of([applied("exp", [("input", first)], own=own), number(-1)], node, own=own)
-        if name in ("log2", "log10"):
-            scale = 1 / math.log(2 if name == "log2" else 10)
-            return product_of([number(scale), applied("log", [("input", first)], own=own)], node, own=own)
-    if simple and first is not None and second is not None:
-        match name:
-            case "add":
-                return sum_of([first, second], node, own=own)
-            case "sub":
-                return sum_of([first, product_of([number(-1), second])], node, own=own)
-            case "rsub":
-                return sum_of([second, product_of([number(-1), first])], node, own=own)
-            case "mul":
-                return product_of([first, second], node, own=own)
-            case "div":
-                return product_of([first, power(second, number(-1), own=own, divided=True)], node, own=own)
-            case "pow":
-                return power(first, second, node, own=own)
-            case _:
-                pass
-    if name in ("clamp_min", "clamp_max"):
-        given, name = [given[0], ("min" if name == "clamp_min" else "max", given[-1][1])], "clamp"
-    if name == "mse_loss" and set(values) == {"input", "target"}:
-        difference = sum_of([values["input"], product_of([number(-1), values["target"]])], own=own)
-        return applied("mean", [("input", power(difference, number(2), own=own))], node, own=own)
-    return applied(name, given, node, own=own)
-
-
-def bound(name: str, values: Sequence[Term], keywords: dict[str, Term]) -> list[tuple[str, Term]] | None:
-    """Arguments by the names of the operator's parameters, in its order; None where they do not fit."""
-    parameters = signatures.SIGNATURES.get(name, ("input",))
-    if len(values) > len(parameters):
-        parameters = (*parameters, *(f"argument{i}" for i in range(len(parameters), len(values))))
-    given = dict(zip(parameters, values, strict=False))
-    for keyword, value in keywords.items():
-        key = keyword
-        if keyword not in parameters and signatures.KEYWORDS.get(keyword) in parameters:
-            key = signatures.KEYWORDS[keyword]
-            if keyword == "unbiased" and value.name == "constant":
-                value = number(1 if value.text == "True" else 0, value.node)  # noqa: PLW2901 - the same, by its other name
-        if key in given:
-            return None
-        given[key] = value
-    order = {parameter: i for i, parameter in enumerate(parameters)}
-    kept = {p: v for p, v in given.items() if not _is_default(p, v)}
-    return sorted(kept.items(), key=lambda item: order.get(item[0], len(order)))
-
-
-def _is_default(parameter: str, value: Term) -> bool:
-    if parameter not in signatures.DEFAULTS:
-        return False
-    default = signatures.DEFAULTS[parameter]
-    return value.text == repr(default) if value.name == "constant" else value.value == default and value.name == "number"
 
 
 class Reader:
@@ -120,6 +29,7 @@ class Reader:
         self.reaching = Reaching(place, function)
         self._read: dict[ast.AST, Term] = {}
         self._keys: dict[int, tuple[Term, object]] = {}
+        self._results: dict[ast.Call, Term | None] = {}
 
     def read(self, node: Node) -> Term:
         """The term of an expression."""
@@ -129,7 +39,7 @@ class Reader:
 
     def _term(self, node: Node) -> Term:
         own: Nodes = frozenset({node})
-        constant = _number(self.place, node)
+        constant = number_of(self.place, node)
         if constant is not None and isinstance(node, ast.expr):
             return number(constant, node)
         match node:
@@ -139,16 +49,17 @@ class Reader:
                 return product_of([number(-1), self.read(operand)], node, own=own)
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):
                 return self.read(operand)
-            case ast.BinOp(left=left, op=symbol, right=right) if type(symbol) in _BINARY:
-                return self._binary(_BINARY[type(symbol)], left, right, node)
-            case ast.AugAssign(target=ast.Name() as left, op=symbol, value=right) if type(symbol) in _BINARY:
-                return self._binary(_BINARY[type(symbol)], left, right, node)
-            case ast.Compare(left=left, ops=[symbol], comparators=[right]) if type(symbol) in _COMPARISONS:
-                return self._binary(_COMPARISONS[type(symbol)], left, right, node)
+            case ast.BinOp(left=left, op=symbol, right=right) if type(symbol) in BINARY:
+                return self._binary(BINARY[type(symbol)], left, right, node)
+            case ast.AugAssign(target=ast.Name() as left, op=symbol, value=right) if type(symbol) in BINARY:
+                return self._binary(BINARY[type(symbol)], left, right, node)
+            case ast.Compare(left=left, ops=[symbol], comparators=[right]) if type(symbol) in COMPARISONS:
+                return self._binary(COMPARISONS[type(symbol)], left, right, node)
             case ast.Call():
                 return self._call(node) or self._leaf(node)
-            case ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=0)) | ast.Attribute(
-                value=ast.Call() as call, attr="values"
+            case (
+                ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=0))
+                | ast.Attribute(value=ast.Call() as call, attr="values")
             ):
                 found = self._call(call)
                 if found is not None and found.name in ("max", "min") and found.child("dim") is not None:
@@ -174,10 +85,10 @@ class Reader:
         values = list(node.args)
         settings: dict[str, ast.expr] = {}
         if name is None:
-            found = self._instance(node.func)
-            if found is None or found[0] is None:
+            instance = self._instance(node.func)
+            if instance is None:
                 return None
-            name, settings = found
+            name, settings = instance
         elif signatures.function_of(self.place, node.func) is None and isinstance(node.func, ast.Attribute):
             values.insert(0, node.func.value)
             if name == "where":
@@ -193,12 +104,9 @@ class Reader:
             name = {1: "a" + name}.get(len(given), name)
         return canonical_term(name, given, node, frozenset({node}))
 
-    def _instance(self, callee: ast.expr) -> tuple[str | None, dict[str, ast.expr]] | None:
+    def _instance(self, callee: ast.expr) -> tuple[str, dict[str, ast.expr]] | None:
         """The operator that an instance of a module without parameters is: ``nn.Softmax(dim=-1)``."""
-        if isinstance(callee, ast.Attribute):
-            made = self._attribute(callee)
-        else:
-            made = callee
+        made = self._attribute(callee) if isinstance(callee, ast.Attribute) else callee
         if not isinstance(made, ast.Call):
             return None
         names = self.place.meaning(made.func)
@@ -266,8 +174,23 @@ class Reader:
         """The term of the expression that a name stands for."""
         if term.name == "leaf" and isinstance(term.node, ast.NamedExpr):
             return self.read(term.node.value)
+        if term.name == "leaf" and isinstance(term.node, ast.Call):
+            return self._called(term.node)
         found = self.definition(term)
         return None if found is None or found.value is None else self.read(found.value)
+
+    def _called(self, node: ast.Call) -> Term | None:
+        """What a call of a small function of the same file computes."""
+        if node not in self._results:
+            self._results[node] = None  # a function that calls itself is none of these
+            function = inlining.helper_of(self.place, node.func)
+            given = inlining.arguments_of(function, node) if function is not None else None
+            if function is not None and given is not None:
+                arguments = {name: self.read(value) for name, value in given.items()}
+                inner = self if function is self.reaching.function else Reader(self.place, function)
+                found = inlining.inlined(inner, inner.read(inlining.result_of(function)), arguments)
+                self._results[node] = None if found is None else replace(found, own=found.own | {node}, node=None)
+        return self._results[node]
 
     def full_key(self, term: Term, depth: int = 24) -> object:
         """What a term is, whatever names its parts were given."""
@@ -302,100 +225,3 @@ def _is_constant(node: ast.expr) -> bool:
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return False
     return True
-
-
-def _number(place: Place | None, node: ast.AST) -> float | None:
-    """The value of an expression of numbers alone."""
-    match node:
-        case ast.Constant(value=bool()):
-            return None
-        case ast.Constant(value=int() | float() as value):
-            return float(value)
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            inner = _number(place, operand)
-            return None if inner is None else -inner
-        case ast.BinOp(left=left, op=symbol, right=right):
-            first, second = _number(place, left), _number(place, right)
-            if first is None or second is None:
-                return None
-            return _computed(symbol, first, second)
-        case ast.Attribute() if place is not None:
-            names = place.meaning(node)
-            value = getattr(math, names[1], None) if names and names[0] == "math" and len(names) == 2 else None
-            return float(value) if isinstance(value, float) else None
-        case ast.Call(func=callee, args=arguments, keywords=[]) if place is not None:
-            names = place.meaning(callee)
-            values = [_number(place, a) for a in arguments]
-            if names and names[0] == "math" and len(names) == 2 and values and None not in values:
-                return _called(names[1], [v for v in values if v is not None])
-            return None
-        case _:
-            return None
-
-
-def _computed(symbol: ast.operator, first: float, second: float) -> float | None:
-    try:
-        match symbol:
-            case ast.Add():
-                return first + second
-            case ast.Sub():
-                return first - second
-            case ast.Mult():
-                return first * second
-            case ast.Div():
-                return first / second
-            case ast.Pow():
-                value = first**second
-                return value if isinstance(value, float) else None  # pyright: ignore[reportUnnecessaryIsInstance]
-            case _:
-                return None
-    except ArithmeticError:
-        return None
-
-
-def _called(name: str, values: list[float]) -> float | None:
-    function = getattr(math, name, None)
-    try:
-        value = function(*values) if callable(function) else None
-    except (ValueError, TypeError, ArithmeticError):
-        return None
-    return float(value) if isinstance(value, (int, float)) else None
-
-
-def pattern(text: str) -> tuple[Term, ast.expr]:
-    """A pattern of the language of intents as a term, with the tree whose nodes its parts are."""
-    tree = ast.parse(text, mode="eval").body
-    return _pattern(tree), tree
-
-
-def _pattern(node: ast.expr) -> Term:
-    own: Nodes = frozenset({node})
-    constant = _number(None, node)
-    if constant is not None:
-        return number(constant, node)
-    match node:
-        case ast.Name(id=name):
-            return Term("variable", text=name, key=("variable", name), node=node)
-        case ast.Constant(value=value):
-            return Term("constant", text=repr(value), key=("constant", repr(value)), node=node)
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return product_of([number(-1), _pattern(operand)], node, own=own)
-        case ast.BinOp(left=left, op=symbol, right=right):
-            name = _BINARY[type(symbol)]
-            parameters = ("input", "exponent" if name == "pow" else "other")
-            given = list(zip(parameters, (_pattern(left), _pattern(right)), strict=True))
-            return canonical_term(name, given, node, own)
-        case ast.Compare(left=left, ops=[symbol], comparators=[right]):
-            given = [("input", _pattern(left)), ("other", _pattern(right))]
-            return applied(_COMPARISONS[type(symbol)], given, node, own=own)
-        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=keywords):
-            operator = signatures.canonical(name)[0]
-            named = {k.arg: _pattern(k.value) for k in keywords if k.arg is not None}
-            given = bound(operator, [_pattern(a) for a in arguments], named) or []
-            if operator in ("max", "min") and len(given) == 1:
-                operator = "a" + operator
-            return canonical_term(operator, given, node, own)
-        case ast.Attribute(value=value, attr=attribute):
-            return applied("." + attribute, [("input", _pattern(value))], node, own=own)
-        case _:
-            return applied(ast.dump(node), [], node, own=NONE)

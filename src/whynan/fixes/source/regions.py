@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from whynan.fixes.candidates import Declined
-from whynan.fixes.source.formulas import pair
+from whynan.fixes.source.formulas import helpers_in, pair
 from whynan.fixes.source.importing import statements_of
 from whynan.fixes.source.places import Place, dotted, parsed
-from whynan.fixes.source.reaching import Reaching, written_by
+from whynan.fixes.source.reaching import Reaching
+from whynan.fixes.source.sharing import written_by
 from whynan.fixes.source.signatures import function_of
 
 if TYPE_CHECKING:
@@ -67,11 +68,14 @@ def _compared(before: str, after: str, line: int) -> tuple[Formula, Formula]:
     if other is None:
         raise _DeclinedError(f"{old.qualified(function)} is gone after the change")
     if _outside(old, function) != _outside(new, other):
-        raise _DeclinedError(f"it changes more than {old.qualified(function) or 'the module'}, where the bad number was born")
+        raise _DeclinedError(
+            f"it changes more than {old.qualified(function) or 'the module'}, where the bad number was born"
+        )
     first, second = _region(list(function.body), list(other.body), line)
     versions = _Version(old, function, first), _Version(new, other, second)
     outputs = _outputs(*versions)
     bodies = [_body(version, outputs) for version in versions]
+    bodies = [[*helpers_in(v.place, body), *body] for v, body in zip(versions, bodies, strict=True)]
     outer = {name for version in versions for name in _outer(version)}
     imports = statements_of(old) | statements_of(new)
     return pair(bodies[0], bodies[1], first[0].lineno, imports, names=frozenset(outer))
@@ -81,9 +85,12 @@ def _function_at(place: Place, line: int) -> Function | ast.Module:
     found: Function | ast.Module | None = place.tree
     assert found is not None
     for node in place.parents:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.body[0].lineno <= line <= (node.end_lineno or 0):
-            if isinstance(found, ast.Module) or node.lineno > found.lineno:
-                found = node
+        if (
+            isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            and node.body[0].lineno <= line <= (node.end_lineno or 0)
+            and (isinstance(found, ast.Module) or node.lineno > found.lineno)
+        ):
+            found = node
     return found
 
 
@@ -167,7 +174,7 @@ def _within(first: ast.stmt, second: ast.stmt, line: int) -> tuple[list[ast.stmt
 
 def _dumped(value: object) -> str:
     if isinstance(value, list):
-        return repr([_dumped(v) for v in value])  # pyright: ignore[reportUnknownVariableType]
+        return repr([_dumped(v) for v in value])  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     return ast.dump(value) if isinstance(value, ast.AST) else repr(value)
 
 
@@ -239,10 +246,9 @@ def _is_read_after(version: _Version, name: str) -> bool:
     """Whether a value that the region gives a name, or writes into it, reaches a reader outside."""
     inside = {node for statement in version.region for node in ast.walk(statement)}
     reaching = version.reaching
-    for node in reaching.at:
-        if isinstance(node, ast.Name) and node.id == name and node not in inside:
-            if any(d.node in inside for d in reaching.of(node)):
-                return True
+    readers = (n for n in reaching.at if isinstance(n, ast.Name) and n.id == name and n not in inside)
+    if any(d.node in inside for node in readers for d in reaching.of(node)):
+        return True
     return isinstance(version.function, ast.Module)
 
 
@@ -250,14 +256,15 @@ def _outer(version: _Version) -> set[str]:
     """The names that the region reads as they were before it."""
     inside = {node for statement in version.region for node in ast.walk(statement)}
     reaching = version.reaching
-    known = {*version.place.imports, *dir(builtins)}
+    tree = version.place.tree
+    functions = {n.name for n in (tree.body if tree is not None else []) if isinstance(n, ast.FunctionDef)}
+    known = {*version.place.imports, *dir(builtins), *functions}
     found: set[str] = set()
     for node in inside:
-        if isinstance(node, ast.Name) and node in reaching.at:
-            if any(d.node is None or d.node not in inside for d in reaching.of(node)) and (
-                node.id not in known or node.id in version.place.assigned
-            ):
-                found.add(node.id)
+        if not isinstance(node, ast.Name) or all(d.node in inside for d in reaching.of(node)):
+            continue
+        if node.id not in known or (node.id in version.place.assigned and node.id not in functions):
+            found.add(node.id)
     _check_calls(version, inside, found)
     return found
 
@@ -272,7 +279,7 @@ def _check_calls(version: _Version, inside: set[ast.AST], outer: set[str]) -> No
             continue
         is_own = names[0] in ("self", "cls")
         if (len(names) == 1 and names[0] in outer) or (is_own and len(names) == 2):
-            raise _DeclinedError(f"it calls {'.'.join(names)}, which is neither PyTorch's nor imported")
+            raise _DeclinedError(f"it calls {'.'.join(names)}, which is neither PyTorch's nor a function of the file")
 
 
 class _OutOfPlace(ast.NodeTransformer):

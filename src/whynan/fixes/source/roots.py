@@ -60,7 +60,8 @@ def twins_of(reader: Reader, root: Root) -> list[Root]:
     for node in ast.walk(reader.reaching.function):
         if type(node) is not type(root) or node is root or place.is_late(node):
             continue
-        if isinstance(node, ast.expr) and root not in place.above(node) and node not in place.above(root):
-            if place.function(node) is reader.reaching.function and reader.read(node).key == key:
-                found.append(node)
+        if root in place.above(node) or node in place.above(root):
+            continue
+        if place.function(node) is reader.reaching.function and reader.read(node).key == key:
+            found.append(node)
     return found

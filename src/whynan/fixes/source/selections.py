@@ -131,9 +131,7 @@ def _needed(definitions: Sequence[Definition], used: set[str]) -> list[Definitio
     return list(reversed(found))
 
 
-def _selecting(
-    reader: Reader, root: Root, path: set[ast.AST], names: set[str], *, factors: bool
-) -> Selection | None:
+def _selecting(reader: Reader, root: Root, path: set[ast.AST], names: set[str], *, factors: bool) -> Selection | None:
     def leads(node: ast.AST) -> bool:
         if node in path:
             return True
@@ -153,12 +151,11 @@ def _selecting(
                 return Selection(root, condition, when=True)
             if second is not None and leads(second):
                 return Selection(root, condition, when=False)
-    mask = term.child("mask")
-    value = term.child("input")
-    if term.name == "masked_fill" and mask is not None and value is not None and value.node is not None:
-        if isinstance(mask.node, ast.expr) and leads(value.node):
-            return Selection(root, mask.node, when=False)
-    return None
+    mask, value = term.child("mask"), term.child("input")
+    if term.name != "masked_fill" or mask is None or value is None or value.node is None:
+        return None
+    filled = isinstance(mask.node, ast.expr) and leads(value.node)
+    return Selection(root, mask.node, when=False) if filled and isinstance(mask.node, ast.expr) else None
 
 
 def _operand(reader: Reader, birth: Root) -> tuple[ast.expr, float] | None:
@@ -192,9 +189,8 @@ def _edits(reader: Reader, chosen: Selection, node: ast.expr, safe: float) -> tu
         raise UnwritableError(f"{_short(place.code(chosen.mask))} would be evaluated twice")
     statement = place.statement(node)
     for name in ast.walk(chosen.mask):
-        if isinstance(name, ast.Name) and chosen.node is not node:
-            if reader.reaching.of(name) != reader.reaching.entering(statement, name.id):
-                raise UnwritableError(f"{name.id} of the mask is not known yet where the operand is read")
+        if isinstance(name, ast.Name) and reader.reaching.of(name) != reader.reaching.entering(statement, name.id):
+            raise UnwritableError(f"{name.id} of the mask is not known yet where the operand is read")
     if _is_guarded(reader, node, chosen.mask):
         raise UnwritableError("it is written so already")
     if not place.is_whole(node):

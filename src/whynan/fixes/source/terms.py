@@ -85,7 +85,7 @@ def sum_of(
         items.append(number(constant))
     if len(items) == 1:
         return replace(items[0], node=node, own=items[0].own | own)
-    key = ("add", tuple(sorted((repr(item.key) for item in items))))
+    key = ("add", tuple(sorted(repr(item.key) for item in items)))
     return Term("add", tuple(("", i) for i in items), key=key, node=node, own=frozenset(nodes), hidden=hidden)
 
 

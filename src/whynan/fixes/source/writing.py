@@ -36,6 +36,7 @@ _COMPARED: Final[dict[type[ast.cmpop], str]] = {
 ATOM: Final = 8
 _REDUCTIONS: Final = frozenset({"sum", "mean", "prod", "amax", "amin", "logsumexp", "vector_norm", "std", "var"})
 _OVER_ALL: Final = frozenset({"softmax", "log_softmax", "logsumexp"})
+_SOFTMAX: Final = frozenset({"softmax", "log_softmax"})
 _CONSTANTS: Final = {"pi": math.pi, "inf": math.inf, "nan": math.nan}
 
 
@@ -275,7 +276,7 @@ class Writer:
             given = match.variables.get(keyword.value.id) if isinstance(keyword.value, ast.Name) else None
             if keyword.arg is not None and not isinstance(given, Missing):
                 keywords[keyword.arg] = self._write(keyword.value, match, counts)
-        if match.dtype is not None and name in ("softmax", "log_softmax"):
+        if match.dtype is not None and name in _SOFTMAX:
             keywords["dtype"] = self.term(match.dtype)
         if name in _OVER_ALL and total in _REDUCTIONS:
             return self._over_all(name, values[0])
@@ -297,9 +298,8 @@ class Writer:
         is_method = name in signatures.METHODS or name in signatures.TENSOR_ONLY
         if name in signatures.TENSOR_ONLY or (self.methods and is_method and values[0].binds == ATOM):
             return Written(f"{values[0].within(ATOM)}.{name}({rest})")
-        if name in signatures.FUNCTIONAL or (name == "log_softmax" and len(given) == 1):
-            module = self._module("torch.nn.functional")
-        elif name in ("softmax", "log_softmax") and "torch.nn.functional" in self.visible.values():
+        has_functional = "torch.nn.functional" in self.visible.values()
+        if name in signatures.FUNCTIONAL or (name in _SOFTMAX and (has_functional or len(given) == 1)):
             module = self._module("torch.nn.functional")
         elif name in signatures.LINALG:
             module = f"{self.torch()}.linalg"
