@@ -227,13 +227,19 @@ class Editor:
             raise UnwritableError("the position of the expression in its string is not known")
         kept = found.rewritten
         for inner in ast.walk(root):
-            if isinstance(inner, ast.NamedExpr) and self._place.code(inner) not in kept:
+            if isinstance(inner, ast.NamedExpr) and self._place.code(inner) not in kept and self._is_read(inner):
                 raise UnwritableError(f"{inner.target.id} is assigned in it")
         if isinstance(root, ast.Call) and operator_of(self._place, root)[1]:
             self._in_place(root, written, found)
             return
         self._check_kept(root, kept)
         found.edits.append(self.replacing(root, written))
+
+    def _is_read(self, walrus: ast.NamedExpr) -> bool:
+        """Whether the name that a walrus gives is read anywhere, or may be."""
+        reaching = self._reader.reaching
+        loads = [n for n, found in reaching.at.items() if any(d.node is walrus.target for d in found)]
+        return bool(loads) or walrus.target.id in reaching.uncertain or isinstance(reaching.function, ast.Module)
 
     def _check_kept(self, root: Root, kept: str) -> None:
         for inner in ast.walk(root):

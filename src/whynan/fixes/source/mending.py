@@ -288,6 +288,8 @@ def _line(spot: Spot, root: Root, chain: Sequence[Definition]) -> int:
     """The line before which what the pieces read has the values that they read."""
     place, reaching = spot.place, spot.reader.reaching
     pieces: list[Root] = [*(d.value for d in chain if d.value is not None), root]
+    if place.is_late(root):
+        return place.statement(root).lineno
     made = {d.name: d for d in chain}
     loads = [n for piece in pieces for n in ast.walk(piece) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
     loads += [n.target for n in pieces if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)]

@@ -84,7 +84,7 @@ def sum_of(
     if constant or not items:
         items.append(number(constant))
     if len(items) == 1:
-        return replace(items[0], node=node, own=items[0].own | own)
+        return replace(items[0], node=node or items[0].node, own=items[0].own | own)
     key = ("add", tuple(sorted(repr(item.key) for item in items)))
     return Term("add", tuple(("", i) for i in items), key=key, node=node, own=frozenset(nodes), hidden=hidden)
 
@@ -104,7 +104,7 @@ def product_of(factors: Sequence[Term], node: ast.expr | ast.AugAssign | None = 
     if constant != 1 or not items:
         items.insert(0, number(constant))
     if len(items) == 1:
-        return replace(items[0], node=node, own=items[0].own | own)
+        return replace(items[0], node=node or items[0].node, own=items[0].own | own)
     key = ("mul", tuple(sorted(repr(item.key) for item in items)))
     return Term("mul", tuple(("", i) for i in items), key=key, node=node, own=frozenset(nodes))
 

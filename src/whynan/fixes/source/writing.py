@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from whynan.fixes.source import signatures
 from whynan.fixes.source.matching import Missing, is_divisor
 from whynan.fixes.source.places import replaced
+from whynan.fixes.source.terms import negated, sum_of
 
 if TYPE_CHECKING:
     from whynan.fixes.source.matching import Match
@@ -158,6 +159,10 @@ class Writer:
         for factor in below:
             divisor = factor.origin or factor.operands[0]
             text += f" / {self.term(divisor).within(5)}"
+        if sign and len(above) == 1 and not below and above[0].name == "add":
+            items = above[0].operands
+            if 2 * sum(map(_is_negative, items)) >= len(items):
+                return self._sum(sum_of([negated(item) for item in items]))
         if len(above) == 1 and not below:
             return Written(sign + self.term(above[0]).within(5), 5 if sign else self.term(above[0]).binds)
         return Written(sign + text, 4)

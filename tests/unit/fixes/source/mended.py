@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -43,8 +44,8 @@ def finding(text: str, code: str, *, nth: int = 0, **changes: Any) -> Finding:
     end = start + len(code)
 
     def place(offset: int) -> tuple[int, int]:
-        before = text[:offset]
-        return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
+        lines = re.split("\r\n|\r|\n", text[:offset])
+        return len(lines), len(lines[-1]) + 1
 
     line, column = place(start)
     end_line, end_column = place(end)
@@ -115,7 +116,10 @@ def is_cured(text: str, edited: str, bad: Any, good: Any) -> bool:
     """Whether an edited file is finite where the other is not, and the same where that is healthy."""
     assert not is_finite(computed(text, *bad))
     before, after = computed(text, *good), computed(edited, *good)
-    same = all(torch.allclose(a, b, rtol=1e-5, atol=1e-6) for a, b in zip((before[0], *before[1]), (after[0], *after[1]), strict=True))
+    same = all(
+        torch.allclose(a, b, rtol=1e-5, atol=1e-6)
+        for a, b in zip((before[0], *before[1]), (after[0], *after[1]), strict=True)
+    )
     return is_finite(computed(edited, *bad)) and same
 
 

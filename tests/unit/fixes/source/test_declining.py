@@ -76,7 +76,9 @@ def test_a_setting_is_no_edit() -> None:
 @pytest.mark.parametrize(
     ("text", "site"), [("def f(:\n", None), (function("return x"), "x / y"), (function("return x.log()"), "x.lo")]
 )
-def test_what_is_not_the_source_of_the_run_is_declined(text: str, site: str | None, snapshot: SnapshotAssertion) -> None:
+def test_what_is_not_the_source_of_the_run_is_declined(
+    text: str, site: str | None, snapshot: SnapshotAssertion
+) -> None:
     other = function("return x / y + x.log()")
     found = finding(other if site is None or site not in text else text, site or "x / y")
     assert [c.why for c in candidates(text, found, [DIVISION])] == snapshot

@@ -41,10 +41,20 @@ CASES = [
     (LOG_SOFTMAX, GAP, "torch.log(torch.softmax(x, -1))", "torch.log(torch.softmax(x, -1))"),
     (LOG_SOFTMAX, GAP, "x.softmax(-1).log()", "x.softmax(-1).log()"),
     (LOG_SOFTMAX, GAP, "F.softmax(input=x, dim=1).log()", "F.softmax(input=x, dim=1).log()"),
-    (LOG_SOFTMAX, GAP, "torch.nn.functional.softmax(x, dim=-1).log2()", "torch.nn.functional.softmax(x, dim=-1).log2()"),
+    (
+        LOG_SOFTMAX,
+        GAP,
+        "torch.nn.functional.softmax(x, dim=-1).log2()",
+        "torch.nn.functional.softmax(x, dim=-1).log2()",
+    ),
     (LOG_SOFTMAX, GAP, "torch.nn.Softmax(dim=-1)(x).log()", "torch.nn.Softmax(dim=-1)(x).log()"),
     (LOG_SOFTMAX, GAP, "torch.special.softmax(x, 1).double().log()", "torch.special.softmax(x, 1).double().log()"),
-    (LOG_SOFTMAX, 10 * GAP, "F.softmax(x, -1, dtype=torch.float64).log()", "F.softmax(x, -1, dtype=torch.float64).log()"),
+    (
+        LOG_SOFTMAX,
+        10 * GAP,
+        "F.softmax(x, -1, dtype=torch.float64).log()",
+        "F.softmax(x, -1, dtype=torch.float64).log()",
+    ),
     (LOG_SOFTMAX, GAP, "p = x.softmax(-1)\nq = p.unsqueeze(0)\nq.log()", "q.log()"),
     (LOG_SOFTMAX, GAP, "p = F.softmax(x, 1)\n-(p.detach() * torch.log(p)).sum()", "torch.log(p)"),
     (LOG_SIGMOID, LOW, "x.sigmoid().log()", "x.sigmoid().log()"),
@@ -156,7 +166,9 @@ def test_a_module_of_the_class_is_known() -> None:
 
 
 def test_an_operand_that_does_something_is_evaluated_once() -> None:
-    text = function("calls = []\ndef g(t):\n    calls.append(1)\n    return t * 2\ny = x / g(x)\nassert len(calls) == 1\nreturn y")
+    text = function(
+        "calls = []\ndef g(t):\n    calls.append(1)\n    return t * 2\ny = x / g(x)\nassert len(calls) == 1\nreturn y"
+    )
     edited = mended(text, "x / g(x)", DIVISION).edited
     assert is_cured(text, edited, [ZERO], [GOOD])
 
