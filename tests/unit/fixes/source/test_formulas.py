@@ -54,7 +54,8 @@ def test_a_formula_reads_names_at_a_line(intent, body, site, inputs, line) -> No
 
 
 def test_attributes_are_inputs_by_a_name_of_their_own() -> None:
-    text = f"{HEAD}class Net:\n    def forward(self, x):\n        return x / self.scale.weight + x.shape[0] * self.eps.sum()\n"
+    body = "x / self.scale.weight + x.shape[0] * self.eps.sum()"
+    text = f"{HEAD}class Net:\n    def forward(self, x):\n        return {body}\n"
     found = mended(text, "x / self.scale.weight", DIVISION)
     assert found.original.inputs == ("x", "self.scale.weight")
     assert found.original.parameters == ("x", "self_scale_weight")
