@@ -70,23 +70,16 @@ def differing(pattern: ast.expr, replacement: ast.expr) -> list[tuple[ast.expr, 
 def visible_imports(place: Place, node: ast.AST) -> dict[str, str]:
     """What the names that are imported where a node can see them stand for."""
     around = {place.tree, *place.above(node)}
-    found: dict[str, str] = {}
-    for name, meaning in place.imports.items():
-        if name not in place.assigned and any(name in _given(n) and _home(place, n) in around for n in place.parents):
-            found[name] = meaning
-    return found
+    return {
+        name: meaning
+        for name, meaning in place.imports.items()
+        if name not in place.assigned and any(_home(place, n) in around for n in place.importing.get(name, ()))
+    }
 
 
 def _home(place: Place, node: ast.AST) -> ast.AST | None:
-    return next(
-        (p for p in place.above(node) if isinstance(p, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module))), None
-    )
-
-
-def _given(node: ast.AST) -> list[str]:
-    if isinstance(node, (ast.Import, ast.ImportFrom)):
-        return [alias.asname or alias.name.partition(".")[0] for alias in node.names]
-    return []
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)
+    return next((parent for parent in place.above(node) if isinstance(parent, kinds)), None)
 
 
 class Editor:

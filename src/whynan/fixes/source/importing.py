@@ -7,10 +7,10 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from whynan.fixes.source.places import Place
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from whynan.fixes.source.places import Place
 
 
 def statements_of(place: Place) -> dict[str, str]:
@@ -36,4 +36,20 @@ def with_imports(text: str, modules: Iterable[str]) -> str:
     context = CodemodContext()
     for module in sorted(modules):
         AddImportsVisitor.add_needed_import(context, module)
-    return AddImportsVisitor(context).transform_module(libcst.parse_module(text)).code
+    head = text[: _first_other(text)]  # to go through the whole of a long file takes seconds
+    added = AddImportsVisitor(context).transform_module(libcst.parse_module(head)).code
+    if text[len(head) :] and not added.endswith(("\n", "\r")):
+        added += "\r\n" if "\r\n" in text else "\n"
+    return added + text[len(head) :]
+
+
+def _first_other(text: str) -> int:
+    """Where the first statement begins that is no docstring and no import."""
+    place = Place(text)
+    for statement in place.tree.body if place.tree is not None else []:
+        is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        if not is_text and not isinstance(statement, (ast.Import, ast.ImportFrom)):
+            decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+            start = min(place.span(node)[0] for node in (statement, *decorators))
+            return max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1
+    return len(text)

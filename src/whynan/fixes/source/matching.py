@@ -54,6 +54,17 @@ def is_divisor(term: Term) -> bool:
     return exponent is not None and exponent.name == "number" and exponent.value == -1
 
 
+def _divides(node: ast.AST) -> bool:
+    """Whether a node of the source is a division."""
+    match node:
+        case ast.BinOp(op=ast.Div()) | ast.AugAssign(op=ast.Div()):
+            return True
+        case ast.Call(func=ast.Attribute(attr=name)):
+            return name.rstrip("_") in ("div", "divide", "true_divide")
+        case _:
+            return False
+
+
 class Matcher:
     """Matches patterns with the terms of one function."""
 
@@ -229,7 +240,7 @@ class Matcher:
             elif not whole:
                 more = [*rest] if math.isclose(ratio, 1) else [number(ratio), *rest]
                 yield replace(matched, factors=(*matched.factors, *more))
-        for divisor in fixed:
+        for divisor in fixed if any(map(_divides, found.nodes)) else ():
             variable = divisor.operands[0] if is_divisor(divisor) else divisor
             if variable.name == "variable" and given_number not in (0, 1, -1) and wanted_number == 1:
                 # the divisor is a number, and has become the product's own

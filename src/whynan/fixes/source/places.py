@@ -62,6 +62,16 @@ class Place:
         return self._syntax.assigned
 
     @cached_property
+    def importing(self) -> dict[str, list[ast.AST]]:
+        """The statements that import each name."""
+        found: dict[str, list[ast.AST]] = {}
+        for node in self.parents:
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                for alias in node.names:
+                    found.setdefault(alias.asname or alias.name.partition(".")[0], []).append(node)
+        return found
+
+    @cached_property
     def names(self) -> frozenset[str]:
         """Every identifier of the file."""
         return frozenset(re.findall(r"\w+", self.text))

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Final
 from whynan.fixes.source import signatures
 from whynan.fixes.source.matching import Missing, is_divisor
 from whynan.fixes.source.places import replaced
-from whynan.fixes.source.terms import negated, sum_of
+from whynan.fixes.source.terms import Term, negated, sum_of
 
 if TYPE_CHECKING:
     from whynan.fixes.source.matching import Match
     from whynan.fixes.source.places import Place
-    from whynan.fixes.source.terms import Term
 
 _SYMBOLS: Final[dict[type[ast.operator], tuple[str, int]]] = {
     ast.Add: ("+", 3),
@@ -209,9 +208,13 @@ class Writer:
                 left_side, right_side = first.within(binds + (text == "**")), second.within(binds + (text != "**"))
                 return Written(f"{left_side} {text} {right_side}", binds)
             case ast.Compare(left=left, ops=[symbol], comparators=[right]):
+                if _number_in(left, match) is not None and _number_in(right, match) is not None:
+                    raise UnwritableError(f"{ast.unparse(left)} is a number there")
                 first = self._write(left, match, counts).within(3)
                 return Written(f"{first} {_COMPARED[type(symbol)]} {self._write(right, match, counts).within(3)}", 1)
             case ast.Attribute(value=ast.Call(func=ast.Name(id="finfo"), args=[value]), attr=attribute):
+                if _number_in(value, match) is not None:
+                    raise UnwritableError(f"{ast.unparse(value)} is a number there")
                 own = self._write(value, match, counts).within(ATOM)
                 return Written(f"{self.torch()}.finfo({own}.dtype).{attribute}")
             case ast.Attribute(value=value, attr=attribute):
@@ -263,6 +266,8 @@ class Writer:
         return next(c for c in candidates if c not in taken)
 
     def _operator(self, name: str, node: ast.Call, match: Match, counts: dict[str, int]) -> Written:
+        if name != "where" and node.args and _number_in(node.args[0], match) is not None:
+            raise UnwritableError(f"{ast.unparse(node.args[0])} is a number there")
         values: list[Written] = []
         keywords: dict[str, Written] = {}
         parameters = signatures.SIGNATURES.get(signatures.canonical(name)[0], ("input",))
@@ -334,6 +339,14 @@ class Writer:
             text = f"{other} - {written.text[1:]}" if written.text.startswith("-") and written.binds >= 4 else None
             written = Written(text or f"{other} + {written.within(4)}", 3)
         return written
+
+
+def _number_in(node: ast.expr, match: Match) -> float | None:
+    """The number that a part of a replacement is, where it is one or stands for one."""
+    value = match.variables.get(node.id) if isinstance(node, ast.Name) else None
+    if isinstance(value, Term):
+        return value.value if value.name == "number" else None
+    return _folded(node)
 
 
 def _is_negative(term: Term) -> bool:

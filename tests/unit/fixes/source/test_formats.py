@@ -14,6 +14,7 @@ from tests.unit.fixes.source.mended import (
     LOG_SOFTMAX,
     SIGMOID,
     changed,
+    declined,
     executed,
     finding,
     function,
@@ -107,6 +108,29 @@ def test_an_import_is_added_where_the_replacement_needs_one() -> None:
     assert "import torch\n" in edited
     assert edited.startswith('"""A module."""\n\nfrom __future__ import annotations\n')
     assert executed(edited)["f"](torch.zeros(3)).isfinite().all()
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "",
+        "#!/usr/bin/env python\n# A licence.\n\n",
+        "import os; K = 3\n",
+        "import os\n\nK = 3\nimport sys\n",
+        '"""Text."""\n@property\n',
+    ],
+)
+def test_an_import_is_added_to_any_head(head: str) -> None:
+    text = f"{head}def g(x):\n    return x\n\n\ndef f(x):\n    return x / x.sum()\n"
+    edited = mended(text, "x / x.sum()", DIVISION).edited
+    assert executed(edited)["f"](torch.zeros(3)).isfinite().all()
+    assert edited.count("\n") - text.count("\n") <= 2
+
+
+def test_numbers_are_not_guarded() -> None:
+    text = function("return (x * 10).sum() + y / 4", "x, y")
+    assert declined(text, "x * 10", DIVISION) == ["x * 10 is not written as a / b"]
+    assert declined(text, "y / 4", DIVISION) == ["b is a number there"]
 
 
 def test_a_name_that_torch_is_not_makes_it_decline() -> None:
