@@ -1,0 +1,323 @@
+"""Candidates: what would mend a hazard, as edits of the file that the birth's site is in."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import ast
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from whynan.fixes.candidates import Candidate, Declined
+from whynan.fixes.source import selections
+from whynan.fixes.source.editing import Edited, Editor
+from whynan.fixes.source.formulas import assigned, functional, helpers_in, pair, returned
+from whynan.fixes.source.importing import statements_of, with_imports
+from whynan.fixes.source.inlining import helper_of
+from whynan.fixes.source.matching import Match, Matcher
+from whynan.fixes.source.patterns import pattern
+from whynan.fixes.source.places import Place, parsed, replaced
+from whynan.fixes.source.reading import Reader
+from whynan.fixes.source.roots import roots_of, twins_of
+from whynan.fixes.source.terms import Term
+from whynan.fixes.source.writing import UnwritableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from whynan.fixes.source.editing import Root
+    from whynan.fixes.source.formulas import Edit
+    from whynan.fixes.source.reaching import Definition
+    from whynan.records import Finding
+    from whynan.records.intents import FixIntent, FixKind
+
+_MOST_MATCHES: Final = 6
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Where a birth is: the file, the expression, and the terms of its function, or of one that calls it."""
+
+    path: str
+    place: Place
+    birth: Root
+    reader: Reader
+    call: ast.Call | None = None
+
+    @property
+    def start(self) -> Root:
+        """The expression of the function that the birth is, or is in a call of."""
+        return self.birth if self.call is None else self.call
+
+
+def candidates(text: str, finding: Finding, intents: Sequence[FixIntent]) -> list[Candidate | Declined]:
+    """For each intent the edit of a file's text that it comes to at a finding's site, or why there is none.
+
+    `text` is that of the file of the site, as it was when the program ran. In the order of the intents; a guard that
+    follows from what left the birth out comes first. Settings are no edits, and an absorbed birth is not mended.
+    """
+    wanted = [intent for intent in intents if intent.kind != "setting"]
+    if finding.fate == "absorbed":
+        return []
+    spot = _spot(text, finding)
+    if isinstance(spot, str):
+        return [Declined(intent.title, spot) for intent in wanted]
+    found: list[Candidate | Declined] = []
+    chosen = selections.guarded(spot.reader, spot.birth, finding)
+    if chosen is not None:
+        found.append(_selected(spot, chosen))
+    spots = [spot, *_callers(spot, finding)]
+    found += [_first(spots, intent) for intent in wanted]
+    return _without_repeats(found)
+
+
+def _first(spots: Sequence[Spot], intent: FixIntent) -> Candidate | Declined:
+    """The candidate in the birth's own function, else in one that calls it."""
+    found = [_candidate(spot, intent) for spot in spots[:1]]
+    for spot in spots[1:]:
+        if isinstance(found[-1], Candidate):
+            break
+        found.append(_candidate(spot, intent))
+    return found[-1] if isinstance(found[-1], Candidate) else found[0]
+
+
+def _callers(spot: Spot, finding: Finding) -> list[Spot]:
+    """The calls of the birth's function in the file, where it is a small one that only computes a value.
+
+    Those in functions that the finding's chain goes through come first.
+    """
+    place, function = spot.place, spot.reader.reaching.function
+    if not isinstance(function, ast.FunctionDef):
+        return []
+    calls = [
+        node
+        for node in place.parents
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == function.name
+        and helper_of(place, node.func) is function
+    ]
+    passed = {link.site.function for link in finding.chain if link.site is not None}
+    calls.sort(key=lambda c: (place.qualified(place.function(c)) not in passed, c.lineno, c.col_offset))
+    readers = {caller: Reader(place, caller) for caller in {place.function(c) for c in calls} if caller is not function}
+    return [
+        Spot(spot.path, place, spot.birth, readers[caller], call)
+        for call in calls
+        if (caller := place.function(call)) in readers
+    ]
+
+
+def _without_repeats(found: list[Candidate | Declined]) -> list[Candidate | Declined]:
+    texts: set[str] = set()
+    kept: list[Candidate | Declined] = []
+    for candidate in found:
+        if isinstance(candidate, Candidate):
+            if candidate.edited in texts:
+                continue
+            texts.add(candidate.edited)
+        kept.append(candidate)
+    return kept
+
+
+def _spot(text: str, finding: Finding) -> Spot | str:
+    if finding.site is None:
+        return "it is not known where in the source it is"
+    place = Place(text)
+    if place.tree is None or parsed(text) is None:
+        return f"{finding.site.file} does not parse"
+    birth = place.node_at(finding.site)
+    if birth is None:
+        return f"no expression stands at line {finding.site.line} where the run had one"
+    return Spot(finding.site.file, place, birth, Reader(place, place.function(birth)))
+
+
+def _candidate(spot: Spot, intent: FixIntent) -> Candidate | Declined:
+    wanted, tree = pattern(intent.pattern)
+    repaired = pattern(intent.replacement)[0]
+    new = ast.parse(intent.replacement, mode="eval").body
+    if intent.kind != "reformulation" and any(_matches(spot, repaired)):
+        return Declined(intent.title, "it is written so already")
+    reason = f"{_short(spot.place.code(spot.birth))} is not written as {intent.pattern}"
+    for root, match in _matches(spot, wanted):
+        for bindings in (True, False):
+            editor = Editor(spot.reader, bindings=bindings)
+            try:
+                edited = editor.edited(root, tree, new, match)
+                everywhere = [edited, *_twins(spot, root, intent, editor)]
+                return _made(spot, intent, match, everywhere)
+            except UnwritableError as error:
+                reason = str(error)
+                if not bindings:
+                    break
+            if not _is_repeatable(spot, match):
+                break
+    return Declined(intent.title, reason)
+
+
+def _is_repeatable(spot: Spot, match: Match) -> bool:
+    terms = [value for value in match.variables.values() if isinstance(value, Term)]
+    return all(term.node is None or spot.reader.is_pure(term.node) for term in terms)
+
+
+def _matches(spot: Spot, wanted: Term) -> Iterator[tuple[Root, Match]]:
+    """Where a pattern matches with the birth as one of its own operators, the smallest expression first."""
+    matcher = Matcher(spot.reader)
+    count = 0
+    for root in roots_of(spot.reader, spot.start):
+        for match in matcher.matches(wanted, spot.reader.read(root)):
+            if spot.birth in match.nodes:
+                yield root, match
+                count += 1
+                break
+        if count >= _MOST_MATCHES:
+            return
+    if count == 0 and spot.call is None:
+        yield from _operands(spot, matcher, wanted)
+
+
+def _operands(spot: Spot, matcher: Matcher, wanted: Term) -> Iterator[tuple[Root, Match]]:
+    """Where a pattern is what an operand of the birth is made of: no operator of its own is to be changed."""
+    for operand in spot.reader.read(spot.birth).operands:
+        made = operand
+        while (following := spot.reader.expanded(made)) is not None:
+            made = following
+        if made.node is not None and wanted.name == made.name:
+            match = next((m for m in matcher.matches(wanted, made) if made.node in m.nodes), None)
+            if match is not None:
+                yield made.node, match
+
+
+def _twins(spot: Spot, root: Root, intent: FixIntent, editor: Editor) -> list[Edited]:
+    """The same expression of the same values elsewhere in the function, mended alike."""
+    wanted, tree = pattern(intent.pattern)
+    new = ast.parse(intent.replacement, mode="eval").body
+    found: list[Edited] = []
+    for twin in twins_of(spot.reader, root):
+        match = next(Matcher(spot.reader).matches(wanted, spot.reader.read(twin)), None)
+        if match is None:
+            continue
+        try:
+            found.append(editor.edited(twin, tree, new, match))
+        except UnwritableError:
+            continue
+    return found
+
+
+def _made(spot: Spot, intent: FixIntent, match: Match, everywhere: Sequence[Edited]) -> Candidate:
+    edits = sorted({edit for edited in everywhere for edit in edited.edits})
+    imports = {module for edited in everywhere for module in edited.imports}
+    root = everywhere[0].root
+    definitions = match.definitions
+    if intent.kind == "guard" and isinstance(root, ast.expr):
+        around = selections.enclosing(spot.reader, root)
+        if around is not None:
+            root, more = around
+            definitions = (*definitions, *more)
+    return _written(spot, intent.title, intent.kind, root, definitions, edits, imports, everywhere[0])
+
+
+def _selected(spot: Spot, chosen: selections.Guarded) -> Candidate | Declined:
+    if isinstance(chosen.edits, str):
+        return Declined(chosen.title, chosen.edits)
+    edited = Edited(chosen.root, list(chosen.edits), chosen.imports)
+    try:
+        return _written(
+            spot, chosen.title, "guard", chosen.root, chosen.definitions, chosen.edits, chosen.imports, edited
+        )
+    except UnwritableError as error:
+        return Declined(chosen.title, str(error))
+
+
+def _written(
+    spot: Spot,
+    title: str,
+    kind: FixKind,
+    root: Root,
+    definitions: Sequence[Definition],
+    edits: Sequence[Edit],
+    imports: set[str],
+    first: Edited,
+) -> Candidate:
+    place = spot.place
+    if any(a[1] > b[0] for a, b in itertools.pairwise(edits)):
+        raise UnwritableError("its parts overlap")
+    edited = replaced(place.text, edits)
+    if parsed(edited) is None or not _is_kept(place, edited, edits):
+        raise UnwritableError("it cannot be written there")
+    if imports:
+        edited = with_imports(edited, imports)
+        if parsed(edited) is None:
+            raise UnwritableError("its imports cannot be added")
+    chain = _in_order(spot, definitions)
+    own = first.rewritten if isinstance(first.root, ast.AugAssign) or _rebinds(place, first) else None
+    before = [*(assigned(d.name, functional(place, d.value)) for d in chain if d.value is not None)]
+    after = [*(assigned(d.name, functional(place, d.value, edits)) for d in chain if d.value is not None)]
+    is_root = root is first.root and own is not None
+    before.append(returned(functional(place, root)))
+    after.append(returned(own if is_root and own is not None else functional(place, root, edits)))
+    line = _line(spot, root, chain)
+    before, after = [*helpers_in(place, before), *before], [*helpers_in(place, after), *after]
+    original, repaired = pair(before, after, line, statements_of(place), imports)
+    function = place.qualified(spot.reader.reaching.function)
+    return Candidate(title, kind, spot.path, edited, original, repaired, function)
+
+
+def _rebinds(place: Place, first: Edited) -> bool:
+    """Whether a statement that wrote in place now gives the name another value."""
+    statement = place.statement(first.root)
+    return first.rewritten is not None and isinstance(statement, ast.Expr) and statement.value is first.root
+
+
+def _in_order(spot: Spot, definitions: Sequence[Definition]) -> list[Definition]:
+    """The definitions that were followed, and what these were written into, in the order of the source."""
+    found = list(dict.fromkeys(definitions))
+    for definition in found:  # grows: what is written in place has an earlier value
+        value = definition.value
+        if not definition.written or value is None:
+            continue
+        for node in ast.walk(value):
+            if isinstance(node, ast.Name) and node.id == definition.name:
+                earlier = spot.reader.reaching.only(node)
+                if earlier is not None and earlier.value is not None and earlier not in found:
+                    found.append(earlier)
+    return sorted(found, key=lambda d: spot.place.span(d.value)[0] if d.value is not None else 0)
+
+
+def _line(spot: Spot, root: Root, chain: Sequence[Definition]) -> int:
+    """The line before which what the pieces read has the values that they read."""
+    place, reaching = spot.place, spot.reader.reaching
+    pieces: list[Root] = [*(d.value for d in chain if d.value is not None), root]
+    if place.is_late(root):
+        return place.statement(root).lineno
+    made = {d.name: d for d in chain}
+    loads = [n for piece in pieces for n in ast.walk(piece) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    loads += [n.target for n in pieces if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)]
+    outer = [n for n in loads if not (n.id in made and reaching.of(n) <= frozenset(chain))]
+    for statement in sorted({place.statement(p) for p in pieces}, key=lambda s: -s.lineno):
+        if all(reaching.entering(statement, n.id) == reaching.of(n) for n in outer):
+            return statement.lineno
+    raise UnwritableError("what it reads is never all there at one statement")
+
+
+def _is_kept(place: Place, edited: str, edits: Sequence[Edit]) -> bool:
+    """Whether every statement without an edit in it is what it was."""
+    tree = ast.parse(edited)
+    before = [s for s in place.parents if isinstance(s, ast.stmt)]
+    touched: list[ast.stmt] = []
+    for statement in before:
+        start, end = place.span(statement)
+        if any(start - 1 <= edit[0] <= end for edit in edits):
+            touched.append(statement)
+    kept = sorted(ast.dump(s) for s in before if s not in touched)
+    after = [ast.dump(node) for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+    for dump in kept:
+        if dump not in after:
+            return False
+        after.remove(dump)
+    return len(after) == len(touched)
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 60 else f"{line[:57]}..."

@@ -1,0 +1,227 @@
+"""Reads the expressions of a function as terms."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from whynan.fixes.source import inlining, signatures
+from whynan.fixes.source.canonical import BINARY, COMPARISONS, Node, bound, canonical_term
+from whynan.fixes.source.constants import number_of
+from whynan.fixes.source.reaching import Reaching
+from whynan.fixes.source.terms import Nodes, Term, applied, number, product_of
+
+if TYPE_CHECKING:
+    from whynan.fixes.source.places import Function, Place
+    from whynan.fixes.source.reaching import Definition
+
+_PLAIN: Final = frozenset({"int", "float", "len", "min", "max", "abs", "range", "tuple", "list", "bool", "isinstance"})
+
+
+class Reader:
+    """The terms of one function's expressions."""
+
+    def __init__(self, place: Place, function: Function | ast.Module) -> None:
+        self.place = place
+        self.reaching = Reaching(place, function)
+        self._read: dict[ast.AST, Term] = {}
+        self._keys: dict[int, tuple[Term, object]] = {}
+        self._results: dict[ast.Call, Term | None] = {}
+
+    def read(self, node: Node) -> Term:
+        """The term of an expression."""
+        if node not in self._read:
+            self._read[node] = self._term(node)
+        return self._read[node]
+
+    def _term(self, node: Node) -> Term:
+        own: Nodes = frozenset({node})
+        constant = number_of(self.place, node)
+        if constant is not None and isinstance(node, ast.expr):
+            return number(constant, node)
+        match node:
+            case ast.Constant(value=value):
+                return Term("constant", text=repr(value), key=("constant", repr(value)), node=node)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return product_of([number(-1), self.read(operand)], node, own=own)
+            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+                return self.read(operand)
+            case ast.BinOp(left=left, op=symbol, right=right) if type(symbol) in BINARY:
+                return self._binary(BINARY[type(symbol)], left, right, node)
+            case ast.AugAssign(target=ast.Name() as left, op=symbol, value=right) if type(symbol) in BINARY:
+                return self._binary(BINARY[type(symbol)], left, right, node)
+            case ast.Compare(left=left, ops=[symbol], comparators=[right]) if type(symbol) in COMPARISONS:
+                return self._binary(COMPARISONS[type(symbol)], left, right, node)
+            case ast.Call():
+                return self._call(node) or self._leaf(node)
+            case (
+                ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=0))
+                | ast.Attribute(value=ast.Call() as call, attr="values")
+            ):
+                found = self._call(call)
+                if found is not None and found.name in ("max", "min") and found.child("dim") is not None:
+                    return applied("a" + found.name, found.children, node, own=own | {call})
+                return self._leaf(node)
+            case ast.Attribute(value=ast.Call(args=[ast.Attribute(value=value, attr="dtype")]) as call, attr=limit):
+                if self.place.meaning(call.func) != ["torch", "finfo"]:
+                    return self._leaf(node)
+                kind = applied("finfo", [("input", self.read(value))], own=frozenset({call}))
+                return applied("." + limit, [("input", kind)], node, own=own)
+            case _:
+                return self._leaf(node)
+
+    def _binary(self, name: str, left: ast.expr, right: ast.expr, node: Node) -> Term:
+        parameters = ("input", "exponent" if name == "pow" else "other")
+        given = list(zip(parameters, (self.read(left), self.read(right)), strict=True))
+        return canonical_term(name, given, node, frozenset({node}))
+
+    def _call(self, node: ast.Call) -> Term | None:
+        if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
+            return None
+        name, _ = signatures.operator_of(self.place, node)
+        values = list(node.args)
+        settings: dict[str, ast.expr] = {}
+        if name is None:
+            instance = self._instance(node.func)
+            if instance is None:
+                return None
+            name, settings = instance
+        elif signatures.function_of(self.place, node.func) is None and isinstance(node.func, ast.Attribute):
+            values.insert(0, node.func.value)
+            if name == "where":
+                values[:2] = values[1::-1]
+        keywords = {k.arg: self.read(k.value) for k in node.keywords if k.arg is not None}
+        keywords |= {k: self.read(value) for k, value in settings.items()}
+        if keywords.keys() & {"alpha", "rounding_mode", "out"}:
+            return None
+        given = bound(name, [self.read(value) for value in values], keywords)
+        if not given:
+            return None
+        if name in ("max", "min"):
+            name = {1: "a" + name}.get(len(given), name)
+        return canonical_term(name, given, node, frozenset({node}))
+
+    def _instance(self, callee: ast.expr) -> tuple[str, dict[str, ast.expr]] | None:
+        """The operator that an instance of a module without parameters is: ``nn.Softmax(dim=-1)``."""
+        made = self._attribute(callee) if isinstance(callee, ast.Attribute) else callee
+        if not isinstance(made, ast.Call):
+            return None
+        names = self.place.meaning(made.func)
+        if names is None or names[:2] != ["torch", "nn"] or names[-1] not in signatures.MODULES:
+            return None
+        name, parameters = signatures.MODULES[names[-1]]
+        given = dict(zip(parameters.split(), made.args, strict=False))
+        given |= {k.arg: k.value for k in made.keywords if k.arg is not None}
+        if any(not _is_constant(value) for value in given.values()):
+            return None
+        given.pop("inplace", None)
+        return name, given
+
+    def _attribute(self, callee: ast.Attribute) -> ast.expr | None:
+        """What ``self.name`` was set to, where the class does so once."""
+        if not (isinstance(callee.value, ast.Name) and callee.value.id == "self"):
+            return None
+        owner = next((n for n in self.place.above(callee) if isinstance(n, ast.ClassDef)), None)
+        if owner is None:
+            return None
+        made: list[ast.expr | None] = []
+        for node in ast.walk(owner):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr == callee.attr:
+                parent = self.place.parents[node]
+                made.append(parent.value if isinstance(parent, ast.Assign) else None)
+        return made[0] if len(made) == 1 else None
+
+    def _leaf(self, node: Node) -> Term:
+        pure = self.is_pure(node)
+        names = sorted(
+            (n.id, tuple(sorted(id(d) for d in self.reaching.of(n)))) for n in ast.walk(node) if isinstance(n, ast.Name)
+        )
+        key = ("leaf", ast.dump(node), tuple(names)) if pure else ("leaf", id(node))
+        return Term("leaf", key=key, node=node)
+
+    def is_pure(self, node: ast.AST) -> bool:
+        """Whether an expression has the same value each time, and does nothing else."""
+        for inner in ast.walk(node):
+            if isinstance(inner, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, ast.AugAssign)):
+                return False
+            if isinstance(inner, ast.Call) and not self._is_pure_call(inner):
+                return False
+        return True
+
+    def _is_pure_call(self, node: ast.Call) -> bool:
+        if isinstance(node.func, ast.Name) and node.func.id in _PLAIN and node.func.id not in self.place.assigned:
+            return True
+        if (self.place.meaning(node.func) or [""])[0] == "math":
+            return True
+        name, in_place = signatures.operator_of(self.place, node)
+        if name is None:
+            return self._instance(node.func) is not None
+        return name in signatures.PURE and not in_place
+
+    def definition(self, term: Term) -> Definition | None:
+        """The only assignment that made a name's value, where its expression is known."""
+        if term.name != "leaf" or not isinstance(term.node, ast.Name):
+            return None
+        found = self.reaching.only(term.node)
+        if found is None or found.value is None or self.place.is_late(term.node) or self.place.is_late(found.value):
+            return None
+        return found
+
+    def expanded(self, term: Term) -> Term | None:
+        """The term of the expression that a name stands for."""
+        if term.name == "leaf" and isinstance(term.node, ast.NamedExpr):
+            return self.read(term.node.value)
+        if term.name == "leaf" and isinstance(term.node, ast.Call):
+            return self._called(term.node)
+        found = self.definition(term)
+        return None if found is None or found.value is None else self.read(found.value)
+
+    def _called(self, node: ast.Call) -> Term | None:
+        """What a call of a small function of the same file computes."""
+        if node not in self._results:
+            self._results[node] = None  # a function that calls itself is none of these
+            function = inlining.helper_of(self.place, node.func)
+            given = inlining.arguments_of(function, node) if function is not None else None
+            if function is not None and given is not None:
+                arguments = {name: self.read(value) for name, value in given.items()}
+                inner = self if function is self.reaching.function else Reader(self.place, function)
+                found = inlining.inlined(inner, inner.read(inlining.result_of(function)), arguments)
+                self._results[node] = None if found is None else replace(found, own=found.own | {node}, node=None)
+        return self._results[node]
+
+    def full_key(self, term: Term, depth: int = 24) -> object:
+        """What a term is, whatever names its parts were given."""
+        known = self._keys.get(id(term))
+        if known is not None:
+            return known[1]
+        made = self.expanded(term) if term.name == "leaf" and depth else None
+        if made is not None:
+            key = self.full_key(made, depth - 1)
+        elif not term.children:
+            key = term.key
+        else:
+            rebuilt = _rebuilt(term, [(p, self._opened(c, depth - 1)) for p, c in term.children])
+            key = rebuilt.key
+        self._keys[id(term)] = term, key
+        return key
+
+    def _opened(self, term: Term, depth: int) -> Term:
+        return replace(term, name="leaf" if not term.children else term.name, key=self.full_key(term, depth))
+
+
+def _rebuilt(term: Term, children: list[tuple[str, Term]]) -> Term:
+    if term.name in ("add", "mul"):
+        key = (term.name, tuple(sorted(repr(c.key) for _, c in children)))
+        return Term(term.name, tuple(children), key=key)
+    return applied(term.name, children)
+
+
+def _is_constant(node: ast.expr) -> bool:
+    try:
+        ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return False
+    return True
