@@ -81,7 +81,7 @@ def standing(old: Array, new: Array, dtype: str, truth: Truth | None = None) -> 
     nothing = np.zeros_like(healthy)
     if truth is None:
         lost = changed & ~np.isfinite(new)
-        return Standing(healthy, changed, lost, nothing, ~healthy & ~np.isfinite(new), asked & ~lost)
+        return Standing(healthy, changed, lost, nothing, nothing, asked & ~lost)
     known = format_of(dtype)
     told = ~(truth.infinite | truth.undefined | truth.undecided)
     in_range = told & (np.abs(truth.values) <= known.max)

@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 _TELLING: Final = 16
 """Fewer values than these say nothing of a domain: four may well be positive by chance."""
 _KEPT: Final = 4096
+_NEAR: Final = 0.9
+"""A value of either sign that comes so near to one is bounded by it; smaller ones are small by chance."""
 _ROW: Final = 1e-2
 """How far from 1 a row of probabilities may sum in low precision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """Finite captured values of an input, their root mean square, and what holds for all of them.
+    """Finite captured values of an input, their root mean square, and what holds for all of them; ``all`` has Inf too.
 
     ``low`` and ``high`` bound it, the low one itself ``excluded`` where all were greater; ``rows`` of probabilities sum
     to one along the last dimension; ``binary`` ones are a mask as numbers.
@@ -32,6 +34,7 @@ class Domain:
 
     values: Any
     scale: float
+    all: Any
     low: float = -np.inf
     high: float = np.inf
     excluded: bool = False
@@ -75,25 +78,30 @@ def _domain(arrays: list[Any]) -> Domain:
     flat = np.concatenate([a.reshape(-1) for a in arrays]).astype(np.float64)
     finite = flat[np.isfinite(flat)]
     if not finite.size:
-        return Domain(np.array([0.0]), 1.0)
+        return Domain(np.array([0.0]), 1.0, np.array([0.0]))
     with np.errstate(over="ignore"):
         scale = float(np.sqrt(np.mean(np.square(finite))))
     scale = scale if 0 < scale < np.inf else 1.0
-    kept = finite if finite.size <= _KEPT else finite[:: finite.size // _KEPT + 1]
+    kept, whole = _thinned(finite), _thinned(flat[~np.isnan(flat)])
     if finite.size < _TELLING:
-        return Domain(kept, scale)
+        return Domain(kept, scale, whole)
     low, high = float(finite.min()), float(finite.max())
     binary = set(np.unique(finite).tolist()) <= {0.0, 1.0}
-    bounded = low >= -1 and high <= 1
+    bounded = high <= 1 and (low >= 0 or (low >= -1 and max(-low, high) > _NEAR))
     return Domain(
         kept,
         scale,
+        whole,
         low=0.0 if low >= 0 else -1.0 if bounded else -np.inf,
         high=1.0 if bounded and high > 0.25 else 0.0 if high <= 0 else np.inf,
         excluded=low > 0,
         rows=low >= 0 and all(_sums_to_one(a) for a in arrays),
         binary=binary and finite.size == flat.size,
     )
+
+
+def _thinned(values: Any) -> Any:
+    return values[:: values.size // _KEPT + 1]
 
 
 def _sums_to_one(array: Any) -> bool:

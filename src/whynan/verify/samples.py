@@ -108,7 +108,7 @@ def _drawn(model: Sample, title: str, make: Any, limits: Mapping[str, Domain], d
 def _fitting(values: Any, like: Any) -> Any:
     """Values within the range of the dtype of a tensor, which rounding may not leave."""
     largest = format_of(dtype_name(like)).max
-    return tensor_of(np.clip(values, -largest, largest), like)
+    return tensor_of(np.where(np.isinf(values), values, np.clip(values, -largest, largest)), like)
 
 
 def _perturbed(draw: Generator, shape: tuple[int, ...], dtype: str, domain: Domain) -> Any:
@@ -117,7 +117,7 @@ def _perturbed(draw: Generator, shape: tuple[int, ...], dtype: str, domain: Doma
 
 
 def _resampled(draw: Generator, shape: tuple[int, ...], dtype: str, domain: Domain) -> Any:
-    return draw.choice(domain.values, shape)
+    return draw.choice(domain.all, shape)
 
 
 def _ordinary(draw: Generator, shape: tuple[int, ...], dtype: str, domain: Domain) -> Any:

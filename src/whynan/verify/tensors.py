@@ -32,7 +32,7 @@ def array_of(tensor: Tensor) -> Any:
 
 def tensor_of(values: Any, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """An array as a tensor of the device and dtype of another one."""
-    return torch.from_numpy(np.ascontiguousarray(values)).to(device=like.device, dtype=dtype or like.dtype)
+    return torch.from_numpy(np.array(values, order="C")).to(device=like.device, dtype=dtype or like.dtype)
 
 
 def tensors_in(arguments: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -83,6 +83,15 @@ class Outcome:
         return {n: (array_of(t), dtype_name(t)) for n, t in named.items() if t.is_floating_point()}
 
 
+class DifferentKind(Exception):
+    """What was returned has another shape or dtype than the original's, or is not as much; the text says which."""
+
+
+def kind_of(dtype: str, shape: tuple[int, ...]) -> str:
+    """``float32[8, 4]``."""
+    return f"{dtype}[{', '.join(str(n) for n in shape)}]"
+
+
 def outcome(
     function: Callable[..., Any],
     arguments: Mapping[str, Any],
@@ -91,18 +100,17 @@ def outcome(
 ) -> Outcome:
     """Run a function forward and, with ``cotangents`` (one for each output), backward; it may write to its inputs.
 
-    What the function draws at random is the same each time, and no random state of the program moves.
+    What the function draws at random is the same each time, and no random state of the program moves. Raises
+    ``DifferentKind`` where an output is not of the shape of its cotangent, and what the function raises.
     """
-    given, fresh = {}, dict[str, Any]()
-    leaves: dict[str, Any] = {}
-    for name, tensor in tensors_in(arguments).items():
-        leaves[name] = tensor.detach().clone()
-        if name in needs_grad:
-            leaves[name].requires_grad_()
+    leaves = {
+        name: tensor.detach().clone().requires_grad_(name in needs_grad)
+        for name, tensor in tensors_in(arguments).items()
+    }
     with _undisturbed(list(leaves.values())), torch.enable_grad():
+        # a function may write to its inputs, which autograd refuses of leaves
         fresh = {n: t.clone() if t.requires_grad else t for n, t in leaves.items()}
-        given = with_tensors(arguments, fresh)
-        returned = function(**given)
+        returned = function(**with_tensors(arguments, fresh))
         outputs = tuple(
             o for o in (returned if isinstance(returned, (tuple, list)) else (returned,)) if isinstance(o, torch.Tensor)
         )
@@ -116,9 +124,15 @@ def outcome(
 def _gradients(
     outputs: tuple[Tensor, ...], wanted: dict[str, Tensor], cotangents: Sequence[Tensor | None]
 ) -> dict[str, Tensor]:
-    pairs = [
-        (o, c) for o, c in zip(outputs, cotangents, strict=True) if o.requires_grad and o.grad_fn and c is not None
-    ]
+    pairs: list[tuple[Tensor, Tensor]] = []
+    for output, cotangent in zip(outputs, cotangents, strict=False):
+        if cotangent is None:
+            continue
+        if output.shape != cotangent.shape:
+            was = kind_of(dtype_name(cotangent), tuple(cotangent.shape))
+            raise DifferentKind(f"{kind_of(dtype_name(output), tuple(output.shape))} where the original gives {was}")
+        if output.requires_grad and output.is_floating_point():
+            pairs.append((output, cotangent))
     found: Sequence[Tensor | None] = [None] * len(wanted)
     if pairs:
         found = torch.autograd.grad(
