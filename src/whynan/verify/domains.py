@@ -51,8 +51,8 @@ class Domain:
         if self.high == 1.0:
             # what is large becomes near one, as what is small is near zero
             least = -1.0 if self.low < 0 else 0.0
-            inner = np.where(np.abs(values) > 1, np.sign(values) * (1 - np.minimum(1 / np.abs(values), 1.0)), values)
-            values = np.clip(inner, least, 1.0)
+            size = np.maximum(np.abs(values), 1.0)
+            values = np.clip(np.where(size > 1, np.sign(values) * (1 - 1 / size), values), least, 1.0)
         if self.excluded:
             values = np.where(values == 0, known.tiny, values)
         if self.rows and values.ndim:

@@ -170,7 +170,8 @@ class _Judgement:
             if is_disputed(case, new):
                 key = case.sample.title, case.sample.dtype
                 seen[key] = seen.get(key, -1) + 1
-                ranked.append((2 * seen[key] + (case.sample.dtype != self.dtype), number))
+                lost = any((np.isfinite(old) & ~np.isfinite(new[name])).any() for name, (old, _) in case.old.items())
+                ranked.append((2 * seen[key] + (case.sample.dtype != self.dtype) - 4 * lost, number))
         return {number for _, number in sorted(ranked)[:ASKED]}
 
     def _weigh(self, case: Case, new: dict[str, Any], ledger: Ledger) -> None:
@@ -178,7 +179,7 @@ class _Judgement:
         if is_disputed(case, new):
             bits = _BITS[case.sample.nature]
             try:
-                found = truths(self.original, case, new, bits=bits, noisy=not self.strict)
+                found = truths(self.original, case, new, bits=bits)
             except Unknowable as what:
                 self.missing = str(what)
         ledger.add(case, new, found, strict=self.strict, judged=found is None)

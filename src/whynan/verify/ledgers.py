@@ -33,7 +33,7 @@ class Ledger:
     """Counts of elements, and one example of each that matters.
 
     ``worse`` are the healthy elements that speak against the fix: further from the truth, or, of a fix that may change
-    nothing, changed. ``lost`` of them are bad now. ``invented``, ``remaining`` and ``bad`` count what was bad in the
+    no value, changed values. ``lost`` of them are bad now. ``invented``, ``remaining`` and ``bad`` count what was bad in the
     original: finite and wrong now, bad still, and all.
     """
 
@@ -57,15 +57,18 @@ class Ledger:
     def add(
         self, case: Case, new: Mapping[str, Any], truths: Mapping[str, Truth] | None, *, strict: bool, judged: bool
     ) -> None:
-        """One more run. ``strict``: every change counts; else only what the truth speaks against.
+        """One more run. ``strict``: every change of a value counts; else only what the truth speaks against.
+
+        That is so of gradients in any case: they are sums, which a guard may well have autograd add in another order.
 
         Without truths, ``judged`` tells that it was asked for and could not be told; what it was not asked for is
         left out of the counts.
         """
         for name, (old, dtype) in case.old.items():
             truth = None if truths is None else truths.get(name)
-            found = standing(old, new[name], dtype, truth)
-            self._count(case, name, old, new[name], dtype, found, truth, strict=strict, judged=judged)
+            found = standing(old, new[name], dtype, truth, gradient=not name.isdecimal())
+            at_all = strict and name.isdecimal()
+            self._count(case, name, old, new[name], dtype, found, truth, strict=at_all, judged=judged)
 
     def _count(
         self,

@@ -107,7 +107,7 @@ def outcome(
         name: tensor.detach().clone().requires_grad_(name in needs_grad)
         for name, tensor in tensors_in(arguments).items()
     }
-    with _undisturbed(list(leaves.values())), torch.enable_grad():
+    with undisturbed(list(leaves.values())), torch.enable_grad():
         # a function may write to its inputs, which autograd refuses of leaves
         fresh = {n: t.clone() if t.requires_grad else t for n, t in leaves.items()}
         returned = function(**with_tensors(arguments, fresh))
@@ -145,7 +145,7 @@ def _gradients(
 
 
 @contextmanager
-def _undisturbed(tensors: list[Tensor]) -> Generator[None]:
+def undisturbed(tensors: list[Tensor]) -> Generator[None]:
     """Random states put back after, and begun anew; what a function warns of on made inputs is not the user's."""
     devices = sorted({t.device.index or 0 for t in tensors if t.is_cuda})
     python, numpy = random.getstate(), np.random.get_state()
