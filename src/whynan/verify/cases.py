@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
@@ -12,11 +12,14 @@ from whynan.verify.comparing import disputed
 from whynan.verify.tensors import DifferentKind, Outcome, kind_of, outcome, tensor_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from torch import Tensor
 
     from whynan.verify.samples import Sample
+
+_FEW: Final = 4096
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -30,6 +33,8 @@ class Case:
     old: dict[str, tuple[Any, str]]
     given: bool
     """Whether these gradients from behind are the captured ones, or ones where none were captured."""
+    usual: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Of each gradient, how large its elements are as a rule."""
 
     @property
     def fails(self) -> bool:
@@ -52,6 +57,22 @@ def cases_of(original: Callable[..., Any], sample: Sample, seed: int) -> Iterato
     elif sample.nature == "captured":
         yield _case(original, sample, tuple(torch.ones_like(o) for o in outputs), given=True)
     yield _case(original, sample, tuple(_random(o, draw) for o in outputs), given=False)
+
+
+def sized(cases: Sequence[Case]) -> list[Case]:
+    """The cases, told how large gradients are in their dtype: nine of ten elements of the run's own are not larger."""
+    sizes: dict[tuple[str, str], list[Any]] = {}
+    for case in cases:
+        if case.sample.nature != "extreme":
+            for name, (old, _) in case.old.items():
+                if not name.isdecimal():
+                    known = np.abs(old[np.isfinite(old)])
+                    sizes.setdefault((case.sample.dtype, name), []).append(known[:: known.size // _FEW + 1])
+    usual: dict[str, dict[str, float]] = {}
+    for (dtype, name), found in sizes.items():
+        every = np.concatenate(found)
+        usual.setdefault(dtype, {})[name] = float(np.quantile(every, 0.9)) if every.size else 0.0
+    return [replace(case, usual=usual.get(case.sample.dtype, {})) for case in cases]
 
 
 def repaired_arrays(repaired: Callable[..., Any], case: Case) -> dict[str, Any]:

@@ -17,8 +17,8 @@ Mask = NDArray[np.bool_]
 
 ULPS: Final = 2.0
 """So many units in the last place may a healthy element differ by without being looked at."""
-OF_GREATEST: Final = 4.0
-"""So many units in the last place of the greatest element may one of a gradient be off by: it is used as a whole."""
+OF_USUAL: Final = 4.0
+"""So many units in the last place of a usual element may one of a gradient be off by: it is used as a whole."""
 NOISY: Final = 8.0
 """So many times its own rounding noise may a reformulation be off; between 4 and 64 no verdict depends on it."""
 
@@ -70,12 +70,12 @@ def disputed(old: Array, new: Array, dtype: str) -> Mask:
     return _changed(old, new, dtype) | (~np.isfinite(old) & np.isfinite(new))
 
 
-def standing(old: Array, new: Array, dtype: str, truth: Truth | None = None, *, gradient: bool = False) -> Standing:
+def standing(old: Array, new: Array, dtype: str, truth: Truth | None = None, *, usual: float = 0.0) -> Standing:
     """How ``new`` stands to ``old``; without the truth all that it would decide is undecided.
 
     A changed element is no worse if ``|new - truth| <= max(|old - truth|, 8 noise) + 2 ulp`` and one smallest normal
-    number, which forgives gradients flushed to zero. Of a ``gradient``, 4 ulp of its greatest element are forgiven too:
-    ``sigmoid`` and ``tanh`` themselves have such errors, for their derivatives come from what they rounded. Where the truth is infinite or undefined any finite element of
+    number, which forgives gradients flushed to zero. Of gradients, which are ``usual`` of some size, 4 ulp of that are forgiven
+    too: the derivatives of ``sigmoid`` and ``tanh`` themselves come from what these have rounded. Where the truth is infinite or undefined any finite element of
     the repaired passes; where it is beyond the range of the dtype nothing can be said against any.
     """
     healthy = np.isfinite(old)
@@ -92,8 +92,8 @@ def standing(old: Array, new: Array, dtype: str, truth: Truth | None = None, *, 
         before, after = np.abs(old - off), np.abs(new - off)
         excused = np.maximum(np.where(healthy, before, 0.0), NOISY * truth.noise)
         near = after <= excused + ULPS * spacing(off, dtype) + known.tiny
-        if gradient and in_range.any():
-            near |= after <= OF_GREATEST * spacing(np.abs(off[in_range]).max(keepdims=True), dtype)
+        if usual:
+            near |= after <= OF_USUAL * spacing(np.array(usual), dtype)
     gone = changed & ~np.isfinite(new) & ~_right_infinity(new, truth, known.max)
     return Standing(
         healthy,

@@ -36,9 +36,10 @@ def cut_down(original: Callable[..., Any], case: Case, new: Mapping[str, Any], s
     cotangent = None if behind is None else tuple(None if c is None else _taken(c, places) for c in behind)
     sample = replace(case.sample, arguments=with_tensors(case.sample.arguments, small), cotangent=cotangent)
     try:
-        return next(iter(cases_of(original, sample, seed)), None)
+        found = next(iter(cases_of(original, sample, seed)), None)
     except Exception:
         return None
+    return found and replace(found, usual=case.usual)
 
 
 def _places(size: int, case: Case, new: Mapping[str, Any]) -> Any:

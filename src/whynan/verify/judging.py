@@ -8,7 +8,7 @@ import numpy as np
 
 from whynan.records.report import FixVerdict
 from whynan.verify import wording
-from whynan.verify.cases import Case, cases_of, is_disputed, repaired_arrays
+from whynan.verify.cases import Case, cases_of, is_disputed, repaired_arrays, sized
 from whynan.verify.cutting import cut_down
 from whynan.verify.ledgers import Ledger
 from whynan.verify.samples import Sample, captured_samples, fresh_samples
@@ -82,10 +82,12 @@ class _Judgement:
         if not any(case.fails for case in cases):
             return self.told("unverified", "what was captured does not fail by itself")
         self.dtype = cases[0].sample.dtype
-        for case in sorted(cases, key=lambda c: not c.fails):
+        fresh = self._cases(fresh_samples(samples, self.seed, self._accepts))[0]
+        every = sized([*sorted(cases, key=lambda c: not c.fails), *fresh])
+        for case in every[: len(cases)]:
             self._captured(case)
         self._settle()
-        self._fresh(samples)
+        self._fresh(every[len(cases) :])
         self._settle()
         return self._held()
 
@@ -105,7 +107,7 @@ class _Judgement:
             why=why,
         )
 
-    def _cases(self, samples: list[Sample]) -> tuple[list[Case], str]:
+    def _cases(self, samples: Iterable[Sample]) -> tuple[list[Case], str]:
         found, why = list[Case](), ""
         for sample in samples:
             try:
@@ -143,16 +145,15 @@ class _Judgement:
                 value = float(new[name][bad][0])
                 raise _Rejected(wording.uncured(name, int(bad.sum()), bad.size, value))
 
-    def _fresh(self, samples: list[Sample]) -> None:
+    def _fresh(self, cases: Sequence[Case]) -> None:
         pairs: list[tuple[Case, dict[str, Any]]] = []
-        for sample in fresh_samples(samples, self.seed, self._accepts):
-            for case in self._cases([sample])[0]:
-                try:
-                    pairs.append((case, self._repaired(case)))
-                except _Rejected:
-                    # in another dtype than the run's what it says of itself is its own affair
-                    if sample.dtype == self.dtype:
-                        raise
+        for case in cases:
+            try:
+                pairs.append((case, self._repaired(case)))
+            except _Rejected:
+                # in another dtype than the run's what it says of itself is its own affair
+                if case.sample.dtype == self.dtype:
+                    raise
         asked = self._asked(pairs)
         for number, (case, new) in enumerate(pairs):
             like = case.sample.nature == "own" and (not self.strict or case.sample.dtype == self.dtype)

@@ -66,7 +66,7 @@ class Ledger:
         """
         for name, (old, dtype) in case.old.items():
             truth = None if truths is None else truths.get(name)
-            found = standing(old, new[name], dtype, truth, gradient=not name.isdecimal())
+            found = standing(old, new[name], dtype, truth, usual=case.usual.get(name, 0.0))
             at_all = strict and name.isdecimal()
             self._count(case, name, old, new[name], dtype, found, truth, strict=at_all, judged=judged)
 

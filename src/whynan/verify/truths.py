@@ -82,7 +82,7 @@ def _truth(balls: Balls, noise: Any = None) -> Truth:
 
 def _needs_noise(case: Case, new: Mapping[str, Any], told: Mapping[str, Truth]) -> bool:
     for name, (old, dtype) in case.old.items():
-        found = standing(old, new[name], dtype, told[name], gradient=not name.isdecimal())
+        found = standing(old, new[name], dtype, told[name], usual=case.usual.get(name, 0.0))
         if found.worse.any() or found.invented.any():
             return True
     return False
