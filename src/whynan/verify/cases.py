@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from whynan.verify.comparing import disputed
-from whynan.verify.tensors import DifferentKind, Outcome, kind_of, outcome, tensor_of
+from whynan.verify.tensors import OtherKindError, Outcome, kind_of, outcome, tensor_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -76,15 +76,17 @@ def sized(cases: Sequence[Case]) -> list[Case]:
 
 
 def repaired_arrays(repaired: Callable[..., Any], case: Case) -> dict[str, Any]:
-    """The arrays of the repaired on the same case, by the same names; raises ``DifferentKind`` and what it raises."""
+    """The arrays of the repaired on the same case, by the same names; raises ``OtherKindError`` and what it raises."""
     sample = case.sample
-    found = outcome(repaired, sample.arguments, sample.needs_grad, case.cotangents if sample.needs_grad else None).arrays
+    found = outcome(
+        repaired, sample.arguments, sample.needs_grad, case.cotangents if sample.needs_grad else None
+    ).arrays
     if found.keys() != case.old.keys():
-        raise DifferentKind(f"{len(found)} values where the original gives {len(case.old)}")
+        raise OtherKindError(f"{len(found)} values where the original gives {len(case.old)}")
     for name, (array, dtype) in case.old.items():
         new, kind = found[name]
         if kind != dtype or new.shape != array.shape:
-            raise DifferentKind(f"{kind_of(kind, new.shape)} where the original gives {kind_of(dtype, array.shape)}")
+            raise OtherKindError(f"{kind_of(kind, new.shape)} where the original gives {kind_of(dtype, array.shape)}")
     return {name: array for name, (array, _) in found.items()}
 
 
@@ -128,4 +130,3 @@ def _random(output: Tensor, draw: Any) -> Tensor | None:
     if not output.is_floating_point():
         return None
     return tensor_of(draw.uniform(0.5, 1.5, tuple(output.shape)) * draw.choice([-1.0, 1.0]), output)
-

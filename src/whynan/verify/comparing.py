@@ -17,7 +17,7 @@ Mask = NDArray[np.bool_]
 
 ULPS: Final = 2.0
 """So many units in the last place may a healthy element differ by without being looked at."""
-OF_USUAL: Final = 4.0
+OF_USUAL: Final = 16.0
 """So many units in the last place of a usual element may one of a gradient be off by: it is used as a whole."""
 NOISY: Final = 8.0
 """So many times its own rounding noise may a reformulation be off; between 4 and 64 no verdict depends on it."""
@@ -74,9 +74,10 @@ def standing(old: Array, new: Array, dtype: str, truth: Truth | None = None, *, 
     """How ``new`` stands to ``old``; without the truth all that it would decide is undecided.
 
     A changed element is no worse if ``|new - truth| <= max(|old - truth|, 8 noise) + 2 ulp`` and one smallest normal
-    number, which forgives gradients flushed to zero. Of gradients, which are ``usual`` of some size, 4 ulp of that are forgiven
-    too: the derivatives of ``sigmoid`` and ``tanh`` themselves come from what these have rounded. Where the truth is infinite or undefined any finite element of
-    the repaired passes; where it is beyond the range of the dtype nothing can be said against any.
+    number, which forgives gradients flushed to zero. Of gradients, which are ``usual`` of some size, 16 ulp of that
+    are forgiven too: the derivatives of ``sigmoid`` and ``tanh`` themselves come from what these have rounded. Where
+    the truth is infinite or undefined any finite element of the repaired passes; where it is beyond the range of the
+    dtype nothing can be said against any.
     """
     healthy = np.isfinite(old)
     changed = _changed(old, new, dtype)

@@ -54,7 +54,7 @@ def _places(size: int, case: Case, new: Mapping[str, Any]) -> Any:
     for tensor in tensors_in(case.sample.arguments).values():
         chosen += _outstanding(tensor, size)
     # some that nothing is known of, so that rows and columns that are healthy stay
-    chosen = [*dict.fromkeys(chosen)][: _KEPT[0]] + [*range(size)]
+    chosen = [*[*dict.fromkeys(chosen)][: _KEPT[0]], *range(size)]
     return np.array(sorted([*dict.fromkeys(chosen)][: _KEPT[1]]))
 
 

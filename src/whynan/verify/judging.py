@@ -12,8 +12,8 @@ from whynan.verify.cases import Case, cases_of, is_disputed, repaired_arrays, si
 from whynan.verify.cutting import cut_down
 from whynan.verify.ledgers import Ledger
 from whynan.verify.samples import Sample, captured_samples, fresh_samples
-from whynan.verify.tensors import DifferentKind, tensors_in
-from whynan.verify.truths import Unknowable, truths
+from whynan.verify.tensors import OtherKindError, tensors_in
+from whynan.verify.truths import UnknowableError, truths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ _MOST: Final = 160
 """Elements of the largest tensor for which the oracle is asked of a captured input as it is."""
 
 
-class _Rejected(Exception):
+class _RejectedError(Exception):
     """The first reason against a fix."""
 
 
@@ -56,16 +56,14 @@ def judge(
     judgement = _Judgement(original, repaired, kind, seed)
     try:
         return judgement.verdict(captured_samples(captured[-VISITS:]))
-    except _Rejected as reason:
+    except _RejectedError as reason:
         return judgement.told("rejected", str(reason))
 
 
 class _Judgement:
     """One fix that is being judged."""
 
-    def __init__(
-        self, original: Callable[..., Any], repaired: Callable[..., Any], kind: FixKind, seed: int
-    ) -> None:
+    def __init__(self, original: Callable[..., Any], repaired: Callable[..., Any], kind: FixKind, seed: int) -> None:
         self.original, self.repaired, self.seed = original, repaired, seed
         self.strict, self.declared = kind != "reformulation", kind == "epsilon"
         self.near, self.far = Ledger(), Ledger()
@@ -79,7 +77,7 @@ class _Judgement:
         cases, why = self._cases(samples)
         if not cases:
             return self.told("unverified", f"the original could not be run again: {why or 'nothing was captured'}")
-        if not any(case.fails for case in cases):
+        if not any(case.fails for case in cases if case.given):
             return self.told("unverified", "what was captured does not fail by itself")
         self.dtype = cases[0].sample.dtype
         fresh = self._cases(fresh_samples(samples, self.seed, self._accepts))[0]
@@ -143,14 +141,14 @@ class _Judgement:
                 self.backward = finite and self.backward is not False
             if not finite:
                 value = float(new[name][bad][0])
-                raise _Rejected(wording.uncured(name, int(bad.sum()), bad.size, value))
+                raise _RejectedError(wording.uncured(name, int(bad.sum()), bad.size, value))
 
     def _fresh(self, cases: Sequence[Case]) -> None:
         pairs: list[tuple[Case, dict[str, Any]]] = []
         for case in cases:
             try:
                 pairs.append((case, self._repaired(case)))
-            except _Rejected:
+            except _RejectedError:
                 # in another dtype than the run's what it says of itself is its own affair
                 if case.sample.dtype == self.dtype:
                     raise
@@ -181,7 +179,7 @@ class _Judgement:
             bits = _BITS[case.sample.nature]
             try:
                 found = truths(self.original, case, new, bits=bits)
-            except Unknowable as what:
+            except UnknowableError as what:
                 self.missing = str(what)
         ledger.add(case, new, found, strict=self.strict, judged=found is None)
 
@@ -191,38 +189,40 @@ class _Judgement:
     def _repaired(self, case: Case) -> dict[str, Any]:
         try:
             return repaired_arrays(self.repaired, case)
-        except DifferentKind as what:
-            raise _Rejected(f"gives {what}") from None
+        except OtherKindError as what:
+            raise _RejectedError(f"gives {what}") from None
         except Exception as error:
-            raise _Rejected(f"the repaired code raises {_said(error)}") from error
+            raise _RejectedError(f"the repaired code raises {_said(error)}") from error
 
     def _settle(self) -> None:
         """Raises the first reason against the fix."""
         near, far = self.near, self.far
         if near.gone is not None:
-            raise _Rejected(wording.lost(near.gone, near.lost))
+            raise _RejectedError(wording.lost(near.gone, near.lost))
         if self.strict and near.worse and near.moved >= BOUND:
-            raise _Rejected(wording.changes(near))
+            raise _RejectedError(wording.changes(near))
         if not self.strict and near.worse:
-            raise _Rejected(wording.further(near))
+            raise _RejectedError(wording.further(near))
         if near.made_up is not None and not self.declared:
-            raise _Rejected(wording.invented(near.made_up))
+            raise _RejectedError(wording.invented(near.made_up))
         if not self.strict:
             self._settle_far(far)
 
     def _settle_far(self, far: Ledger) -> None:
         if far.gone is not None:
-            raise _Rejected(wording.lost(far.gone, far.lost))
+            raise _RejectedError(wording.lost(far.gone, far.lost))
         if far.worse:
-            raise _Rejected(wording.further(far))
+            raise _RejectedError(wording.further(far))
         if far.made_up is not None:
-            raise _Rejected(wording.invented(far.made_up))
+            raise _RejectedError(wording.invented(far.made_up))
 
     def _held(self) -> FixVerdict:
         near, far = self.near, self.far
         if self.missing is not None and near.undecided + far.undecided:
             count = near.undecided + far.undecided
-            return self.told("unverified", f"the oracle has no {self.missing}, so {count:,} elements are undecided")
+            return self.told(
+                "unverified", f"exact values are not known of {self.missing}, so {count:,} elements are undecided"
+            )
         if self.strict and (near.worse + far.worse or near.made_up is not None):
             return self.told("distorting", wording.distorting(near, far, self.dtype))
         backward = self.backward is not None

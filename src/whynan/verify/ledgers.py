@@ -33,8 +33,8 @@ class Ledger:
     """Counts of elements, and one example of each that matters.
 
     ``worse`` are the healthy elements that speak against the fix: further from the truth, or, of a fix that may change
-    no value, changed values. ``lost`` of them are bad now. ``invented``, ``remaining`` and ``bad`` count what was bad in the
-    original: finite and wrong now, bad still, and all.
+    no value, changed values. ``lost`` of them are bad now. ``invented``, ``remaining`` and ``bad`` count what was bad
+    in the original: finite and wrong now, bad still, and all.
     """
 
     healthy: int = 0
@@ -107,11 +107,9 @@ class Ledger:
             self.gone = _example(case, name, int(np.argmax(gone)), old, new, exact)
         if found.invented.any() and self.made_up is None:
             self.made_up = _example(case, name, int(np.argmax(found.invented)), old, new, exact)
-        self._errors(name, old, new, apart, ulps, told, truth, case.sample.dtype)
+        self._errors(name, old, new, ulps, told, truth, case.sample.dtype)
 
-    def _errors(
-        self, name: str, old: Any, new: Any, apart: Any, ulps: Any, told: Any, truth: Truth | None, dtype: str
-    ) -> None:
+    def _errors(self, name: str, old: Any, new: Any, ulps: Any, told: Any, truth: Truth | None, dtype: str) -> None:
         if not told.any():
             return
         self.ulps = max(self.ulps, float(ulps[told].max()))

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Unrecordable(Exception):
+class UnrecordableError(Exception):
     """Something a function did that no program can say; the text names it."""
 
 
@@ -50,13 +50,13 @@ class Memory:
     def positions(self, layout: Layout) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Where the elements of a layout stand in the root laid out flat; raises where one does not."""
         if layout.dtype != self.layout.dtype:
-            raise Unrecordable("a view of memory as another dtype that is written to")
+            raise UnrecordableError("a view of memory as another dtype that is written to")
         wanted, held = _offsets(layout).reshape(-1), _offsets(self.layout).reshape(-1)
         order = np.argsort(held, kind="stable")
         found = np.searchsorted(held[order], wanted)
         found = np.minimum(found, held.size - 1)
         if not np.array_equal(held[order][found], wanted):
-            raise Unrecordable("a write to memory that the function was not given whole")
+            raise UnrecordableError("a write to memory that the function was not given whole")
         return order[found].astype(np.int64)
 
 
@@ -65,7 +65,7 @@ def layout_of(tensor: Tensor) -> Layout:
     import torch
 
     if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
-        raise Unrecordable("a tensor that is sparse, quantised or nested")
+        raise UnrecordableError("a tensor that is sparse, quantised or nested")
     return Layout(tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset())
 
 

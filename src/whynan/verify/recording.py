@@ -8,7 +8,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from whynan.verify.memories import Memory, Name, Unrecordable, layout_of
+from whynan.verify.memories import Memory, Name, UnrecordableError, layout_of
 from whynan.verify.oracle.programs import Program, Ref, Step
 from whynan.verify.tensors import array_of, attached, dtype_name
 
@@ -30,7 +30,7 @@ def recorded(
 
     ``needs_grad`` names the inputs that a gradient is wanted of. What does not depend on the inputs' values (zeros,
     random numbers, what the function closed over) is a constant; masks and indices carry the values that they had. A
-    value that left the graph (``detach``, ``no_grad``) passes an ``aten.detach``. Raises ``Unrecordable``, and
+    value that left the graph (``detach``, ``no_grad``) passes an ``aten.detach``. Raises ``UnrecordableError``, and
     whatever the function raises.
     """
     given, inputs = attached(arguments, needs_grad)
@@ -93,7 +93,7 @@ class _Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         schema = func._schema
         if schema.name in _MOVED or not isinstance(func, torch._ops.OpOverload):
-            raise Unrecordable(str(func))
+            raise UnrecordableError(str(func))
         bound = {
             a.name: args[i] if i < len(args) else kwargs.get(a.name, a.default_value)
             for i, a in enumerate(schema.arguments)
@@ -104,15 +104,13 @@ class _Recorder(TorchDispatchMode):
         self._record(func, bound, kept, written, out)
         return out
 
-    def _record(
-        self, func: Any, bound: dict[str, Any], kept: dict[str, Any], written: list[str], out: Any
-    ) -> None:
+    def _record(self, func: Any, bound: dict[str, Any], kept: dict[str, Any], written: list[str], out: Any) -> None:
         outs = [o for o in (out if isinstance(out, (tuple, list)) else (out,)) if isinstance(o, torch.Tensor)]
         if not outs:
             return
         if written:
             if len(written) != 1 or any(o is not bound[written[0]] for o in outs):
-                raise Unrecordable(str(func))
+                raise UnrecordableError(str(func))
             self._write(bound[written[0]], self._written_value(func, bound, kept, written[0]))
             return
         if _valueless(func, kept):
@@ -236,7 +234,7 @@ class _Recorder(TorchDispatchMode):
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         if isinstance(value, complex):
-            raise Unrecordable("a complex number")
+            raise UnrecordableError("a complex number")
         return None
 
     def _detach(self, name: str) -> str:
@@ -290,13 +288,13 @@ def _functional(base: str, overload: str) -> str:
     """The operator that computes what an in-place one writes: of the same overload, or of one that takes a tensor."""
     packet = getattr(torch.ops.aten, base, None)
     if packet is None:
-        raise Unrecordable(f"aten.{base}_.{overload}")
+        raise UnrecordableError(f"aten.{base}_.{overload}")
     known = packet.overloads()
     if overload in known and str(getattr(packet, overload)._schema.arguments[0].type) == "Tensor":
         return f"aten.{base}.{overload}"
     if f"Tensor_{overload}" in known:
         return f"aten.{base}.Tensor_{overload}"
-    raise Unrecordable(f"aten.{base}_.{overload}")
+    raise UnrecordableError(f"aten.{base}_.{overload}")
 
 
 def _valueless(func: Any, kept: dict[str, Any]) -> bool:
@@ -308,7 +306,7 @@ def _valueless(func: Any, kept: dict[str, Any]) -> bool:
     if drawn and base in _DRAWN:
         return True
     if drawn and base != "native_dropout":
-        raise Unrecordable(str(func))
+        raise UnrecordableError(str(func))
     return False
 
 
@@ -336,5 +334,5 @@ def _refuse_own_backward(output: Tensor) -> None:
             continue
         seen.add(node)
         if isinstance(node, torch.autograd.function.BackwardCFunction):
-            raise Unrecordable(f"the autograd.Function {type(node).__name__.removesuffix('Backward')}")
+            raise UnrecordableError(f"the autograd.Function {type(node).__name__.removesuffix('Backward')}")
         open_.extend(parent for parent, _ in node.next_functions)

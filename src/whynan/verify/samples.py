@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -95,13 +95,13 @@ def fresh_samples(captured: Sequence[Sample], seed: int, accepts: Callable[[Samp
 def _drawn(model: Sample, title: str, make: Any, limits: Mapping[str, Domain], draw: Generator) -> Sample:
     fresh: dict[str, Any] = {}
     for name, tensor in tensors_in(model.arguments).items():
-        domain = limits[name]
-        if tensor.is_floating_point() and not domain.binary:
-            values = domain.within(make(draw, tuple(tensor.shape), dtype_name(tensor), domain), dtype_name(tensor))
-            fresh[name] = _fitting(values, tensor)
+        shape, domain = tuple(tensor.shape), limits.get(name)
+        if domain is None or domain.binary or not tensor.is_floating_point():
+            places = draw.permutation(tensor.numel())
+            fresh[name] = tensor.detach().reshape(-1)[torch.from_numpy(places).to(tensor.device)].reshape(shape)
         else:
-            flat = array_of(tensor).reshape(-1)
-            fresh[name] = tensor_of(draw.permutation(flat).reshape(tuple(tensor.shape)), tensor)
+            values = make(_Wanted(draw, shape, dtype_name(tensor), domain))
+            fresh[name] = _fitting(domain.within(values, dtype_name(tensor)), tensor)
     return replace(model, title=title, arguments=with_tensors(model.arguments, fresh), cotangent=None)
 
 
@@ -111,53 +111,69 @@ def _fitting(values: Any, like: Any) -> Any:
     return tensor_of(np.where(np.isinf(values), values, np.clip(values, -largest, largest)), like)
 
 
-def _perturbed(draw: Generator, shape: tuple[int, ...], dtype: str, domain: Domain) -> Any:
-    chosen = draw.choice(domain.values, shape)
-    return chosen * (1 + 0.1 * draw.standard_normal(shape)) + 0.1 * domain.scale * draw.standard_normal(shape)
+class _Wanted(NamedTuple):
+    """What a tensor is to be filled for: its shape, its dtype, and what its values were in the run."""
+
+    draw: Generator
+    shape: tuple[int, ...]
+    dtype: str
+    domain: Domain
 
 
-def _resampled(draw: Generator, shape: tuple[int, ...], dtype: str, domain: Domain) -> Any:
-    return draw.choice(domain.all, shape)
+def _perturbed(wanted: _Wanted) -> Any:
+    chosen = wanted.draw.choice(wanted.domain.values, wanted.shape)
+    chosen *= 1 + 0.1 * wanted.draw.standard_normal(wanted.shape)
+    return chosen + 0.1 * _ordinary(wanted)
 
 
-def _ordinary(draw: Generator, shape: tuple[int, ...], dtype: str, domain: Domain) -> Any:
-    return domain.scale * draw.standard_normal(shape)
+def _resampled(wanted: _Wanted) -> Any:
+    return wanted.draw.choice(wanted.domain.all, wanted.shape)
 
 
-def _sprinkled(draw: Generator, shape: tuple[int, ...], dtype: str, domain: Domain) -> Any:
-    specials = _specials(dtype)
-    rare = draw.random(shape) < 0.15
-    return np.where(rare, draw.choice(specials, shape), domain.scale * draw.standard_normal(shape))
+def _ordinary(wanted: _Wanted) -> Any:
+    return wanted.domain.scale * wanted.draw.standard_normal(wanted.shape)
 
 
-def _moderate(draw: Generator, shape: tuple[int, ...], dtype: str, domain: Domain) -> Any:
-    return _signs(draw, shape) * 10.0 ** draw.uniform(-2, 2.5, shape)
+def _sprinkled(wanted: _Wanted) -> Any:
+    rare = wanted.draw.random(wanted.shape) < 0.15
+    return np.where(rare, wanted.draw.choice(_specials(wanted.dtype), wanted.shape), _ordinary(wanted))
 
 
-def _far_apart(draw: Generator, shape: tuple[int, ...], dtype: str, domain: Domain) -> Any:
-    return _signs(draw, shape) * 2.0 ** _exponents(draw, shape, dtype)
+def _moderate(wanted: _Wanted) -> Any:
+    return _signs(wanted.draw, wanted.shape) * 10.0 ** wanted.draw.uniform(-2, 2.5, wanted.shape)
 
 
-def _row_scaled(draw: Generator, shape: tuple[int, ...], dtype: str, domain: Domain) -> Any:
-    return draw.standard_normal(shape) * 2.0 ** _exponents(draw, (*shape[:-1], 1) if shape else (), dtype)
+def _far_apart(wanted: _Wanted) -> Any:
+    return _signs(wanted.draw, wanted.shape) * 2.0 ** _exponents(wanted.draw, wanted.shape, wanted.dtype)
 
 
-def _scaled(draw: Generator, shape: tuple[int, ...], dtype: str, domain: Domain) -> Any:
-    return draw.standard_normal(shape) * 2.0 ** _exponents(draw, (), dtype)
+def _row_scaled(wanted: _Wanted) -> Any:
+    return wanted.draw.standard_normal(wanted.shape) * 2.0 ** _exponents(
+        wanted.draw, (*wanted.shape[:-1], 1) if wanted.shape else (), wanted.dtype
+    )
 
 
-def _limits(draw: Generator, shape: tuple[int, ...], dtype: str, domain: Domain) -> Any:
-    return draw.choice(_specials(dtype), shape)
+def _scaled(wanted: _Wanted) -> Any:
+    return wanted.draw.standard_normal(wanted.shape) * 2.0 ** _exponents(wanted.draw, (), wanted.dtype)
 
 
-def _ties(draw: Generator, shape: tuple[int, ...], dtype: str, domain: Domain) -> Any:
-    rows = draw.choice(np.concatenate([_specials(dtype), domain.values[:8]]), (*shape[:-1], 1) if shape else ())
-    return np.broadcast_to(rows, shape).copy()
+def _limits(wanted: _Wanted) -> Any:
+    return np.resize(wanted.draw.permutation(_specials(wanted.dtype)), wanted.shape)
 
 
-def _near_one(draw: Generator, shape: tuple[int, ...], dtype: str, domain: Domain) -> Any:
-    eps = format_of(dtype).eps
-    return _signs(draw, shape) * (1 + _signs(draw, shape) * eps * 2.0 ** draw.integers(-1, 12, shape))
+def _ties(wanted: _Wanted) -> Any:
+    rows = wanted.draw.choice(
+        np.concatenate([_specials(wanted.dtype), wanted.domain.values[:8]]),
+        (*wanted.shape[:-1], 1) if wanted.shape else (),
+    )
+    return np.broadcast_to(rows, wanted.shape).copy()
+
+
+def _near_one(wanted: _Wanted) -> Any:
+    eps = format_of(wanted.dtype).eps
+    return _signs(wanted.draw, wanted.shape) * (
+        1 + _signs(wanted.draw, wanted.shape) * eps * 2.0 ** wanted.draw.integers(-1, 12, wanted.shape)
+    )
 
 
 _OWN: Final = (

@@ -83,7 +83,7 @@ class Outcome:
         return {n: (array_of(t), dtype_name(t)) for n, t in named.items() if t.is_floating_point()}
 
 
-class DifferentKind(Exception):
+class OtherKindError(Exception):
     """What was returned has another shape or dtype than the original's, or is not as much; the text says which."""
 
 
@@ -101,7 +101,7 @@ def outcome(
     """Run a function forward and, with ``cotangents`` (one for each output), backward; it may write to its inputs.
 
     What the function draws at random is the same each time, and no random state of the program moves. Raises
-    ``DifferentKind`` where an output is not of the shape of its cotangent, and what the function raises.
+    ``OtherKindError`` where an output is not of the shape of its cotangent, and what the function raises.
     """
     leaves = {
         name: tensor.detach().clone().requires_grad_(name in needs_grad)
@@ -130,7 +130,7 @@ def _gradients(
             continue
         if output.shape != cotangent.shape:
             was = kind_of(dtype_name(cotangent), tuple(cotangent.shape))
-            raise DifferentKind(f"{kind_of(dtype_name(output), tuple(output.shape))} where the original gives {was}")
+            raise OtherKindError(f"{kind_of(dtype_name(output), tuple(output.shape))} where the original gives {was}")
         if output.requires_grad and output.is_floating_point():
             pairs.append((output, cotangent))
     found: Sequence[Tensor | None] = [None] * len(wanted)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from whynan.verify.comparing import Truth, standing
-from whynan.verify.memories import Unrecordable
+from whynan.verify.memories import UnrecordableError
 from whynan.verify.oracle import Unsupported, exact, noise_floor
 from whynan.verify.recording import recorded
 from whynan.verify.tensors import array_of, tensors_in, undisturbed
@@ -24,12 +25,12 @@ _BITS: Final = {"float64": 1280}
 _FEW: Final = 320
 
 
-class Unknowable(Exception):
+class UnknowableError(Exception):
     """The exact values cannot be had; the text names the operation that the oracle lacks."""
 
 
 def truths(original: Callable[..., Any], case: Case, new: Mapping[str, Any], *, bits: int) -> dict[str, Truth]:
-    """The exact arrays of a case by name, with so many bits at the most; raises ``Unknowable``.
+    """The exact arrays of a case by name, with so many bits at the most; raises ``UnknowableError``.
 
     The noise of the original is asked for only where it can decide: where the repaired is further from the truth.
     """
@@ -46,10 +47,12 @@ def truths(original: Callable[..., Any], case: Case, new: Mapping[str, Any], *, 
         if not _needs_noise(case, new, told):
             return told
         floor = noise_floor(program, inputs, behind)
-    except (Unrecordable, Unsupported) as error:
-        raise Unknowable(str(error)) from error
+    except Unsupported as error:
+        raise UnknowableError(error.op) from error
+    except UnrecordableError as error:
+        raise UnknowableError(str(error)) from error
     noise = _by_array(program, case, floor.outputs, floor.gradients)
-    return {name: _truth(balls, noise[name]) for name, balls in known.items()}
+    return {name: _noisy(name, told[name], noise[name]) for name in known}
 
 
 def _behind(program: Program, case: Case) -> dict[str, Any]:
@@ -68,16 +71,21 @@ def _by_array(program: Program, case: Case, outputs: Mapping[str, Any], gradient
     return {name: named[name] for name in case.old}
 
 
-def _truth(balls: Balls, noise: Any = None) -> Truth:
+def _truth(balls: Balls) -> Truth:
     middle = balls.midpoint()
-    nothing = np.zeros(balls.shape)
     return Truth(
         values=np.where(np.isnan(middle), 0.0, middle),
         infinite=balls.infinite(),
         undefined=balls.undefined(),
         undecided=balls.undecided(),
-        noise=nothing if noise is None else noise,
+        noise=np.zeros(balls.shape),
     )
+
+
+def _noisy(name: str, truth: Truth, noise: Any) -> Truth:
+    """The truth with its noise. Every gradient that is not 0 has some: where there is none, it could not be told."""
+    lost = (noise == 0) & (truth.values != 0) if not name.isdecimal() else False
+    return replace(truth, noise=noise, undecided=truth.undecided | lost)
 
 
 def _needs_noise(case: Case, new: Mapping[str, Any], told: Mapping[str, Truth]) -> bool:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from tests.unit.verify.replaying import replayed
-from whynan.verify.memories import Unrecordable
+from whynan.verify.memories import UnrecordableError
 from whynan.verify.recording import recorded
 from whynan.verify.tensors import tensors_in
 
@@ -165,5 +165,5 @@ class _Straight(torch.autograd.Function):
     ],
 )
 def test_what_no_program_can_say_is_refused_by_name(function: Callable[..., Any], told: str) -> None:
-    with pytest.raises(Unrecordable, match=told):
+    with pytest.raises(UnrecordableError, match=told):
         recorded(function, {"x": torch.rand(2, 3)}, needs_grad=frozenset("x"))
