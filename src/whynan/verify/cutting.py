@@ -1,5 +1,7 @@
 """A large captured input cut down to the rows and columns where original and repaired differ."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+
 from __future__ import annotations
 
 from dataclasses import replace

@@ -1,5 +1,7 @@
 """What the values of an input were in all that was captured: the domain that fresh ones have to keep to."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -24,6 +24,8 @@ BOUND: Final = 1e-3
 """By so much, relative, may an epsilon move the run's own healthy elements."""
 VISITS: Final = 16
 """So many captured visits are looked at, the last ones."""
+ELEMENTS: Final = 1 << 24
+"""Visits of so many elements in all, though always one."""
 ASKED: Final = 26
 """Of so many fresh inputs is the truth asked."""
 _BITS: Final = {"captured": 8192, "own": 2048, "extreme": 1024}
@@ -55,7 +57,7 @@ def judge(
     """
     judgement = _Judgement(original, repaired, kind, seed)
     try:
-        return judgement.verdict(captured_samples(captured[-VISITS:]))
+        return judgement.verdict(captured_samples(_last(captured)))
     except _RejectedError as reason:
         return judgement.told("rejected", str(reason))
 
@@ -227,6 +229,18 @@ class _Judgement:
             return self.told("distorting", wording.distorting(near, far, self.dtype))
         backward = self.backward is not None
         return self.told("verified", wording.verified(near, far, backward=backward, strict=self.strict))
+
+
+def _last(captured: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The last visits, in their order, as many as memory is meant for."""
+    found: list[Mapping[str, Any]] = []
+    left = ELEMENTS
+    for visit in reversed(captured[-VISITS:]):
+        left -= sum(t.numel() for t in tensors_in(visit).values())
+        if found and left < 0:
+            break
+        found.append(visit)
+    return found[::-1]
 
 
 def _size(case: Case) -> int:

@@ -93,7 +93,7 @@ class Ledger:
         self.invented += int(found.invented.sum())
         self.remaining += int(found.remaining.sum())
         if judged or truth is not None:
-            self.undecided += int((found.undecided & ~(worse if strict else False)).sum())
+            self.undecided += int((found.undecided & ~worse).sum())
         apart, ulps = distances(old, new, dtype)
         exact = None if truth is None else truth.values
         if worse.any():

@@ -66,7 +66,7 @@ def layout_of(tensor: Tensor) -> Layout:
 
     if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
         raise UnrecordableError("a tensor that is sparse, quantised or nested")
-    return Layout(tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset())
+    return Layout(tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset()))
 
 
 def _offsets(layout: Layout) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -1,5 +1,8 @@
 """What a function of tensors does, operation by operation, as a program without views and in-place writes."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final

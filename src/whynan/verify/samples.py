@@ -1,5 +1,7 @@
 """Inputs like the captured ones and unlike them: what a fix is judged on that it was not chosen on."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+
 from __future__ import annotations
 
 from dataclasses import dataclass, replace

@@ -1,5 +1,7 @@
 """Tensors as arrays and back, and a function run on them with its gradients."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+
 from __future__ import annotations
 
 import random

@@ -143,6 +143,15 @@ def test_the_gradient_that_came_in_decides_whether_the_input_fails() -> None:
     assert judge(original, original, [visit], kind="guard").why.startswith("still ")
 
 
+def test_the_last_visits_are_looked_at_as_far_as_memory_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    healthy: dict[str, Any] = {"x": drawn(6, 8).requires_grad_()}
+    repaired: Any = lambda x: x.log_softmax(-1)
+    assert judge(log_softmax, repaired, [logits(), healthy], kind="reformulation").status == "verified"
+    monkeypatch.setattr(judging, "ELEMENTS", 60)
+    assert judge(log_softmax, repaired, [logits(), healthy], kind="reformulation").status == "unverified"
+    assert judge(log_softmax, repaired, [healthy, logits()], kind="reformulation").status == "verified"
+
+
 def test_a_large_captured_input_is_judged_in_the_rows_that_matter() -> None:
     x = drawn(300, 500)
     x[17, 3] = 300.0
