@@ -158,6 +158,7 @@ class FixVerdict(Record):
     healthy_worse: int | None = None
     max_ulp: Number | None = None
     max_rel: Number | None = None
+    undecided: int | None = None
     why: str = ""
 
 

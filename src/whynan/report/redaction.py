@@ -108,7 +108,7 @@ REPORT: Final[Mapping[type, Table]] = {
     Fix: {"title": by_holder(_title), "kind": kept, "patch": unknown, "verdict": record},
     FixVerdict: {
         "status": kept, "forward_finite": kept, "backward_finite": kept, "healthy_elements": kept,
-        "healthy_worse": kept, "max_ulp": kept, "max_rel": kept, "why": dropped,
+        "healthy_worse": kept, "max_ulp": kept, "max_rel": kept, "undecided": kept, "why": dropped,
     },
     Report: {
         "schema_": dropped, "verdict": kept, "run": record, "findings": record, "damaging": record,

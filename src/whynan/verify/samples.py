@@ -1,0 +1,248 @@
+"""Inputs like the captured ones and unlike them: what a fix is judged on that it was not chosen on."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+import numpy as np
+import torch
+
+from whynan.floats import FORMATS, format_of
+from whynan.verify.domains import Domain, domains
+from whynan.verify.tensors import array_of, dtype_name, tensor_of, tensors_in, with_tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.random import Generator
+
+Nature = Literal["captured", "own", "extreme"]
+"""What a run had; what it could as well have had; what its dtype can hold."""
+
+_DTYPES: Final = ("float32", "float16", "bfloat16", "float64")
+_SMALL: Final = (6, 5, 4, 3, 2, 7)
+"""What the different sizes of the captured tensors become, so that equal ones stay equal."""
+_ENOUGH: Final = 48
+"""So many elements may a captured tensor have for fresh ones to have its shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Arguments by name, and which of their tensors need a gradient; the dtype that most of them have.
+
+    ``cotangent`` are the gradients that come in from behind, one for each output, where they were captured.
+    """
+
+    nature: Nature
+    title: str
+    dtype: str
+    arguments: Mapping[str, Any]
+    needs_grad: frozenset[str]
+    cotangent: tuple[Any, ...] | None = None
+
+
+def captured_samples(visits: Sequence[Mapping[str, Any]]) -> list[Sample]:
+    """What was captured, as samples: the key ``""`` of a visit is its cotangent, of one output or a tuple of them."""
+    found: list[Sample] = []
+    for visit in visits:
+        arguments = {name: value for name, value in visit.items() if name}
+        tensors = tensors_in(arguments)
+        needs = frozenset(n for n, t in tensors.items() if t.requires_grad and t.is_floating_point())
+        behind = visit.get("")
+        cotangent = None if behind is None else tuple(behind) if isinstance(behind, (tuple, list)) else (behind,)
+        found.append(Sample("captured", "captured", main_dtype(tensors.values()), arguments, needs, cotangent))
+    return found
+
+
+def main_dtype(tensors: Any) -> str:
+    """The floating-point dtype that most tensors have, the first of equals; float32 where none has one."""
+    kinds = [dtype_name(t) for t in tensors if t.is_floating_point() and dtype_name(t) in FORMATS]
+    return max(dict.fromkeys(kinds), key=kinds.count) if kinds else "float32"
+
+
+def judged_dtypes(main: str) -> tuple[str, ...]:
+    """Three dtypes, that of the run first; others than the common four alone."""
+    return (main, *[d for d in _DTYPES if d != main][:2]) if main in _DTYPES else (main,)
+
+
+def fresh_samples(captured: Sequence[Sample], seed: int, accepts: Callable[[Sample], bool]) -> Iterator[Sample]:
+    """Fresh inputs: own ones of every dtype, then extreme ones; what the function does not accept is left out.
+
+    Seeded, with generators of its own. Shapes are the captured ones where these are small, small ones otherwise, and
+    once others than the captured.
+    """
+    if not captured:
+        return
+    main = captured[0].dtype
+    limits = domains(captured)
+    models: dict[str, list[Sample]] = {}
+    for dtype in judged_dtypes(main):
+        cast = [_as_dtype(s, main, dtype) for s in (captured[0], captured[-1])]
+        shapes = [s for s in (_small(cast[0], 0), _small(cast[0], 1)) if s is not None and accepts(s)]
+        models[dtype] = shapes or [s for s in cast[:1] if accepts(s)]
+    # a stranger's function may be of one dtype only, but never of none
+    for nature, kinds in (("own", _OWN), ("extreme", _EXTREME)):
+        for dtype, shapes in models.items():
+            for number, (title, make) in enumerate(kinds):
+                if not shapes:
+                    continue
+                model = shapes[number % len(shapes)]
+                draw = np.random.default_rng((seed, number, _DTYPES.index(dtype) if dtype in _DTYPES else 9))
+                yield _drawn(replace(model, nature=nature), title, make, limits, draw)
+
+
+def _drawn(model: Sample, title: str, make: Any, limits: Mapping[str, Domain], draw: Generator) -> Sample:
+    fresh: dict[str, Any] = {}
+    for name, tensor in tensors_in(model.arguments).items():
+        shape, domain = tuple(tensor.shape), limits.get(name)
+        if domain is None or domain.binary or not tensor.is_floating_point():
+            places = draw.permutation(tensor.numel())
+            fresh[name] = tensor.detach().reshape(-1)[torch.from_numpy(places).to(tensor.device)].reshape(shape)
+        else:
+            values = make(_Wanted(draw, shape, dtype_name(tensor), domain))
+            fresh[name] = _fitting(domain.within(values, dtype_name(tensor)), tensor)
+    return replace(model, title=title, arguments=with_tensors(model.arguments, fresh), cotangent=None)
+
+
+def _fitting(values: Any, like: Any) -> Any:
+    """Values within the range of the dtype of a tensor, which rounding may not leave."""
+    largest = format_of(dtype_name(like)).max
+    return tensor_of(np.where(np.isinf(values), values, np.clip(values, -largest, largest)), like)
+
+
+class _Wanted(NamedTuple):
+    """What a tensor is to be filled for: its shape, its dtype, and what its values were in the run."""
+
+    draw: Generator
+    shape: tuple[int, ...]
+    dtype: str
+    domain: Domain
+
+
+def _perturbed(wanted: _Wanted) -> Any:
+    chosen = wanted.draw.choice(wanted.domain.values, wanted.shape)
+    chosen *= 1 + 0.1 * wanted.draw.standard_normal(wanted.shape)
+    return chosen + 0.1 * _ordinary(wanted)
+
+
+def _resampled(wanted: _Wanted) -> Any:
+    return wanted.draw.choice(wanted.domain.all, wanted.shape)
+
+
+def _ordinary(wanted: _Wanted) -> Any:
+    return wanted.domain.scale * wanted.draw.standard_normal(wanted.shape)
+
+
+def _sprinkled(wanted: _Wanted) -> Any:
+    rare = wanted.draw.random(wanted.shape) < 0.15
+    return np.where(rare, wanted.draw.choice(_specials(wanted.dtype), wanted.shape), _ordinary(wanted))
+
+
+def _moderate(wanted: _Wanted) -> Any:
+    return _signs(wanted.draw, wanted.shape) * 10.0 ** wanted.draw.uniform(-2, 2.5, wanted.shape)
+
+
+def _far_apart(wanted: _Wanted) -> Any:
+    return _signs(wanted.draw, wanted.shape) * 2.0 ** _exponents(wanted.draw, wanted.shape, wanted.dtype)
+
+
+def _row_scaled(wanted: _Wanted) -> Any:
+    return wanted.draw.standard_normal(wanted.shape) * 2.0 ** _exponents(
+        wanted.draw, (*wanted.shape[:-1], 1) if wanted.shape else (), wanted.dtype
+    )
+
+
+def _scaled(wanted: _Wanted) -> Any:
+    return wanted.draw.standard_normal(wanted.shape) * 2.0 ** _exponents(wanted.draw, (), wanted.dtype)
+
+
+def _limits(wanted: _Wanted) -> Any:
+    return np.resize(wanted.draw.permutation(_specials(wanted.dtype)), wanted.shape)
+
+
+def _ties(wanted: _Wanted) -> Any:
+    rows = wanted.draw.choice(
+        np.concatenate([_specials(wanted.dtype), wanted.domain.values[:8]]),
+        (*wanted.shape[:-1], 1) if wanted.shape else (),
+    )
+    return np.broadcast_to(rows, wanted.shape).copy()
+
+
+def _near_one(wanted: _Wanted) -> Any:
+    eps = format_of(wanted.dtype).eps
+    return _signs(wanted.draw, wanted.shape) * (
+        1 + _signs(wanted.draw, wanted.shape) * eps * 2.0 ** wanted.draw.integers(-1, 12, wanted.shape)
+    )
+
+
+_OWN: Final = (
+    ("resampled", _resampled),
+    *(("perturbed", _perturbed),) * 4,
+    *(("ordinary", _ordinary),) * 2,
+)
+_EXTREME: Final = (
+    *(("moderate", _moderate),) * 3,
+    ("sprinkled with limits", _sprinkled),
+    ("sprinkled with limits", _sprinkled),
+    ("of all magnitudes", _far_apart),
+    ("of all magnitudes", _far_apart),
+    ("of all magnitudes by row", _row_scaled),
+    ("of all magnitudes by row", _row_scaled),
+    ("of one magnitude", _scaled),
+    ("of one magnitude", _scaled),
+    ("of one magnitude", _scaled),
+    ("at the limits", _limits),
+    ("tied", _ties),
+    ("tied", _ties),
+    ("around one", _near_one),
+)
+
+
+def _signs(draw: Generator, shape: tuple[int, ...]) -> Any:
+    return draw.choice([-1.0, 1.0], shape)
+
+
+def _exponents(draw: Generator, shape: tuple[int, ...], dtype: str) -> Any:
+    known = format_of(dtype)
+    return draw.uniform(known.min_exponent, np.log2(known.max), shape)
+
+
+def _specials(dtype: str) -> Any:
+    """Signed zeros, subnormals, the limits and their roots, one and its neighbours."""
+    known = format_of(dtype)
+    found = [0.0, known.smallest_subnormal, known.tiny / 4, known.tiny, known.tiny**0.5, known.eps, 0.5]
+    found += [1 - known.eps / 2, 1.0, 1 + known.eps, known.max**0.5, known.max / 2, known.max]
+    return np.array([sign * value for value in found for sign in (1.0, -1.0)])
+
+
+def _as_dtype(sample: Sample, main: str, dtype: str) -> Sample:
+    if main == dtype:
+        return sample
+    other = getattr(torch, dtype)
+    cast = {
+        name: t.detach().to(other) if dtype_name(t) == main else t for name, t in tensors_in(sample.arguments).items()
+    }
+    return replace(sample, dtype=dtype, arguments=with_tensors(sample.arguments, cast), cotangent=None)
+
+
+def _small(sample: Sample, turn: int) -> Sample | None:
+    """The sample with other sizes, equal ones alike; its own on the first turn, where they are small."""
+    tensors = tensors_in(sample.arguments)
+    if turn == 0 and all(t.numel() <= _ENOUGH for t in tensors.values()):
+        return sample
+    sizes = sorted({n for t in tensors.values() for n in t.shape if n > 1}, reverse=True)
+    if not sizes or len(sizes) > len(_SMALL):
+        return None
+    few = dict(zip(sizes, _SMALL if turn == 0 else (_SMALL[-1], *_SMALL), strict=False)) | {0: 0, 1: 1}
+    small: dict[str, Any] = {}
+    for name, tensor in tensors.items():
+        shape = tuple(few[n] for n in tensor.shape)
+        values = np.resize(array_of(tensor), shape)
+        if not tensor.is_floating_point() and tensor.dtype is not torch.bool:
+            over = [n for n in sizes if values.size and values.max() < n]
+            values = values % few[over[-1]] if over else values
+        small[name] = tensor_of(values, tensor)
+    return replace(sample, arguments=with_tensors(sample.arguments, small), cotangent=None)

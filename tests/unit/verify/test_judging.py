@@ -1,0 +1,216 @@
+"""The verdict of a fix, and its reason as the user reads it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from whynan.verify import judging
+from whynan.verify.judging import judge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from syrupy.assertion import SnapshotAssertion
+
+    from whynan.records.intents import FixKind
+    from whynan.records.report import FixVerdict
+
+EPS = 1e-7
+
+
+def drawn(*shape: int, seed: int = 0) -> Any:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def logits() -> dict[str, Any]:
+    x = drawn(6, 8)
+    x[0, 0] = 300.0
+    return {"x": x.requires_grad_()}
+
+
+def with_zero() -> dict[str, Any]:
+    x = drawn(6, 8)
+    x[1, 2] = 0.0
+    return {"x": x.requires_grad_()}
+
+
+def points() -> dict[str, Any]:
+    y, x = drawn(6, 8), drawn(6, 8, seed=1)
+    y[0, 0] = x[0, 0] = 1e-20
+    return {"y": y.requires_grad_(), "x": x.requires_grad_()}
+
+
+def angle(y: Any, x: Any) -> Any:
+    return torch.atan2(y, x)
+
+
+def clobbered(y: Any, x: Any) -> Any:
+    near = x < EPS
+    return torch.atan2(y, x * ~near + near * EPS)
+
+
+def log_softmax(x: Any) -> Any:
+    return x.softmax(-1).log()
+
+
+CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[[], dict[str, Any]], FixKind]] = {
+    "verified": (log_softmax, lambda x: x.log_softmax(-1), logits, "reformulation"),
+    "verified guard": (lambda x: 1 / x, lambda x: 1 / torch.where(x == 0, 1.0, x), with_zero, "guard"),
+    "remains": (
+        lambda x: (x * x).sum(-1).sqrt() / x.prod(-1),
+        lambda x: (x * x).sum(-1).sqrt() / torch.where(x.prod(-1) == 0, 1.0, x.prod(-1)),
+        with_zero,
+        "guard",
+    ),
+    "distorting": (lambda x: x.abs().sqrt(), lambda x: (x.abs() + 1e-12).sqrt(), with_zero, "epsilon"),
+    "distorting angle": (angle, lambda y, x: torch.atan2(y, x + EPS), points, "epsilon"),
+    "clobbered": (angle, clobbered, points, "guard"),
+    "not cured": (angle, lambda y, x: torch.atan2(y, x + EPS * (x == 0)), points, "epsilon"),
+    "made up": (log_softmax, lambda x: x.softmax(-1).clamp_min(1e-30).log(), logits, "guard"),
+    "further": (log_softmax, lambda x: x.log_softmax(0), logits, "reformulation"),
+    "constant": (log_softmax, torch.zeros_like, logits, "reformulation"),
+    "detached": (log_softmax, lambda x: x.log_softmax(-1).detach(), logits, "reformulation"),
+    "healthy lost": (
+        lambda x: 1 / x,
+        lambda x: 1 / torch.where(x == 0, 1.0, torch.where(x.abs() > 4, x, x - x.detach() * (x.abs() > 2.6))),
+        with_zero,
+        "guard",
+    ),
+    "raises": (log_softmax, lambda x: x.no_such_method(), logits, "reformulation"),
+    "shape": (log_softmax, lambda x: x.log_softmax(-1).sum(-1), logits, "reformulation"),
+    "dtype": (log_softmax, lambda x: x.log_softmax(-1).double(), logits, "reformulation"),
+    "fewer": (lambda x: (x.exp(), log_softmax(x)), lambda x: x.log_softmax(-1), logits, "reformulation"),
+    "healthy by itself": (lambda x: x.exp(), lambda x: x.exp(), with_zero, "guard"),
+    "original raises": (lambda x: x.no_such_method(), lambda x: x, logits, "guard"),
+}
+
+
+def verdict(name: str) -> FixVerdict:
+    original, repaired, inputs, kind = CASES[name]
+    return judge(original, repaired, [inputs()], kind=kind)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_reason_is_a_line_that_a_user_can_read(name: str, snapshot: SnapshotAssertion) -> None:
+    found = verdict(name)
+    assert "\n" not in found.why
+    # how many are like this depends on torch's own kernels
+    counts = re.sub(r"\d[\d,]*(?= (healthy|of|undecided|bad))|[\d.]+%", "N", found.why)
+    assert (found.status, counts) == snapshot
+
+
+def test_a_verified_fix_says_how_many_elements_it_was_judged_on() -> None:
+    found = verdict("verified")
+    assert found.forward_finite is True
+    assert found.backward_finite is True
+    assert found.healthy_worse == 0
+    assert (found.healthy_elements or 0) > 1000
+    assert f"{found.healthy_elements:,}" in found.why
+
+
+def test_half_of_the_healthy_values_are_counted() -> None:
+    found = verdict("clobbered")
+    assert found.status == "rejected"
+    assert found.healthy_worse is not None
+    assert found.healthy_elements is not None
+    assert 0.4 < found.healthy_worse / found.healthy_elements < 0.9
+
+
+def test_nothing_captured_is_no_verdict() -> None:
+    assert judge(log_softmax, log_softmax, [], kind="guard").status == "unverified"
+
+
+def test_without_gradients_the_forward_alone_is_judged() -> None:
+    visit = {"x": logits()["x"].detach()}
+    found = judge(log_softmax, lambda x: x.log_softmax(-1), [visit], kind="reformulation")
+    assert found.status == "verified"
+    assert found.backward_finite is None
+    assert found.why.startswith("forward finite; none of")
+
+
+def test_the_gradient_that_came_in_decides_whether_the_input_fails() -> None:
+    def original(x: Any) -> Any:
+        return x * 1e20 * 1e19
+
+    visit = {"x": (drawn(20) * 1e-5).requires_grad_()}
+    small = {**visit, "": torch.full((20,), 1e-10)}
+    assert judge(original, original, [small], kind="guard").why == "what was captured does not fail by itself"
+    assert judge(original, original, [visit], kind="guard").why.startswith("still ")
+
+
+def test_the_last_visits_are_looked_at_as_far_as_memory_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    healthy: dict[str, Any] = {"x": drawn(6, 8).requires_grad_()}
+    repaired: Any = lambda x: x.log_softmax(-1)
+    assert judge(log_softmax, repaired, [logits(), healthy], kind="reformulation").status == "verified"
+    monkeypatch.setattr(judging, "ELEMENTS", 60)
+    assert judge(log_softmax, repaired, [logits(), healthy], kind="reformulation").status == "unverified"
+    assert judge(log_softmax, repaired, [healthy, logits()], kind="reformulation").status == "verified"
+
+
+def test_a_large_captured_input_is_judged_in_the_rows_that_matter() -> None:
+    x = drawn(300, 500)
+    x[17, 3] = 300.0
+    visit = {"x": x.requires_grad_()}
+    assert judge(log_softmax, lambda x: x.log_softmax(-1), [visit], kind="reformulation").status == "verified"
+    wrong = judge(log_softmax, lambda x: (x.softmax(-1) + 1e-30).log(), [visit], kind="reformulation")
+    assert wrong.status == "rejected"
+    assert "-69.1" in wrong.why
+
+
+def test_an_operator_that_the_oracle_lacks_leaves_a_fix_unverified(snapshot: SnapshotAssertion) -> None:
+    def original(x: Any) -> Any:
+        return torch.linalg.matrix_exp(x[:4, :4]).sum() + log_softmax(x)
+
+    def repaired(x: Any) -> Any:
+        return torch.linalg.matrix_exp(x[:4, :4]).sum() + x.log_softmax(-1)
+
+    x = drawn(6, 8)
+    x[5, 0] = 300.0
+    found = judge(original, repaired, [{"x": x.requires_grad_()}], kind="reformulation")
+    assert found.status == "unverified"
+    assert found.undecided
+    assert re.sub(r"\d+ elements", "N elements", found.why) == snapshot
+
+
+def test_inputs_and_random_states_are_left_as_they_were() -> None:
+    visit = logits()
+    before, state = visit["x"].detach().clone(), torch.get_rng_state()
+    judge(
+        lambda x: F.dropout(x.softmax(-1).log_(), 0.5),
+        lambda x: F.dropout(x.log_softmax(-1), 0.5),
+        [visit],
+        kind="reformulation",
+    )
+    assert torch.equal(before, visit["x"])
+    assert visit["x"].grad is None
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_what_is_drawn_at_random_is_drawn_alike() -> None:
+    found = judge(
+        lambda x: F.dropout(x.softmax(-1).log(), 0.5),
+        lambda x: F.dropout(x.log_softmax(-1), 0.5),
+        [logits()],
+        kind="reformulation",
+    )
+    assert found.status == "verified"
+
+
+def test_an_infinity_that_comes_in_is_passed_on() -> None:
+    x = logits()["x"].detach()
+    x[3, 3] = -torch.inf
+    found = judge(log_softmax, lambda x: x.log_softmax(-1), [{"x": x}], kind="reformulation")
+    assert found.status == "verified"
+
+
+def test_what_is_not_cured_is_rejected_without_asking_the_oracle(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unasked(*given: Any, **named: Any) -> Any:
+        raise AssertionError("the oracle was asked")
+
+    monkeypatch.setattr(judging, "truths", unasked)
+    assert verdict("not cured").status == "rejected"
