@@ -34,6 +34,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import QUOTIENT, guard, reformulation
 from whynan.rules.structure import at_the_quotient, bare, factors, quotients_by_zero
 
 if TYPE_CHECKING:
@@ -82,4 +83,30 @@ def _function(term: Term) -> tuple[str, Term | None]:
     return "", None
 
 
-RULE = Rule("WN115", "quotient-with-limit", match)
+_LIMITS: Final = (
+    ("sin(x)", 1),
+    ("tanh(x)", 1),
+    ("expm1(x)", 1),
+    ("log1p(x)", 1),
+    ("1 - cos(x)", 0),
+)
+"""What is divided by x, and the limit at 0."""
+
+
+RULE = Rule(
+    "WN115",
+    "quotient-with-limit",
+    match,
+    fixes=(
+        *(
+            guard(
+                f"the limit {limit} at 0",
+                f"({above}) / x",
+                f"where(x == 0, {limit}, ({above.replace('(x)', '(where(x == 0, 1, x))')}) / where(x == 0, 1, x))",
+            )
+            for above, limit in _LIMITS
+        ),
+        reformulation("sinc(x / pi) instead of sin(x) / x", "sin(x) / x", "sinc(x / 3.141592653589793)"),
+        *QUOTIENT,
+    ),
+)

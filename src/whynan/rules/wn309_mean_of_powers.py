@@ -33,9 +33,10 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import ROOT, epsilon, greatest, reformulation, scaled, where_zero
 from whynan.rules.structure import at_the_root, factors, root_at_zero
 
 if TYPE_CHECKING:
@@ -60,4 +61,28 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN309", "mean-of-powers", match)
+_ROW: Final = scaled("x")
+_NOTHING: Final = "amax(abs(x), dim=d, keepdim=k) == 0"
+
+
+RULE = Rule(
+    "WN309",
+    "mean-of-powers",
+    match,
+    fixes=(
+        *(
+            reformulation(
+                "the row over its largest magnitude, times that, and 0 where all of it is 0",
+                f"{reduced}(x ** p, d, k) ** q",
+                f"{where_zero(_NOTHING, '{} ** q', f'{reduced}(({_ROW}) ** p, dim=d, keepdim=k)')} * {greatest('x', 'k')}",
+            )
+            for reduced in ("mean", "sum")
+        ),
+        *ROOT,
+        epsilon(
+            "elements of at least 1e-6",
+            "mean(x ** p, d, k) ** q",
+            "mean(clamp(x, min=1e-6) ** p, dim=d, keepdim=k) ** q",
+        ),
+    ),
+)
