@@ -20,16 +20,28 @@ Found = tuple[list[Tensor], dict[str, Tensor]]
 def tensors(values: Values, dtype: str) -> Values:
     """The operands as tensors; those of the dtype have a gradient where they are finite."""
 
-    def made(value: Any) -> Any:
+    data = values.get("data", ())
+
+    def made(name: str, value: Any) -> Any:
         if not isinstance(value, list):
             return value
         tensor = torch.tensor(value)
         if not tensor.is_floating_point():
             return tensor
         tensor = torch.tensor(value, dtype=getattr(torch, dtype))
-        return tensor.requires_grad_(bool(tensor.isfinite().all()))
+        return tensor.requires_grad_(name not in data and bool(tensor.isfinite().all()))
 
-    return {**GIVEN, **{name: made(value) for name, value in values.items()}}
+    return {**GIVEN, **{name: made(name, value) for name, value in values.items()}}
+
+
+def widened(given: Values) -> Values:
+    """The same numbers in float64."""
+    return {
+        name: v.detach().double().requires_grad_(v.requires_grad)
+        if isinstance(v, Tensor) and v.is_floating_point()
+        else v
+        for name, v in given.items()
+    }
 
 
 def run(text: str, given: Values) -> Found:
@@ -53,7 +65,9 @@ def dtypes_of(fix: FixIntent) -> tuple[str, ...]:
     """Where a fix has to hold: a customary epsilon where it is customary."""
     if fix.kind == "epsilon":
         return DTYPES[::3]
-    return DTYPES[:3] if fix.pattern in SHORT or "double" in fix.replacement else DTYPES
+    if "float(" in fix.replacement:
+        return DTYPES[1:2]
+    return DTYPES[:3] if fix.pattern in SHORT or "double(" in fix.replacement else DTYPES
 
 
 def tried(code: str, fix: FixIntent, dtype: str) -> list[str]:
@@ -71,13 +85,32 @@ def tried(code: str, fix: FixIntent, dtype: str) -> list[str]:
         wrong.append("the pattern is finite on what should break it")
     if not is_finite(mended := run(fix.replacement, tensors(hazard, dtype))):
         wrong.append(f"not finite: {mended}")
+    if fix.kind != "epsilon" and dtype != "float64":
+        wrong += _invented(run(fix.pattern, widened(tensors(hazard, dtype))), mended)
     return wrong + _differences(old, run(fix.replacement, tensors(good, dtype)), fix.kind)
+
+
+def _invented(exact: Found, mended: Found) -> list[str]:
+    """What is finite and wrong, as far as float64 can tell."""
+    wrong: list[str] = []
+    pairs = [("value", *both) for both in zip(exact[0], mended[0], strict=True)]
+    if all(bool(value.isfinite().all()) for value in exact[0]):
+        kept = exact[1].keys() & mended[1].keys()
+        pairs += [(f"gradient of {name}", exact[1][name], mended[1][name]) for name in kept]
+    for name, true, found in pairs:
+        limits = torch.finfo(found.dtype)
+        told = true.isfinite() & (true.abs() <= limits.max)
+        off = (found.double() - true)[told].abs()
+        if bool((off > 64 * limits.eps * true[told].abs().clamp_min(1.0)).any()):
+            wrong.append(f"invented {name}: {found.tolist()}, and {true.tolist()} is true")
+    return wrong
 
 
 def _differences(old: Found, new: Found, kind: str) -> list[str]:
     wrong: list[str] = []
     pairs = [("value", *both) for both in zip(old[0], new[0], strict=True)]
-    pairs += [(f"gradient of {name}", old[1][name], new[1][name]) for name in old[1]]
+    pairs += [(f"gradient of {name}", old[1][name], new[1][name]) for name in old[1] if name in new[1]]
+    wrong += [f"gradient of {name}: there is none any more" for name in old[1] if name not in new[1]]
     for name, before, after in pairs:
         if before.dtype != after.dtype or before.shape != after.shape:
             wrong.append(f"{name}: {before.dtype} {before.shape} became {after.dtype} {after.shape}")

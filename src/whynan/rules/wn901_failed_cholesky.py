@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.facts import base, forward_base, forward_value, said, value
-from whynan.rules.mending import epsilon, guard
+from whynan.rules.mending import epsilon
 from whynan.rules.structure import bare, expressions
 from whynan.rules.wording import readable
 
@@ -92,11 +92,6 @@ RULE = Rule(
     "failed-cholesky",
     match,
     fixes=(
-        guard(
-            "a small number on the diagonal where the factorization fails",
-            "cholesky_ex(a)",
-            "cholesky_ex(a + where(unsqueeze(unsqueeze(amin(eigvalsh(a), dim=-1), -1), -1) <= 0, diag_embed(full_like(diagonal(a, 0, -2, -1), 1e-3)), 0))",
-        ),
         epsilon(
             "a small number on the diagonal",
             "cholesky_ex(a)",
