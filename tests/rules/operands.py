@@ -131,7 +131,7 @@ for _name in ("layer_norm", "group_norm"):
     of(f"{_name}(x, s, w, b, eps=e)", _extra | {"x": [[1.0] * 3], "e": 0.0}, x=[X], e=0.0, **_extra)
 
 # -- logarithms and exponentials --------------------------------------------------------------------------------------
-for _above in ("sin(x)", "tanh(x)", "expm1(x)", "log1p(x)", "1 - cos(x)"):
+for _above in ("sin(x)", "tanh(x)", "expm1(x)", "log1p(x)", "1 - cos(x)", "exp(x) - 1", "log(1 + x)"):
     of(f"({_above}) / x", {"x": [0.0, 1.0]}, x=[0.5, 2.0])
 of("sin(x) / x", {"x": [0.0, 1.0]}, x=[0.5, 2.0])
 of("a / exp(x)", lambda f: {"a": 1, "x": [1.01 * math.log(least(f))]}, a=1, x=[0.5, -2.0])

@@ -115,12 +115,14 @@ RULE = Rule(
         *POLE,
         *LARGE_QUOTIENT,
         guard(
-            "a remainder of 0 where the divisor is 0", "fmod(a, b)", "where(b == 0, 0, fmod(a, where(b == 0, 1, b)))"
+            "a remainder of 0 where the divisor is 0",
+            "fmod(a, b)",
+            "where(b == 0, a - detach(a), fmod(a, where(b == 0, 1, b)))",
         ),
         guard(
             "a remainder of 0 where the divisor is 0",
             "remainder(a, b)",
-            "where(b == 0, 0, remainder(a, where(b == 0, 1, b)))",
+            "where(b == 0, a - detach(a), remainder(a, where(b == 0, 1, b)))",
         ),
     ),
 )

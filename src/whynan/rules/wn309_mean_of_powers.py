@@ -33,7 +33,7 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.mending import ROOT, epsilon, greatest, reformulation, scaled, where_zero
@@ -61,8 +61,10 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-_ROW: Final = scaled("x")
-_NOTHING: Final = "amax(abs(x), dim=d, keepdim=k) == 0"
+def _mended(reduced: str) -> str:
+    """The mean or the sum of the row over its largest magnitude, whose root is 0 where it is."""
+    powers = f"{reduced}(({scaled('x')}) ** p, dim=d, keepdim=k)"
+    return f"{where_zero(f'{powers} == 0', '{} ** q', powers)} * {greatest('x', 'k')}"
 
 
 RULE = Rule(
@@ -72,9 +74,9 @@ RULE = Rule(
     fixes=(
         *(
             reformulation(
-                "the row over its largest magnitude, times that, and 0 where all of it is 0",
+                "the row over its largest magnitude, times that, and 0 where that is 0",
                 f"{reduced}(x ** p, d, k) ** q",
-                f"{where_zero(_NOTHING, '{} ** q', f'{reduced}(({_ROW}) ** p, dim=d, keepdim=k)')} * {greatest('x', 'k')}",
+                _mended(reduced),
             )
             for reduced in ("mean", "sum")
         ),

@@ -111,6 +111,9 @@ def _of_determinant(finding: Finding, of: Term) -> Explanation | None:
 _JITTER: Final = "diag_embed(full_like(diagonal(a, 0, -2, -1), 1e-3))"
 
 
+_WHERE: Final = "where(unsqueeze(unsqueeze(det(a), -1), -1) {}, " + _JITTER + ", 0)"
+
+
 RULE = Rule(
     "WN404",
     "singular-matrix",
@@ -120,7 +123,17 @@ RULE = Rule(
         guard(
             "a small number on the diagonal where the determinant is not positive",
             "logdet(a)",
-            f"logdet(a + where(unsqueeze(unsqueeze(det(a), -1), -1) <= 0, {_JITTER}, 0))",
+            f"logdet(a + {_WHERE.format('<= 0')})",
+        ),
+        guard(
+            "a small number on the diagonal where the determinant is 0",
+            "inv_ex(a)",
+            f"inv_ex(a + {_WHERE.format('== 0')})",
+        ),
+        guard(
+            "a small number on the diagonal where the determinant is 0",
+            "solve_ex(a, b)",
+            f"solve_ex(a + {_WHERE.format('== 0')}, b)",
         ),
         *(
             epsilon("a small number on the diagonal", f"{name}(a)", f"{name}(a + {_JITTER})")

@@ -87,6 +87,16 @@ RULE = Rule(
     fixes=(
         *(
             reformulation(
+                f"{cast} for the product and its scale",
+                f"{product}(a, b) {by} s",
+                f"type_as({product}({cast}(a), {cast}(b)) {by} s, a)",
+            )
+            for cast in ("float", "double")
+            for product in ("matmul", "bmm")
+            for by in ("/", "*")
+        ),
+        *(
+            reformulation(
                 "one factor made smaller before the product", f"{product}(a, b) {by} s", f"{product}(a {by} s, b)"
             )
             for product in ("matmul", "bmm")
