@@ -4,9 +4,23 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from whynan.records.intents import FixIntent
+
+if TYPE_CHECKING:
+    from whynan.rules.base import Rule
+
+
+_LISTED: Final = 6
+"""So many fixes stand on a rule's page."""
+
+
+def mended_by(rule: Rule) -> tuple[str, ...]:
+    """What a rule's page lists as fixes, best first: title and kind of the first few, and how many more there are."""
+    told = list(dict.fromkeys(f"{fix.title} ({fix.kind})" for fix in rule.fixes))
+    more = len(told) - _LISTED
+    return (*told[:_LISTED], f"and {more} more") if more > 0 else tuple(told)
 
 
 def reformulation(title: str, pattern: str, replacement: str) -> FixIntent:
@@ -63,7 +77,7 @@ LARGE_QUOTIENT: Final = (
 _LOGARITHMS: Final = ("log", "log2", "log10")
 LOG: Final = tuple(
     guard(
-        f"the smallest normal number instead of 0 as the operand of {log}",
+        "the smallest normal number instead of 0 in the logarithm",
         f"{log}(x)",
         f"{log}(where(x == 0, finfo(x).tiny, x))",
     )
@@ -72,7 +86,7 @@ LOG: Final = tuple(
 """A logarithm is large and negative at 0, and its gradient 0."""
 LOG_ABOVE: Final = tuple(
     guard(
-        f"the smallest normal number instead of 0 and below as the operand of {log}",
+        "the smallest normal number instead of 0 and below in the logarithm",
         f"{log}(x)",
         f"{log}(where(x <= 0, finfo(x).tiny, x))",
     )
@@ -80,18 +94,18 @@ LOG_ABOVE: Final = tuple(
 )
 """A logarithm is large and negative at 0 and below, and its gradient 0."""
 LOG_OF_ONE: Final = tuple(
-    guard(f"1 instead of 0 as the operand of {log}", f"{log}(x)", f"{log}(where(x == 0, 1, x))") for log in _LOGARITHMS
+    guard("1 instead of 0 in the logarithm", f"{log}(x)", f"{log}(where(x == 0, 1, x))") for log in _LOGARITHMS
 )
 """A logarithm is 0 at 0: for products with what is 0 there."""
 LOG1P: Final = (
     guard(
-        "the number next to -1 instead of -1 and below as the operand of log1p",
+        "the number next to -1 instead of -1 and below in log1p",
         "log1p(x)",
         "log1p(where(x <= -1, finfo(x).eps / 2 - 1, x))",
     ),
 )
 LOG_EPSILON: Final = tuple(
-    epsilon(f"a small number as the least operand of {log}", f"{log}(x)", f"{log}(clamp(x, min=1e-10))")
+    epsilon("a small number as the least operand of the logarithm", f"{log}(x)", f"{log}(clamp(x, min=1e-10))")
     for log in _LOGARITHMS
 )
 ROOT: Final = (

@@ -95,17 +95,20 @@ def _cure(finding: Finding, found: Selection) -> str:
     return f"{plain}: torch.where({found.mask}, {sides}) in place of {operand}."
 
 
+_TITLE: Final = "a harmless operand where the result is left out"
+
+
 def _doubled(name: str, safe: str) -> tuple[FixIntent, ...]:
     """The same selection before a function as after it."""
-    title, call = f"{safe} as the operand of {name} where its result is left out", f"{name}({{}})".format
+    call = f"{name}({{}})".format
     replaced = "nan_to_num({}, nan=n, posinf=p, neginf=m)".format
     finite = f"abs({call('x')}) <= finfo(x).max"
     return (
-        guard(title, f"where(c, {call('x')}, y)", f"where(c, {call(f'where(c, x, {safe})')}, y)"),
-        guard(title, f"where(c, y, {call('x')})", f"where(c, y, {call(f'where(c, {safe}, x)')})"),
-        guard(title, f"masked_fill({call('x')}, c, v)", f"masked_fill({call(f'masked_fill(x, c, {safe})')}, c, v)"),
+        guard(_TITLE, f"where(c, {call('x')}, y)", f"where(c, {call(f'where(c, x, {safe})')}, y)"),
+        guard(_TITLE, f"where(c, y, {call('x')})", f"where(c, y, {call(f'where(c, {safe}, x)')})"),
+        guard(_TITLE, f"masked_fill({call('x')}, c, v)", f"masked_fill({call(f'masked_fill(x, c, {safe})')}, c, v)"),
         guard(
-            title,
+            _TITLE,
             replaced(call("x")),
             f"where({finite}, {call(f'where({finite}, x, {safe})')}, {replaced(call('detach(x)'))})",
         ),
@@ -125,22 +128,22 @@ RULE = Rule(
             for fix in _doubled(name, safe)
         ),
         guard(
-            "1 as the denominator where the quotient is left out",
+            _TITLE,
             "where(c, a / b, y)",
             "where(c, a / where(c, b, 1), y)",
         ),
         guard(
-            "1 as the denominator where the quotient is left out",
+            _TITLE,
             "where(c, y, a / b)",
             "where(c, y, a / where(c, 1, b))",
         ),
         guard(
-            "0 as the operand of exp where its result is left out",
+            _TITLE,
             "where(c, y, exp(x) - 1)",
             "where(c, y, exp(where(c, 0, x)) - 1)",
         ),
         guard(
-            "0 as the operand of exp where its result is left out",
+            _TITLE,
             "where(c, exp(x) - 1, y)",
             "where(c, exp(where(c, x, 0)) - 1, y)",
         ),
