@@ -19,6 +19,7 @@ from whynan.verify.judging import judge
 import whynan
 from tests.quality.variants.programs import Variant, alone, written
 from tests.rules.fixing import Row
+from whynan.errors import UsageError
 from whynan.fixes.candidates import Candidate, Formula
 from whynan.fixes.source import candidates
 from whynan.records import Finding, FixVerdict
@@ -103,7 +104,11 @@ def _verified(module: ModuleType, finding: Finding, folder: Path, found: Mended)
         if not isinstance(candidate, Candidate):
             continue
         seen = visits(module, candidate.original, path)
-        verdict = verdict_of(candidate, seen)
+        try:
+            verdict = verdict_of(candidate, seen)
+        except UsageError as refused:
+            found.why.append(f"{candidate.title}: {refused}")
+            continue
         if verdict.status == "verified":
             found.made.append((candidate, seen))
             return candidate

@@ -111,7 +111,7 @@ def _of_determinant(finding: Finding, of: Term) -> Explanation | None:
 _JITTER: Final = "diag_embed(full_like(diagonal(a, 0, -2, -1), 1e-3))"
 
 
-_WHERE: Final = "where(unsqueeze(unsqueeze(det(a), -1), -1) {}, " + _JITTER + ", 0)"
+_WHERE: Final = f"where(unsqueeze(unsqueeze(det(a), -1), -1) == 0, {_JITTER}, 0)"
 
 
 RULE = Rule(
@@ -123,17 +123,17 @@ RULE = Rule(
         guard(
             "a small number on the diagonal where the determinant is not positive",
             "logdet(a)",
-            f"logdet(a + {_WHERE.format('<= 0')})",
+            f"logdet(a + where(unsqueeze(unsqueeze(logdet(a), -1), -1) > finfo(a).min, 0, {_JITTER}))",
         ),
         guard(
             "a small number on the diagonal where the determinant is 0",
             "inv_ex(a)",
-            f"inv_ex(a + {_WHERE.format('== 0')})",
+            f"inv_ex(a + {_WHERE})",
         ),
         guard(
             "a small number on the diagonal where the determinant is 0",
             "solve_ex(a, b)",
-            f"solve_ex(a + {_WHERE.format('== 0')}, b)",
+            f"solve_ex(a + {_WHERE}, b)",
         ),
         *(
             epsilon("a small number on the diagonal", f"{name}(a)", f"{name}(a + {_JITTER})")
