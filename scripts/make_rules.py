@@ -9,6 +9,7 @@ from whynan.report.catalogue import summary
 from whynan.rules.base import Rule
 from whynan.rules.catalogue import distribution, parsed, rules
 from whynan.rules.families import families, title
+from whynan.rules.mending import mended_by
 
 FOLDER = Path(__file__).parents[1] / "docs" / "rules"
 INDEX = "README.md"
@@ -35,8 +36,18 @@ def page(rule: Rule) -> str:
     ]
     for name, text in held.sections.items():
         parts.append(f"## {name}")
+        if name == "Fix":
+            parts += [_text(text), *_fixes(rule)]
+            continue
         parts += [f"Bad:\n\n{_code(held.bad)}", f"Good:\n\n{_code(held.good)}"] if name == "Example" else [_text(text)]
     return "\n\n".join(parts) + "\n"
+
+
+def _fixes(rule: Rule) -> list[str]:
+    """What is tried where the rule has explained a birth, best first."""
+    found = mended_by(rule)
+    lines = "\n".join(f"- {_text(line)}" for line in found)
+    return [f"Tried in this order, and shown with a verdict only:\n\n{lines}"] if found else []
 
 
 def index(own: list[Rule]) -> str:

@@ -49,6 +49,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import base, result
+from whynan.rules.mending import guard
 from whynan.rules.wording import here, spelled
 
 if TYPE_CHECKING:
@@ -65,7 +66,15 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("{code}", "{name}", match)
+RULE = Rule(
+    "{code}",
+    "{name}",
+    match,
+    fixes=(
+        # TODO: what would mend it, best first, and its operands in tests/rules/operands.py; or no fixes at all
+        guard("TODO: what the user reads", "TODO(x)", "TODO(where(x == 0, 1, x))"),
+    ),
+)
 '''
 
 TEST = '''"""{code} {name}: what triggers it, what it says, and the twin that is healthy."""

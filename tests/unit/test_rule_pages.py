@@ -12,11 +12,13 @@ from markdown_it import MarkdownIt
 
 from whynan.rules.catalogue import parsed, rules
 from whynan.rules.families import families, title
+from whynan.rules.mending import mended_by
 
 DOCS = Path(__file__).parents[2] / "docs"
 SCRIPT = runpy.run_path(str(DOCS.parent / "scripts" / "make_rules.py"))
 pages: Callable[[], dict[str, str]] = SCRIPT["pages"]
 MADE = pages()
+RULES = {rule.code: rule for rule in rules()}
 
 
 def stale(folder: Path) -> set[str]:
@@ -57,7 +59,7 @@ def told(markdown: str) -> dict[str, str]:
             found[[*found][-1]] += f" {token.content}"
         else:
             heading = token.type == "heading_open"
-            assert token.type.startswith(("heading", "paragraph")), token.type
+            assert token.type.startswith(("heading", "paragraph", "bullet_list", "list_item")), token.type
     return {name: " ".join(text.split()) for name, text in found.items()}
 
 
@@ -66,6 +68,8 @@ def test_a_reader_sees_what_the_docstring_says(code: str) -> None:
     page, held = told(MADE[f"{code}.md"]), parsed(code)
     for name, text in held.sections.items():
         expected = f"Bad:\n{held.bad}\nGood:\n{held.good}" if name == "Example" else text
+        if name == "Fix" and (fixes := mended_by(RULES[code])):
+            expected += " Tried in this order, and shown with a verdict only: " + " ".join(fixes)
         assert page[name] == " ".join(expected.split())
 
 

@@ -12,6 +12,7 @@ from whynan.report.terminal import put
 from whynan.rules.base import Rule
 from whynan.rules.catalogue import distribution, parsed
 from whynan.rules.families import families, title
+from whynan.rules.mending import mended_by
 
 _UNSEEN: Final = 100
 """The width where no terminal says another."""
@@ -88,8 +89,19 @@ def _page(page: Page, rule: Rule) -> None:
             continue
         for paragraph in text.split("\n\n"):
             page.entry("", " ".join(paragraph.split()), at=_INDENT)
+        if name == "Fix":
+            _fixes(page, rule)
     page.blank()
     page.line((_versions(rule), "dim"))
+
+
+def _fixes(page: Page, rule: Rule) -> None:
+    """What is tried where the rule has explained a birth; each is shown with its verdict only."""
+    found = mended_by(rule)
+    if found:
+        page.entry("", "Tried, and shown with a verdict:", at=_INDENT)
+    for line in found:
+        page.entry("", f"- {line}", at=_INDENT)
 
 
 def _examples(page: Page, bad: str, good: str) -> None:

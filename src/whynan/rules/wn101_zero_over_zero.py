@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import base, forward_base, is_nan, is_zero, row
+from whynan.rules.mending import MAGNITUDE, QUOTIENT, epsilon, guard
 from whynan.rules.wording import derivative, here, second_order, spelled
 
 if TYPE_CHECKING:
@@ -95,4 +96,23 @@ def _where(above: str | None, below: str | None) -> str:
     return here(below or above, "0")
 
 
-RULE = Rule("WN101", "zero-over-zero", match, torch="all")
+RULE = Rule(
+    "WN101",
+    "zero-over-zero",
+    match,
+    torch="all",
+    fixes=(
+        *QUOTIENT,
+        guard(
+            "a variance of 1 where it is 0",
+            "log(v) + a / v",
+            "log(where(v == 0, 1, v)) + a / where(v == 0, 1, v)",
+        ),
+        *MAGNITUDE,
+        epsilon(
+            "a small number inside the root of a norm",
+            "vector_norm(x, 2, d, k)",
+            "sqrt(sum(x**2, dim=d, keepdim=k) + 1e-12)",
+        ),
+    ),
+)

@@ -48,6 +48,7 @@ from whynan.rules.facts import (
     said,
     value,
 )
+from whynan.rules.mending import LARGE_QUOTIENT, POLE, guard
 from whynan.rules.wording import derivative, here, spelled, spelled_forward
 
 if TYPE_CHECKING:
@@ -105,4 +106,23 @@ def _again(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN102", "division-by-zero", match, torch="all")
+RULE = Rule(
+    "WN102",
+    "division-by-zero",
+    match,
+    torch="all",
+    fixes=(
+        *POLE,
+        *LARGE_QUOTIENT,
+        guard(
+            "a remainder of 0 where the divisor is 0",
+            "fmod(a, b)",
+            "where(b == 0, a - detach(a), fmod(a, where(b == 0, 1, b)))",
+        ),
+        guard(
+            "a remainder of 0 where the divisor is 0",
+            "remainder(a, b)",
+            "where(b == 0, a - detach(a), remainder(a, where(b == 0, 1, b)))",
+        ),
+    ),
+)

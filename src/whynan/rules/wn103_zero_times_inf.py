@@ -34,10 +34,11 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import INF, base, is_nan, operand, row, said, value
+from whynan.rules.mending import guard
 from whynan.rules.wording import derivative, row_text, spelled
 
 if TYPE_CHECKING:
@@ -84,4 +85,20 @@ def _product(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN103", "zero-times-inf", match, torch="all")
+_MEET: Final = "logical_or(logical_and(a == 0, abs(b) > finfo(b).max), logical_and(b == 0, abs(a) > finfo(a).max))"
+"""Where 0 meets an infinity."""
+
+
+RULE = Rule(
+    "WN103",
+    "zero-times-inf",
+    match,
+    torch="all",
+    fixes=(
+        guard(
+            "0 where 0 meets an infinity",
+            "a * b",
+            f"where({_MEET}, 0, where({_MEET}, 0, a) * where({_MEET}, 0, b))",
+        ),
+    ),
+)

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import INF, base, is_nan, operand, row, said, value
+from whynan.rules.mending import guard
 from whynan.rules.wording import derivative, doing, row_text, spelled
 
 if TYPE_CHECKING:
@@ -113,4 +114,17 @@ def _mean(low: float, high: float) -> str:
     return f"the mean is {word}, and {word} - {right} has no value"
 
 
-RULE = Rule("WN104", "inf-minus-inf", match, torch="all")
+RULE = Rule(
+    "WN104",
+    "inf-minus-inf",
+    match,
+    torch="all",
+    fixes=(
+        guard(
+            "the most negative finite number instead of -Inf",
+            "x - amax(x, d, k)",
+            "clamp(x, min=finfo(x).min) - amax(clamp(x, min=finfo(x).min), d, k)",
+        ),
+        guard("0 where two infinities meet", "a - b", "where(logical_and(a == b, abs(a) > finfo(a).max), 0, a - b)"),
+    ),
+)

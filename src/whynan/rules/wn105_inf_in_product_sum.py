@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import base, infinite, is_nan
+from whynan.rules.mending import guard
 from whynan.rules.wording import derivative, doing, given
 
 if TYPE_CHECKING:
@@ -60,4 +61,19 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN105", "inf-in-product-sum", match, torch="all")
+RULE = Rule(
+    "WN105",
+    "inf-in-product-sum",
+    match,
+    torch="all",
+    fixes=(
+        *(
+            guard(
+                "0 instead of an infinite element",
+                f"{product}(a, b)",
+                f"{product}(where(abs(a) > finfo(a).max, 0, a), where(abs(b) > finfo(b).max, 0, b))",
+            )
+            for product in ("matmul", "bmm", "mm", "mv", "dot")
+        ),
+    ),
+)

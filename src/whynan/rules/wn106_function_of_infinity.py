@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import INF, base, is_nan, operand, row, said
+from whynan.rules.mending import guard
 from whynan.rules.wording import derivative, doing, here, row_text, spelled
 
 if TYPE_CHECKING:
@@ -77,4 +78,23 @@ def match(finding: Finding) -> Explanation | None:
     return Explanation(text, why, OPERATION)
 
 
-RULE = Rule("WN106", "function-of-infinity", match)
+RULE = Rule(
+    "WN106",
+    "function-of-infinity",
+    match,
+    fixes=(
+        *(
+            guard(
+                "the largest finite number instead of an infinity",
+                f"{name}(x)",
+                f"{name}(clamp(x, min=finfo(x).min, max=finfo(x).max))",
+            )
+            for name in ("sin", "cos", "tan", "silu", "gelu", "mish", "hardswish")
+        ),
+        guard(
+            "the largest finite number instead of an infinity",
+            "binary_cross_entropy_with_logits(x, y)",
+            "binary_cross_entropy_with_logits(clamp(x, min=finfo(x).min, max=finfo(x).max), y)",
+        ),
+    ),
+)

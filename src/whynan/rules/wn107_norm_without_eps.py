@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import INF, all_finite, base, forward_value, is_nan, is_onnx, operand, result, row, said, value
+from whynan.rules.mending import epsilon
 from whynan.rules.wording import doing, row_text, spelled
 
 if TYPE_CHECKING:
@@ -90,4 +91,16 @@ def _batch(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN107", "norm-without-eps", match)
+RULE = Rule(
+    "WN107",
+    "norm-without-eps",
+    match,
+    fixes=(
+        epsilon(
+            "eps=1e-5, the default", "layer_norm(x, s, w, b, eps=e)", "layer_norm(x, s, weight=w, bias=b, eps=1e-5)"
+        ),
+        epsilon(
+            "eps=1e-5, the default", "group_norm(x, s, w, b, eps=e)", "group_norm(x, s, weight=w, bias=b, eps=1e-5)"
+        ),
+    ),
+)

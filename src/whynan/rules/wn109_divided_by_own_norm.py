@@ -34,6 +34,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import QUOTIENT, UNIT, epsilon
 from whynan.rules.structure import at_the_quotient, factors, quotients_by_zero
 
 if TYPE_CHECKING:
@@ -60,4 +61,13 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN109", "divided-by-own-norm", match)
+RULE = Rule(
+    "WN109",
+    "divided-by-own-norm",
+    match,
+    fixes=(
+        *UNIT,
+        *QUOTIENT,
+        epsilon("normalize(x) instead of x / norm(x)", "x / vector_norm(x, 2, d, True)", "normalize(x, dim=d)"),
+    ),
+)

@@ -31,9 +31,10 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import QUOTIENT, epsilon, reformulation, scaled
 from whynan.rules.structure import at_the_quotient, bare, factors, quotients_by_zero
 
 if TYPE_CHECKING:
@@ -63,4 +64,34 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN110", "cosine-by-hand", match)
+_A: Final = f"({scaled('a')})"
+_B: Final = f"({scaled('b')})"
+_NOTHING: Final = "logical_or(amax(abs(a), dim=d) == 0, amax(abs(b), dim=d) == 0)"
+
+
+RULE = Rule(
+    "WN110",
+    "cosine-by-hand",
+    match,
+    fixes=(
+        *(
+            reformulation(
+                "both vectors over their largest magnitudes, and 0 where one is 0",
+                pattern,
+                f"where({_NOTHING}, 0, sum({_A} * {_B}, dim=d) / "
+                f"where({_NOTHING}, 1, vector_norm({_A}, dim=d) * vector_norm({_B}, dim=d)))",
+            )
+            for pattern in (
+                "sum(a * b, d) / (vector_norm(a, 2, d) * vector_norm(b, 2, d))",
+                "sum(a * b, d) / (sqrt(sum(a**2, d)) * sqrt(sum(b**2, d)))",
+                "sum(a * b, d) / sqrt(sum(a**2, d) * sum(b**2, d))",
+            )
+        ),
+        *QUOTIENT,
+        epsilon(
+            "cosine_similarity(a, b)",
+            "sum(a * b, d) / (vector_norm(a, 2, d) * vector_norm(b, 2, d))",
+            "cosine_similarity(a, b, d)",
+        ),
+    ),
+)

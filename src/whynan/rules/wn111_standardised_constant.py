@@ -31,9 +31,10 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import QUOTIENT, epsilon, reformulation, scaled
 from whynan.rules.structure import at_the_quotient, factors, quotients_by_zero
 
 if TYPE_CHECKING:
@@ -56,4 +57,35 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN111", "standardised-constant", match)
+_ROW: Final = f"({scaled('x')})"
+_EQUAL: Final = "amax(x, dim=d, keepdim=True) == amin(x, dim=d, keepdim=True)"
+_CENTRED: Final = f"({_ROW} - mean({_ROW}, dim=d, keepdim=True))"
+_SPREADS: Final = (
+    ("std(x, d, correction=c, keepdim=True)", f"std({_ROW}, dim=d, correction=c, keepdim=True)"),
+    ("sqrt(var(x, d, correction=c, keepdim=True))", f"std({_ROW}, dim=d, correction=c, keepdim=True)"),
+    ("sqrt(mean((x - mean(x, d, True)) ** 2, d, True))", f"std({_ROW}, dim=d, correction=0, keepdim=True)"),
+)
+"""Deviations of a row, and of the row over its largest magnitude."""
+
+
+RULE = Rule(
+    "WN111",
+    "standardised-constant",
+    match,
+    fixes=(
+        *(
+            reformulation(
+                "the row over its largest magnitude, and 0 where all elements are equal",
+                f"(x - mean(x, d, True)) / {spread}",
+                f"where({_EQUAL}, 0, {_CENTRED} / where({_EQUAL}, 1, {scaled_spread}))",
+            )
+            for spread, scaled_spread in _SPREADS
+        ),
+        *QUOTIENT,
+        epsilon(
+            "a small number added to the deviation",
+            "a / std(x, d, correction=c, keepdim=k)",
+            "a / (std(x, d, correction=c, keepdim=k) + 1e-6)",
+        ),
+    ),
+)

@@ -34,6 +34,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import QUOTIENT, epsilon
 from whynan.rules.structure import at_the_quotient, factors, quotients_by_zero
 
 if TYPE_CHECKING:
@@ -63,4 +64,12 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN112", "min-max-of-constant", match)
+RULE = Rule(
+    "WN112",
+    "min-max-of-constant",
+    match,
+    fixes=(
+        *QUOTIENT,
+        epsilon("a range of at least 1e-6", "(x - a) / (b - a)", "(x - a) / clamp(b - a, min=1e-6)"),
+    ),
+)

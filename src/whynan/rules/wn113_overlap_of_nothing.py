@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.analysis.algebra import Term
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import QUOTIENT, epsilon
 from whynan.rules.structure import at_the_quotient, bare, factors, quotients_by_zero
 
 if TYPE_CHECKING:
@@ -97,4 +98,12 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN113", "overlap-of-nothing", match)
+RULE = Rule(
+    "WN113",
+    "overlap-of-nothing",
+    match,
+    fixes=(
+        *QUOTIENT,
+        epsilon("a small number above and below the line", "a / b", "(a + 1e-6) / (b + 1e-6)"),
+    ),
+)

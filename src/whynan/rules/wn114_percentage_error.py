@@ -36,6 +36,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import QUOTIENT, epsilon
 from whynan.rules.structure import at_the_quotient, bare, divisors, factors, quotients_by_zero
 
 if TYPE_CHECKING:
@@ -105,4 +106,12 @@ def _without_sign(term: Term) -> Term:
     return term.arguments[0] if term.is_call("abs") else term
 
 
-RULE = Rule("WN114", "percentage-error", match)
+RULE = Rule(
+    "WN114",
+    "percentage-error",
+    match,
+    fixes=(
+        *QUOTIENT,
+        epsilon("a denominator of at least 1e-6", "a / abs(b)", "a / clamp(abs(b), min=1e-6)"),
+    ),
+)

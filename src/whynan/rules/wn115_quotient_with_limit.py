@@ -31,14 +31,18 @@ References
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
+from whynan.records.intents import FixIntent
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import QUOTIENT, reformulation
 from whynan.rules.structure import at_the_quotient, bare, factors, quotients_by_zero
 
 if TYPE_CHECKING:
     from whynan.analysis.algebra import Term
     from whynan.records import Finding
+    from whynan.records.intents import FixKind
 
 _SPELLED: Final = {
     name: f"{name}(x) / x" for name in "sin tan sinh tanh asin atan asinh atanh arcsin arctan erf".split()
@@ -82,4 +86,31 @@ def _function(term: Term) -> tuple[str, Term | None]:
     return "", None
 
 
-RULE = Rule("WN115", "quotient-with-limit", match)
+_LIMITS: Final[tuple[tuple[FixKind, str, int], ...]] = (
+    ("guard", "sin(x)", 1),
+    ("guard", "tanh(x)", 1),
+    ("guard", "1 - cos(x)", 0),
+    ("reformulation", "expm1(x)", 1),
+    ("reformulation", "log1p(x)", 1),
+    ("guard", "exp(x) - 1", 1),
+    ("guard", "log(1 + x)", 1),
+)
+"""What is divided by x, and the limit at 0; with expm1 and log1p also what is written without them."""
+
+
+def _limited(kind: FixKind, above: str, limit: int) -> FixIntent:
+    inside = re.sub(r"\bx\b", "where(x == 0, 1, x)", above)
+    title = f"the limit {limit} of ({above}) / x at 0"
+    return FixIntent(title, kind, f"({above}) / x", f"where(x == 0, {limit}, ({inside}) / where(x == 0, 1, x))")
+
+
+RULE = Rule(
+    "WN115",
+    "quotient-with-limit",
+    match,
+    fixes=(
+        *(_limited(*limit) for limit in _LIMITS),
+        reformulation("sinc(x / pi) instead of sin(x) / x", "sin(x) / x", "sinc(x / 3.141592653589793)"),
+        *QUOTIENT,
+    ),
+)

@@ -41,6 +41,7 @@ from typing import TYPE_CHECKING
 from whynan.rules.arithmetic import attempted
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.facts import base, forward_base, forward_value, result, said, value
+from whynan.rules.mending import QUOTIENT, reformulation, where_zero
 from whynan.rules.numbers import beyond
 from whynan.rules.structure import expressions, factors
 
@@ -129,4 +130,16 @@ def _is_decay(term: Term) -> bool:
     return term.is_call("cumprod")
 
 
-RULE = Rule("WN116", "ratio-of-decays", match)
+RULE = Rule(
+    "WN116",
+    "ratio-of-decays",
+    match,
+    fixes=(
+        reformulation(
+            "exp(-x) instead of 1 / exp(x), and the largest number where that exceeds it",
+            "a / exp(x)",
+            f"a * {where_zero('exp(-x) > finfo(x).max', 'exp({})', '-x', value='finfo(x).max', safe='0')}",
+        ),
+        *QUOTIENT,
+    ),
+)

@@ -32,13 +32,14 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from whynan.errors import UsageError
 from whynan.floats import format_of
 from whynan.rules.arithmetic import attempted
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import base, said, value
+from whynan.rules.mending import guard
 from whynan.rules.numbers import beyond
 from whynan.rules.wording import derivative, here, spelled
 
@@ -70,4 +71,19 @@ def _smallest_normal(dtype: str) -> float | None:
         return None
 
 
-RULE = Rule("WN117", "reciprocal-of-subnormal", match)
+_LEAST: Final = "finfo(b).tiny * (0.25 + finfo(b).eps)"
+"""The smallest number whose reciprocal is finite."""
+
+
+RULE = Rule(
+    "WN117",
+    "reciprocal-of-subnormal",
+    match,
+    fixes=(
+        guard(
+            "a denominator of at least the smallest magnitude that has a reciprocal",
+            "a / b",
+            f"a / where(b < 0, clamp(b, max=-({_LEAST})), clamp(b, min={_LEAST}))",
+        ),
+    ),
+)

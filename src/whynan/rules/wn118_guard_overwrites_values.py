@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.facts import said
+from whynan.rules.mending import epsilon
 from whynan.rules.silent import damage_of, share, source, was
 
 if TYPE_CHECKING:
@@ -63,4 +64,25 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN118", "guard-overwrites-values", match, reads=("masks",), modes=("trace",))
+RULE = Rule(
+    "WN118",
+    "guard-overwrites-values",
+    match,
+    reads=("masks",),
+    modes=("trace",),
+    fixes=(
+        *(
+            epsilon("the magnitude compared, and the sign kept", pattern, "where(abs(x) < e, where(x < 0, -e, e), x)")
+            for pattern in (
+                "where(x < e, e, x)",
+                "where(x <= e, e, x)",
+                "where(x > e, x, e)",
+                "where(x >= e, x, e)",
+                "masked_fill(x, x < e, e)",
+                "masked_fill(x, x <= e, e)",
+                "clamp(x, min=e)",
+                "maximum(x, e)",
+            )
+        ),
+    ),
+)

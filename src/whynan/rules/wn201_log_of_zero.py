@@ -50,6 +50,7 @@ from whynan.rules.facts import (
     said,
     value,
 )
+from whynan.rules.mending import BELOW_ONE, LOG, LOG1P, LOG_EPSILON, epsilon, guard, reformulation
 from whynan.rules.structure import logarithms_of_zero, of_infinity
 from whynan.rules.wording import derivative, doing, here, readable, spelled, spelled_forward
 
@@ -182,4 +183,27 @@ def _at_pole(finding: Finding, of: str) -> str | None:
     return of if of == "log1p" and forward_value(finding, "self") == -1 else None
 
 
-RULE = Rule("WN201", "log-of-zero", match, torch="all")
+RULE = Rule(
+    "WN201",
+    "log-of-zero",
+    match,
+    torch="all",
+    fixes=(
+        reformulation("prod(x) instead of exp(sum(log(x)))", "exp(sum(log(x), d, k))", "prod(x, d, k)"),
+        guard(
+            "a variance of 1 where it is 0",
+            "log(v) + a / v",
+            "log(where(v == 0, 1, v)) + a / where(v == 0, 1, v)",
+        ),
+        *LOG,
+        *LOG1P,
+        guard("the smallest normal number instead of 0", "xlogy(y, x)", "xlogy(y, where(x == 0, finfo(x).tiny, x))"),
+        guard(
+            "the numbers next to 0 and 1",
+            "logit(x)",
+            f"logit(where(x == 0, finfo(x).tiny, where(x == 1, {BELOW_ONE}, x)))",
+        ),
+        epsilon("logit(x, eps=1e-6)", "logit(x)", "logit(x, eps=1e-6)"),
+        *LOG_EPSILON,
+    ),
+)

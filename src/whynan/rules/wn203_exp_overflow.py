@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import DERIVATIVE, OPERATION, Explanation, Rule
 from whynan.rules.facts import base, forward_base, forward_value, infinite, is_nan, limit, result, said, value
+from whynan.rules.mending import BOUNDED
 from whynan.rules.numbers import maximum
 from whynan.rules.structure import expressions
 from whynan.rules.wording import derivative, here, spelled, spelled_forward
@@ -101,4 +102,4 @@ def _edge(name: str, dtype: str) -> float:
     return greatest + math.log(2) if name in ("sinh", "cosh") else greatest
 
 
-RULE = Rule("WN203", "exp-overflow", match, torch="all")
+RULE = Rule("WN203", "exp-overflow", match, torch="all", fixes=BOUNDED)

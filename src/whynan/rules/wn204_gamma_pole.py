@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import base, result, said, value
+from whynan.rules.mending import guard, setting
 from whynan.rules.wording import derivative, here, spelled
 
 if TYPE_CHECKING:
@@ -52,4 +53,19 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN204", "gamma-pole", match)
+RULE = Rule(
+    "WN204",
+    "gamma-pole",
+    match,
+    fixes=(
+        *(
+            guard(
+                "the dtype's eps instead of 0 and negative whole numbers",
+                f"{name}(x)",
+                f"{name}(where(logical_and(x <= 0, x == floor(x)), finfo(x).eps, x))",
+            )
+            for name in ("lgamma", "digamma")
+        ),
+        setting("softplus(x) + 1e-4 for the parameters of a Beta, Gamma or Dirichlet distribution"),
+    ),
+)

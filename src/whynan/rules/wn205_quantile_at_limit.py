@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import base, result, said, value
+from whynan.rules.mending import BELOW_ONE, guard
 from whynan.rules.wording import derivative, here, readable, spelled
 
 if TYPE_CHECKING:
@@ -62,4 +63,20 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN205", "quantile-at-limit", match)
+RULE = Rule(
+    "WN205",
+    "quantile-at-limit",
+    match,
+    fixes=(
+        guard(
+            "the numbers next to -1 and 1",
+            "erfinv(x)",
+            f"erfinv(clamp(x, min=-({BELOW_ONE}), max={BELOW_ONE}))",
+        ),
+        guard(
+            "the numbers next to 0 and 1",
+            "ndtri(x)",
+            f"ndtri(where(x <= 0, finfo(x).tiny, where(x >= 1, {BELOW_ONE}, x)))",
+        ),
+    ),
+)

@@ -35,6 +35,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import LOG, reformulation
 from whynan.rules.structure import at_the_logarithm, bounds, logarithm_of_zero, of_infinity
 
 if TYPE_CHECKING:
@@ -53,4 +54,25 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN206", "log-of-softmax", match)
+RULE = Rule(
+    "WN206",
+    "log-of-softmax",
+    match,
+    fixes=(
+        reformulation("log_softmax(x) instead of log(softmax(x))", "log(softmax(x, d))", "log_softmax(x, d)"),
+        reformulation(
+            "log_softmax(x) instead of the logarithm of a softmax by hand",
+            "log(exp(x) / sum(exp(x), d, True))",
+            "log_softmax(x, d)",
+        ),
+        reformulation(
+            "x - logsumexp(x) instead of the logarithm of a softmax by hand",
+            "log(exp(x) / sum(exp(x)))",
+            "x - logsumexp(flatten(x), 0)",
+        ),
+        reformulation(
+            "y * log_softmax(x) instead of xlogy(y, softmax(x))", "xlogy(y, softmax(x, d))", "y * log_softmax(x, d)"
+        ),
+        *LOG,
+    ),
+)

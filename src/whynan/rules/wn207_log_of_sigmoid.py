@@ -34,6 +34,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import LOG, reformulation
 from whynan.rules.structure import at_the_logarithm, bounds, logarithm_of_zero, of_infinity
 
 if TYPE_CHECKING:
@@ -51,4 +52,21 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN207", "log-of-sigmoid", match)
+RULE = Rule(
+    "WN207",
+    "log-of-sigmoid",
+    match,
+    fixes=(
+        reformulation("logsigmoid(x) instead of log(sigmoid(x))", "log(sigmoid(x))", "logsigmoid(x)"),
+        reformulation("-softplus(-x) instead of log(sigmoid(x))", "log(sigmoid(x))", "-softplus(-x)"),
+        reformulation(
+            "logsigmoid(x) instead of the logarithm of a sigmoid by hand", "log(1 / (1 + exp(-x)))", "logsigmoid(x)"
+        ),
+        reformulation(
+            "logsigmoid(2x) instead of the logarithm of a sigmoid by hand",
+            "log(0.5 * (1 + tanh(x)))",
+            "logsigmoid(2 * x)",
+        ),
+        *LOG,
+    ),
+)

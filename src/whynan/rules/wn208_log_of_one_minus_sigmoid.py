@@ -35,6 +35,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import LOG, reformulation
 from whynan.rules.structure import at_the_logarithm, bounds, logarithm_of_zero
 
 if TYPE_CHECKING:
@@ -63,4 +64,13 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN208", "log-of-one-minus-sigmoid", match)
+RULE = Rule(
+    "WN208",
+    "log-of-one-minus-sigmoid",
+    match,
+    fixes=(
+        reformulation("logsigmoid(-x) instead of log(1 - sigmoid(x))", "log(1 - sigmoid(x))", "logsigmoid(-x)"),
+        reformulation("-softplus(x) instead of log(1 - sigmoid(x))", "log(1 - sigmoid(x))", "-softplus(x)"),
+        *LOG,
+    ),
+)

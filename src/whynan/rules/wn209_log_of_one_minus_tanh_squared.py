@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING
 
 from whynan.analysis.algebra.terms import scale
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import LOG, reformulation
 from whynan.rules.structure import at_the_logarithm, bounds, factors, logarithm_of_zero
 
 if TYPE_CHECKING:
@@ -80,4 +81,25 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN209", "log-of-one-minus-tanh-squared", match)
+RULE = Rule(
+    "WN209",
+    "log-of-one-minus-tanh-squared",
+    match,
+    fixes=(
+        *(
+            reformulation(
+                f"2 (log(2) - |x| - softplus(-2|x|)) instead of {pattern}, but beside 0",
+                pattern,
+                "where(abs(x) > 1, 2 * (0.6931471805599453 - abs(x) - softplus(-2 * abs(x))), "
+                "log(1 - tanh(clamp(x, min=-1, max=1)) ** 2))",
+            )
+            for pattern in ("log(1 - tanh(x) ** 2)", "log((1 - tanh(x)) * (1 + tanh(x)))")
+        ),
+        reformulation(
+            "2 (log(2) - x - softplus(-2x)) instead of log(1 - tanh(x)**2)",
+            "log(1 - tanh(x) ** 2)",
+            "2 * (0.6931471805599453 - x - softplus(-2 * x))",
+        ),
+        *LOG,
+    ),
+)

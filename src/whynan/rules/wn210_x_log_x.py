@@ -34,6 +34,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import LOG_OF_ONE, guard, reformulation
 from whynan.rules.structure import at_the_logarithms, factors, logarithm_of_zero, logarithms_of_zero, of_infinity
 
 if TYPE_CHECKING:
@@ -66,4 +67,15 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN210", "x-log-x", match)
+RULE = Rule(
+    "WN210",
+    "x-log-x",
+    match,
+    fixes=(
+        reformulation(
+            "xlogy(x, x) with 1 instead of 0 in its logarithm", "x * log(x)", "xlogy(x, where(x == 0, 1, x))"
+        ),
+        *LOG_OF_ONE,
+        guard("1 instead of 0 in the logarithm", "xlogy(y, x)", "xlogy(y, where(x == 0, 1, x))"),
+    ),
+)

@@ -35,6 +35,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import BOUNDED, reformulation
 from whynan.rules.structure import at_the_exponential, downstream, exponential_too_large
 
 if TYPE_CHECKING:
@@ -61,4 +62,13 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN211", "log-of-one-plus-exp", match)
+RULE = Rule(
+    "WN211",
+    "log-of-one-plus-exp",
+    match,
+    fixes=(
+        reformulation("-logsigmoid(-x) instead of log(1 + exp(x))", "log(1 + exp(x))", "-logsigmoid(-x)"),
+        reformulation("softplus(x) instead of log(1 + exp(x))", "log(1 + exp(x))", "softplus(x)"),
+        *BOUNDED,
+    ),
+)

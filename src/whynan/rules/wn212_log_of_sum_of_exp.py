@@ -36,6 +36,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import reformulation
 from whynan.rules.structure import (
     at_the_exponential,
     at_the_logarithm,
@@ -94,4 +95,19 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN212", "log-of-sum-of-exp", match)
+RULE = Rule(
+    "WN212",
+    "log-of-sum-of-exp",
+    match,
+    fixes=(
+        reformulation("logsumexp(x) instead of log(sum(exp(x)))", "log(sum(exp(x), d, k))", "logsumexp(x, d, k)"),
+        *(
+            reformulation(
+                f"the maximum taken out of log({reduced}(exp(x)))",
+                f"log({reduced}(exp(x), d, k))",
+                f"log({reduced}(exp(x - detach(amax(x, dim=d, keepdim=True))), dim=d, keepdim=k)) + detach(amax(x, dim=d, keepdim=k))",
+            )
+            for reduced in ("sum", "mean")
+        ),
+    ),
+)

@@ -34,6 +34,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import BOUNDED, reformulation
 from whynan.rules.structure import at_the_exponential, exponential_too_large, goes_into
 
 if TYPE_CHECKING:
@@ -52,4 +53,17 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN213", "sigmoid-by-hand", match)
+RULE = Rule(
+    "WN213",
+    "sigmoid-by-hand",
+    match,
+    fixes=(
+        reformulation("sigmoid(x) instead of exp(x) / (1 + exp(x))", "exp(x) / (1 + exp(x))", "sigmoid(x)"),
+        reformulation(
+            "exp(logsigmoid(x)) instead of exp(x) / (1 + exp(x))", "exp(x) / (1 + exp(x))", "exp(logsigmoid(x))"
+        ),
+        reformulation("sigmoid(-x) instead of 1 / (1 + exp(x))", "a / (1 + exp(x))", "a * sigmoid(-x)"),
+        reformulation("exp(logsigmoid(-x)) instead of 1 / (1 + exp(x))", "a / (1 + exp(x))", "a * exp(logsigmoid(-x))"),
+        *BOUNDED,
+    ),
+)

@@ -34,6 +34,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import reformulation
 from whynan.rules.structure import at_the_exponential, exponential_too_large, goes_into
 
 if TYPE_CHECKING:
@@ -51,4 +52,19 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN214", "tanh-by-hand", match)
+RULE = Rule(
+    "WN214",
+    "tanh-by-hand",
+    match,
+    fixes=(
+        *(
+            reformulation("tanh(x) instead of its exponentials", pattern, "tanh(x)")
+            for pattern in (
+                "(exp(x) - exp(-x)) / (exp(x) + exp(-x))",
+                "(exp(2 * x) - 1) / (exp(2 * x) + 1)",
+                "(1 - exp(-2 * x)) / (1 + exp(-2 * x))",
+                "sinh(x) / cosh(x)",
+            )
+        ),
+    ),
+)

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING
 
 from whynan.analysis.algebra.terms import add
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import reformulation
 from whynan.rules.structure import at_the_exponential, downstream, exponential_too_large
 
 if TYPE_CHECKING:
@@ -62,4 +63,23 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN215", "log-of-cosh", match)
+RULE = Rule(
+    "WN215",
+    "log-of-cosh",
+    match,
+    fixes=(
+        *(
+            reformulation(
+                f"|x| + softplus(-2|x|) - log(2) instead of {pattern}, but beside 0",
+                pattern,
+                "where(abs(x) > 5, abs(x) + softplus(-2 * abs(x)) - 0.6931471805599453, log(cosh(clamp(x, min=-5, max=5))))",
+            )
+            for pattern in ("log(cosh(x))", "log((exp(x) + exp(-x)) / 2)", "log(0.5 * exp(x) + 0.5 * exp(-x))")
+        ),
+        reformulation(
+            "|x| + softplus(-2|x|) - log(2) instead of log(cosh(x))",
+            "log(cosh(x))",
+            "abs(x) + softplus(-2 * abs(x)) - 0.6931471805599453",
+        ),
+    ),
+)

@@ -34,6 +34,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import LOG_OF_ONE, guard
 from whynan.rules.structure import at_the_logarithms, factors, logarithms_of_zero
 
 if TYPE_CHECKING:
@@ -74,4 +75,21 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN216", "divergence-by-hand", match)
+RULE = Rule(
+    "WN216",
+    "divergence-by-hand",
+    match,
+    fixes=(
+        guard(
+            "a logarithm of 1 where p is 0, and of the smallest normal number where only q is",
+            "p * (log(p) - log(q))",
+            "p * (log(where(p == 0, 1, p)) - log(where(q == 0, finfo(q).tiny, q)))",
+        ),
+        guard(
+            "a quotient of 1 where p is 0, and of the smallest normal number where only q is",
+            "p * log(p / q)",
+            "p * log(where(p == 0, 1, p / where(q == 0, finfo(q).tiny, q)))",
+        ),
+        *LOG_OF_ONE,
+    ),
+)

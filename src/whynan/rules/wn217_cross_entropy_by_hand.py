@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.analysis.algebra.terms import add
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import LOG, LOG1P, guard, reformulation
 from whynan.rules.structure import at_the_logarithms, bare, factors, logarithms_of_zero
 
 if TYPE_CHECKING:
@@ -96,4 +97,22 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN217", "cross-entropy-by-hand", match)
+RULE = Rule(
+    "WN217",
+    "cross-entropy-by-hand",
+    match,
+    fixes=(
+        reformulation(
+            "logsigmoid(x) and logsigmoid(-x) instead of the logarithms of probabilities",
+            "y * log(sigmoid(x)) + (1 - y) * log(1 - sigmoid(x))",
+            "y * logsigmoid(x) + (1 - y) * logsigmoid(-x)",
+        ),
+        guard(
+            "the logarithm of a small number where p is 0 or 1",
+            "y * log(p) + (1 - y) * log(1 - p)",
+            "y * log(where(p == 0, finfo(p).tiny, p)) + (1 - y) * log(where(p == 1, finfo(p).eps, 1 - p))",
+        ),
+        *LOG,
+        *LOG1P,
+    ),
+)

@@ -36,6 +36,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import LARGE_QUOTIENT, LOG, epsilon
 from whynan.rules.structure import (
     at_the_logarithm,
     at_the_quotient,
@@ -103,4 +104,13 @@ def _told(message: str, what: str) -> Explanation:
     )
 
 
-RULE = Rule("WN218", "log-of-mean-square", match)
+RULE = Rule(
+    "WN218",
+    "log-of-mean-square",
+    match,
+    fixes=(
+        *LOG,
+        *LARGE_QUOTIENT,
+        epsilon("a small number added to the mean square", "log(mean(x**2, d, k))", "log(mean(x**2, d, k) + 1e-10)"),
+    ),
+)

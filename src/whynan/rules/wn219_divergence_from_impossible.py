@@ -36,6 +36,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import guard
 from whynan.rules.structure import at_the_product, downstream, factors, zero_times_infinity
 
 if TYPE_CHECKING:
@@ -68,4 +69,20 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN219", "divergence-from-impossible", match)
+RULE = Rule(
+    "WN219",
+    "divergence-from-impossible",
+    match,
+    fixes=(
+        guard(
+            "the most negative finite number instead of -Inf",
+            "kl_div(x, y, reduction=r, log_target=t)",
+            "kl_div(clamp(x, min=finfo(x).min), y, reduction=r, log_target=t)",
+        ),
+        guard(
+            "the most negative finite number instead of -Inf",
+            "xlogy(x, x) - x * y",
+            "xlogy(x, where(x == 0, 1, x)) - x * clamp(y, min=finfo(y).min)",
+        ),
+    ),
+)

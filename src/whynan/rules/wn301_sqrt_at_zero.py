@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import DERIVATIVE, Explanation, Rule
 from whynan.rules.facts import base, forward_base, forward_is_zero, is_zero, result, said, value
+from whynan.rules.mending import ROOT, ROOT_EPSILON
 from whynan.rules.wording import spelled_forward
 
 if TYPE_CHECKING:
@@ -62,4 +63,4 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN301", "sqrt-at-zero", match, torch="all")
+RULE = Rule("WN301", "sqrt-at-zero", match, torch="all", fixes=(*ROOT, *ROOT_EPSILON))

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import DERIVATIVE, OPERATION, Explanation, Rule
 from whynan.rules.facts import all_finite, base, forward_base, forward_value, is_nan, is_onnx, row, said, value
+from whynan.rules.mending import ROOT_ABOVE, reformulation
 from whynan.rules.wording import derivative, doing, here, spelled, spelled_forward
 
 if TYPE_CHECKING:
@@ -91,4 +92,17 @@ def _variance(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN302", "sqrt-of-negative", match, torch="all")
+RULE = Rule(
+    "WN302",
+    "sqrt-of-negative",
+    match,
+    torch="all",
+    fixes=(
+        reformulation(
+            "std(x) instead of the difference of moments",
+            "sqrt(mean(x**2, d, k) - mean(x, d, k) ** 2)",
+            "std(x, dim=d, correction=0, keepdim=k)",
+        ),
+        *ROOT_ABOVE,
+    ),
+)

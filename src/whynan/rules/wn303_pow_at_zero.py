@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import DERIVATIVE, Explanation, Rule
 from whynan.rules.facts import base, forward_base, said, value
+from whynan.rules.mending import ROOT, epsilon
 from whynan.rules.wording import here, spelled_forward
 
 if TYPE_CHECKING:
@@ -58,4 +59,12 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN303", "pow-at-zero", match)
+RULE = Rule(
+    "WN303",
+    "pow-at-zero",
+    match,
+    fixes=(
+        *ROOT,
+        epsilon("a base of at least 1e-6", "x ** p", "clamp(x, min=1e-6) ** p"),
+    ),
+)

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING
 from whynan.floats import format_value
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import base, said, value
+from whynan.rules.mending import guard
 from whynan.rules.wording import derivative, here, spelled
 
 if TYPE_CHECKING:
@@ -55,4 +56,17 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN304", "pow-of-negative", match, torch="all")
+RULE = Rule(
+    "WN304",
+    "pow-of-negative",
+    match,
+    torch="all",
+    fixes=(
+        guard(
+            "the power of the magnitude with its sign, where the base is negative",
+            "x ** p",
+            "where(x < 0, -1, 1) * where(x < 0, -x, x) ** p",
+        ),
+        guard("0 where the base is negative", "x ** p", "where(x < 0, 0, where(x < 0, 1, x) ** p)"),
+    ),
+)

@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import DERIVATIVE, Explanation, Rule
 from whynan.rules.facts import base, forward_base, is_nan, said, value
+from whynan.rules.mending import guard
 from whynan.rules.wording import here, spelled_forward
 
 if TYPE_CHECKING:
@@ -60,4 +61,15 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN305", "exponent-of-negative", match)
+RULE = Rule(
+    "WN305",
+    "exponent-of-negative",
+    match,
+    fixes=(
+        guard(
+            "no gradient of the exponent where the base is negative",
+            "x ** p",
+            "where(x < 0, x ** detach(p), where(x < 0, 1, x) ** p)",
+        ),
+    ),
+)

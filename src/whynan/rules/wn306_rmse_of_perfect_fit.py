@@ -36,6 +36,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import MEAN_ROOT, ROOT, ROOT_EPSILON
 from whynan.rules.structure import at_the_root, factors, root_at_zero
 
 if TYPE_CHECKING:
@@ -64,4 +65,4 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN306", "rmse-of-perfect-fit", match)
+RULE = Rule("WN306", "rmse-of-perfect-fit", match, fixes=(*MEAN_ROOT, *ROOT, *ROOT_EPSILON))

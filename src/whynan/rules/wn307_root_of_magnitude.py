@@ -36,6 +36,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import ROOT, epsilon
 from whynan.rules.structure import at_the_root, root_at_zero
 
 if TYPE_CHECKING:
@@ -54,4 +55,14 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN307", "root-of-magnitude", match)
+RULE = Rule(
+    "WN307",
+    "root-of-magnitude",
+    match,
+    fixes=(
+        *ROOT,
+        epsilon(
+            "x rsqrt(|x| + 1e-12) instead of the signed root", "sign(x) * sqrt(abs(x))", "x * rsqrt(abs(x) + 1e-12)"
+        ),
+    ),
+)

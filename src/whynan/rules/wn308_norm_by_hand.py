@@ -38,6 +38,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import Explanation, Rule
+from whynan.rules.mending import NORM, ROOT, ROOT_EPSILON
 from whynan.rules.structure import at_a_root, factors
 
 if TYPE_CHECKING:
@@ -59,4 +60,4 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN308", "norm-by-hand", match, torch="all")
+RULE = Rule("WN308", "norm-by-hand", match, torch="all", fixes=(*NORM, *ROOT, *ROOT_EPSILON))

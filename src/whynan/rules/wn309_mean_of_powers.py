@@ -36,6 +36,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import ROOT, epsilon, greatest, reformulation, scaled, where_zero
 from whynan.rules.structure import at_the_root, factors, root_at_zero
 
 if TYPE_CHECKING:
@@ -60,4 +61,30 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN309", "mean-of-powers", match)
+def _mended(reduced: str) -> str:
+    """The mean or the sum of the row over its largest magnitude, whose root is 0 where it is."""
+    powers = f"{reduced}(({scaled('x')}) ** p, dim=d, keepdim=k)"
+    return f"{where_zero(f'{powers} == 0', '{} ** q', powers)} * {greatest('x', 'k')}"
+
+
+RULE = Rule(
+    "WN309",
+    "mean-of-powers",
+    match,
+    fixes=(
+        *(
+            reformulation(
+                "the row over its largest magnitude, times that, and 0 where that is 0",
+                f"{reduced}(x ** p, d, k) ** q",
+                _mended(reduced),
+            )
+            for reduced in ("mean", "sum")
+        ),
+        *ROOT,
+        epsilon(
+            "elements of at least 1e-6",
+            "mean(x ** p, d, k) ** q",
+            "mean(clamp(x, min=1e-6) ** p, dim=d, keepdim=k) ** q",
+        ),
+    ),
+)

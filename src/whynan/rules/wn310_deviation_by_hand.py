@@ -34,9 +34,10 @@ References
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import ROOT, ROOT_EPSILON, greatest, reformulation, scaled
 from whynan.rules.structure import at_the_root, factors, root_at_zero
 
 if TYPE_CHECKING:
@@ -67,4 +68,33 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN310", "deviation-by-hand", match)
+_ROW: Final = scaled("x")
+_DEVIATIONS: Final = (
+    ("sqrt(var(x, d, correction=c, keepdim=k))", "c"),
+    ("sqrt(mean((x - mean(x, d, True)) ** 2, d, k))", "0"),
+    ("sqrt(mean(x**2, d, k) - mean(x, d, k) ** 2)", "0"),
+)
+"""Deviations by hand, and the correction of std that they have."""
+
+
+RULE = Rule(
+    "WN310",
+    "deviation-by-hand",
+    match,
+    fixes=(
+        *(
+            reformulation(
+                "std of the row over its largest magnitude, times that",
+                pattern,
+                f"std({_ROW}, dim=d, correction={correction}, keepdim=k) * {greatest('x', 'k')}",
+            )
+            for pattern, correction in _DEVIATIONS
+        ),
+        *(
+            reformulation(f"std(x) instead of {pattern}", pattern, f"std(x, dim=d, correction={correction}, keepdim=k)")
+            for pattern, correction in _DEVIATIONS
+        ),
+        *ROOT,
+        *ROOT_EPSILON,
+    ),
+)

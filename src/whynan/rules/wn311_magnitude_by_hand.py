@@ -37,6 +37,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import Explanation, Rule
+from whynan.rules.mending import MAGNITUDE, ROOT
 from whynan.rules.structure import at_a_root, factors
 
 if TYPE_CHECKING:
@@ -66,4 +67,4 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN311", "magnitude-by-hand", match)
+RULE = Rule("WN311", "magnitude-by-hand", match, fixes=(*MAGNITUDE, *ROOT))

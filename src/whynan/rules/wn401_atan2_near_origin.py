@@ -38,10 +38,11 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from whynan.rules.base import DERIVATIVE, Explanation, Rule
 from whynan.rules.facts import base, forward_base, forward_value, limit, said
+from whynan.rules.mending import reformulation
 from whynan.rules.numbers import maximum
 from whynan.rules.wording import spelled_forward
 
@@ -68,4 +69,20 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN401", "atan2-near-origin", match, torch="all; at an exact origin not in 2.13, which masks it")
+_LARGEST: Final = "detach(maximum(abs(y), abs(x)))"
+_LARGER: Final = f"where(logical_or({_LARGEST} == 0, {_LARGEST} > finfo(x).max), 1, {_LARGEST})"
+
+
+RULE = Rule(
+    "WN401",
+    "atan2-near-origin",
+    match,
+    torch="all; at an exact origin not in 2.13, which masks it",
+    fixes=(
+        reformulation(
+            "both over the larger of their magnitudes",
+            "atan2(y, x)",
+            f"atan2(y / {_LARGER}, x / {_LARGER})",
+        ),
+    ),
+)

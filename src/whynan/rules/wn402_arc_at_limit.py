@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import DERIVATIVE, OPERATION, Explanation, Rule
 from whynan.rules.facts import base, forward_base, forward_value, is_nan, is_onnx, result, said, value
+from whynan.rules.mending import BELOW_ONE, epsilon, guard
 from whynan.rules.wording import here, spelled, spelled_forward
 
 if TYPE_CHECKING:
@@ -104,4 +105,26 @@ def _outside(found: float, low: float, high: float) -> str:
     return "It lies far beyond the end: nothing bounds the operand."
 
 
-RULE = Rule("WN402", "arc-at-limit", match)
+RULE = Rule(
+    "WN402",
+    "arc-at-limit",
+    match,
+    fixes=(
+        *(
+            guard(
+                "a gradient of 0 at the ends of the domain and beyond",
+                f"{name}(x)",
+                f"where(abs(x) >= 1, {name}(clamp(detach(x), min=-1, max=1)), {name}(where(abs(x) >= 1, 0, x)))",
+            )
+            for name in ("acos", "asin")
+        ),
+        guard("0 at 1 and below", "acosh(x)", "where(x <= 1, 0, acosh(where(x <= 1, 2, x)))"),
+        guard("the numbers next to -1 and 1", "atanh(x)", f"atanh(clamp(x, min=-({BELOW_ONE}), max={BELOW_ONE}))"),
+        *(
+            epsilon(
+                "an operand within 1e-6 of the ends", f"{name}(x)", f"{name}(clamp(x, min=-1 + 1e-6, max=1 - 1e-6))"
+            )
+            for name in ("acos", "asin", "atanh")
+        ),
+    ),
+)

@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import DERIVATIVE, Explanation, Rule
 from whynan.rules.facts import base, forward_base, is_zero, operand, result
+from whynan.rules.mending import epsilon, setting
 from whynan.rules.wording import spelled_forward
 
 if TYPE_CHECKING:
@@ -70,4 +71,20 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN403", "equal-eigenvalues", match, also=("WN9",))
+RULE = Rule(
+    "WN403",
+    "equal-eigenvalues",
+    match,
+    also=("WN9",),
+    fixes=(
+        *(
+            epsilon(
+                "a small and different number on each element of the diagonal",
+                f"{name}(a)",
+                f"{name}(a + diag_embed(cumsum(full_like(diagonal(a, 0, -2, -1), 1e-4), -1)))",
+            )
+            for name in ("eigh", "svd")
+        ),
+        setting("eigvalsh or svdvals where only the values are needed"),
+    ),
+)

@@ -34,10 +34,11 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from whynan.rules.base import OPERATION, STRUCTURE, Explanation, Rule
 from whynan.rules.facts import all_finite, base, operand, result, value
+from whynan.rules.mending import epsilon, guard
 from whynan.rules.structure import at_the_logarithm, logarithm_of_zero
 from whynan.rules.wording import derivative, readable, row_text
 
@@ -107,4 +108,37 @@ def _of_determinant(finding: Finding, of: Term) -> Explanation | None:
     return Explanation(at_the_logarithm(finding, "the determinant of the matrix", ""), _WHY, STRUCTURE)
 
 
-RULE = Rule("WN404", "singular-matrix", match, also=("WN9",))
+_JITTER: Final = "diag_embed(full_like(diagonal(a, 0, -2, -1), 1e-3))"
+
+
+_WHERE: Final = f"where(unsqueeze(unsqueeze(det(a), -1), -1) == 0, {_JITTER}, 0)"
+
+
+RULE = Rule(
+    "WN404",
+    "singular-matrix",
+    match,
+    also=("WN9",),
+    fixes=(
+        guard(
+            "a small number on the diagonal where the determinant is not positive",
+            "logdet(a)",
+            f"logdet(a + where(unsqueeze(unsqueeze(logdet(a), -1), -1) > finfo(a).min, 0, {_JITTER}))",
+        ),
+        guard(
+            "a small number on the diagonal where the determinant is 0",
+            "inv_ex(a)",
+            f"inv_ex(a + {_WHERE})",
+        ),
+        guard(
+            "a small number on the diagonal where the determinant is 0",
+            "solve_ex(a, b)",
+            f"solve_ex(a + {_WHERE}, b)",
+        ),
+        *(
+            epsilon("a small number on the diagonal", f"{name}(a)", f"{name}(a + {_JITTER})")
+            for name in ("logdet", "slogdet", "inv_ex", "qr")
+        ),
+        epsilon("a small number on the diagonal", "solve_ex(a, b)", f"solve_ex(a + {_JITTER}, b)"),
+    ),
+)

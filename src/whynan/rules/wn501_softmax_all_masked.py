@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import INF, base, is_nan, row
+from whynan.rules.mending import MASKED
 from whynan.rules.wording import doing, spelled
 
 if TYPE_CHECKING:
@@ -88,4 +89,5 @@ RULE = Rule(
     "softmax-all-masked",
     match,
     torch="all; not in the scaled_dot_product_attention of 2.13, which gives 0 for such a row",
+    fixes=MASKED,
 )

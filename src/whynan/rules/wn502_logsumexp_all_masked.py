@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.facts import INF, base, forward_base, is_nan, value
+from whynan.rules.mending import guard
 from whynan.rules.wording import spelled_forward
 
 if TYPE_CHECKING:
@@ -62,4 +63,23 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN502", "logsumexp-all-masked", match)
+RULE = Rule(
+    "WN502",
+    "logsumexp-all-masked",
+    match,
+    fixes=(
+        *(
+            guard(
+                "the most negative finite number instead of -Inf",
+                f"{name}(x, d, k)",
+                f"{name}(clamp(x, min=finfo(x).min), d, k)",
+            )
+            for name in ("logsumexp", "logcumsumexp")
+        ),
+        guard(
+            "the most negative finite number instead of -Inf",
+            "logaddexp(a, b)",
+            "logaddexp(clamp(a, min=finfo(a).min), clamp(b, min=finfo(b).min))",
+        ),
+    ),
+)

@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.facts import INF, forward_base, is_nan, row
+from whynan.rules.mending import guard
 from whynan.rules.structure import (
     at_the_logarithms,
     at_the_product,
@@ -112,4 +113,16 @@ def _of_the_probabilities(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN504", "entropy-of-masked-logits", match)
+RULE = Rule(
+    "WN504",
+    "entropy-of-masked-logits",
+    match,
+    fixes=(
+        guard(
+            "a logarithm of 0 where the probability is 0",
+            "softmax(x, d) * log_softmax(x, d)",
+            "softmax(x, d) * where(log_softmax(x, d) < finfo(x).min, 0, log_softmax(x, d))",
+        ),
+        guard("a logarithm of 0 where the probability is 0", "exp(l) * l", "exp(l) * where(l < finfo(l).min, 0, l)"),
+    ),
+)

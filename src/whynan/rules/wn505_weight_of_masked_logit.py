@@ -37,6 +37,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.mending import guard
 from whynan.rules.structure import at_the_product, factors, zero_times_infinity
 
 if TYPE_CHECKING:
@@ -62,4 +63,20 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN505", "weight-of-masked-logit", match)
+RULE = Rule(
+    "WN505",
+    "weight-of-masked-logit",
+    match,
+    fixes=(
+        guard(
+            "the most negative finite number instead of a logit of -Inf",
+            "cross_entropy(x, t, weight=w, ignore_index=i, reduction=r, label_smoothing=s)",
+            "cross_entropy(clamp(x, min=finfo(x).min), t, weight=w, ignore_index=i, reduction=r, label_smoothing=s)",
+        ),
+        guard(
+            "the most negative finite number instead of a logit of -Inf",
+            "t * log_softmax(x, d)",
+            "t * log_softmax(clamp(x, min=finfo(x).min), d)",
+        ),
+    ),
+)

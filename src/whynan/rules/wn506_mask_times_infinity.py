@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.facts import INF
+from whynan.rules.mending import guard
 from whynan.rules.structure import at_the_product, zero_times_infinity
 
 if TYPE_CHECKING:
@@ -78,4 +79,12 @@ def _is_mask(found: Expressions, name: str) -> bool:
     return given.min == 0 and given.max == 1
 
 
-RULE = Rule("WN506", "mask-times-infinity", match)
+RULE = Rule(
+    "WN506",
+    "mask-times-infinity",
+    match,
+    fixes=(
+        guard("the most negative finite number instead of -Inf", "m * c", "m * finfo(m).min"),
+        guard("-Inf where the mask is not 0, and 0 where it is", "m * c", "where(m == 0, 0, where(m == 0, 1, m) * c)"),
+    ),
+)

@@ -41,6 +41,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import GUARD, Explanation, Rule
 from whynan.rules.facts import INF, base, is_nan, row, said
+from whynan.rules.mending import guard, setting
 from whynan.rules.numbers import maximum
 from whynan.rules.structure import at_the_product, expressions, zero_times_infinity
 from whynan.rules.wording import doing, spelled
@@ -106,4 +107,16 @@ def _low(given: Argument | None) -> float:
     return float(given.min) if given is not None and given.min is not None and given.min > -INF else 0.0
 
 
-RULE = Rule("WN507", "two-masks-added", match)
+RULE = Rule(
+    "WN507",
+    "two-masks-added",
+    match,
+    fixes=(
+        guard(
+            "the most negative finite number where the sum of masks is below it",
+            "a + b",
+            "clamp(a + b, min=finfo(a).min)",
+        ),
+        setting("one boolean mask, padding | window, in place of a sum of two"),
+    ),
+)

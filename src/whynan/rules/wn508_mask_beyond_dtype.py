@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.facts import INF, base, is_nan, limit, said
+from whynan.rules.mending import guard
 from whynan.rules.numbers import maximum
 from whynan.rules.structure import downstream, expressions
 
@@ -100,4 +101,19 @@ def _cast(found: Expressions) -> float | None:
     return float(given.min) if given.max == 0 or given.max == given.min else None
 
 
-RULE = Rule("WN508", "mask-beyond-dtype", match)
+RULE = Rule(
+    "WN508",
+    "mask-beyond-dtype",
+    match,
+    fixes=(
+        guard(
+            "half of the most negative finite number where the mask is below the range",
+            "m * c",
+            "where(abs(m * c) > finfo(m).max, finfo(m).min / 2, m * c)",
+        ),
+        guard(
+            "the most negative finite number of the dtype", "masked_fill(x, m, c)", "masked_fill(x, m, finfo(x).min)"
+        ),
+        guard("the most negative finite number of the dtype", "where(m, x, c)", "where(m, x, finfo(x).min)"),
+    ),
+)

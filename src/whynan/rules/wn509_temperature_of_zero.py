@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Final
 from whynan.rules.arithmetic import attempted
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.facts import base, result, said, value
+from whynan.rules.mending import guard, setting
 from whynan.rules.numbers import beyond
 from whynan.rules.structure import bare, downstream, expressions, factors, leaves
 
@@ -98,4 +99,12 @@ def _divides(below: Term, quotient: Term) -> bool:
     return divided and bool(above) and not any(leaves(base) & leaves(below) for base in above)
 
 
-RULE = Rule("WN509", "temperature-of-zero", match)
+RULE = Rule(
+    "WN509",
+    "temperature-of-zero",
+    match,
+    fixes=(
+        guard("a temperature of 1 where it is 0", "softmax(x / t, d)", "softmax(x / where(t == 0, 1, t), d)"),
+        setting("a temperature of at least 1e-3, and argmax in place of 0"),
+    ),
+)

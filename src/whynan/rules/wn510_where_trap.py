@@ -41,11 +41,13 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.rules.base import SELECTION, Explanation, Rule
 from whynan.rules.facts import base, forward_base, result, said, value
+from whynan.rules.mending import LOG_OF_ONE, MASKED, QUOTIENT, ROOT, guard
 from whynan.rules.selection import left_out, left_out_by
 from whynan.rules.wording import derivative, spelled_forward
 
 if TYPE_CHECKING:
     from whynan.records import Finding, Selection
+    from whynan.records.intents import FixIntent
 
 _OPERAND: Final = {"div": "other", "true_divide": "other"}
 """The operand that makes a derivative bad, where it is not the first."""
@@ -93,4 +95,61 @@ def _cure(finding: Finding, found: Selection) -> str:
     return f"{plain}: torch.where({found.mask}, {sides}) in place of {operand}."
 
 
-RULE = Rule("WN510", "where-trap", match, torch="all")
+_TITLE: Final = "a harmless operand where the result is left out"
+
+
+def _doubled(name: str, safe: str) -> tuple[FixIntent, ...]:
+    """The same selection before a function as after it."""
+    call = f"{name}({{}})".format
+    replaced = "nan_to_num({}, nan=n, posinf=p, neginf=m)".format
+    finite = f"abs({call('x')}) <= finfo(x).max"
+    return (
+        guard(_TITLE, f"where(c, {call('x')}, y)", f"where(c, {call(f'where(c, x, {safe})')}, y)"),
+        guard(_TITLE, f"where(c, y, {call('x')})", f"where(c, y, {call(f'where(c, {safe}, x)')})"),
+        guard(_TITLE, f"masked_fill({call('x')}, c, v)", f"masked_fill({call(f'masked_fill(x, c, {safe})')}, c, v)"),
+        guard(
+            _TITLE,
+            replaced(call("x")),
+            f"where({finite}, {call(f'where({finite}, x, {safe})')}, {replaced(call('detach(x)'))})",
+        ),
+    )
+
+
+RULE = Rule(
+    "WN510",
+    "where-trap",
+    match,
+    torch="all",
+    fixes=(
+        *(
+            fix
+            for name, safe in _HARMLESS.items()
+            if name not in ("div", "true_divide", "pow")
+            for fix in _doubled(name, safe)
+        ),
+        guard(
+            _TITLE,
+            "where(c, a / b, y)",
+            "where(c, a / where(c, b, 1), y)",
+        ),
+        guard(
+            _TITLE,
+            "where(c, y, a / b)",
+            "where(c, y, a / where(c, 1, b))",
+        ),
+        guard(
+            _TITLE,
+            "where(c, y, exp(x) - 1)",
+            "where(c, y, exp(where(c, 0, x)) - 1)",
+        ),
+        guard(
+            _TITLE,
+            "where(c, exp(x) - 1, y)",
+            "where(c, exp(where(c, x, 0)) - 1, y)",
+        ),
+        *MASKED,
+        *LOG_OF_ONE,
+        *ROOT,
+        *QUOTIENT,
+    ),
+)

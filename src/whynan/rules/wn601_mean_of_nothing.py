@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import OPERATION, STRUCTURE, Explanation, Rule
 from whynan.rules.facts import base, count_of, empty, is_nan, operand, row, value
+from whynan.rules.mending import QUOTIENT, epsilon, reformulation
 from whynan.rules.structure import at_the_quotient, bare, expressions, factors, mean_of_chosen, mean_of_segments
 from whynan.rules.wording import doing, spelled
 
@@ -129,4 +130,29 @@ def _shape(finding: Finding) -> str:
     return f": {spelled(finding, 'self') or 'the input'} has shape {list(found.shape)}"
 
 
-RULE = Rule("WN601", "mean-of-nothing", match)
+RULE = Rule(
+    "WN601",
+    "mean-of-nothing",
+    match,
+    fixes=(
+        reformulation(
+            "the sum over the number of elements, or over 1 where there is none",
+            "mean(x)",
+            "sum(x / clamp(sum(ones_like(x) > 0), min=1))",
+        ),
+        reformulation(
+            "the sum over the number of elements, or over 1 where there is none",
+            "mean(x, d, k)",
+            "sum(x / clamp(sum(ones_like(x) > 0, dim=d, keepdim=True), min=1), dim=d, keepdim=k)",
+        ),
+        *QUOTIENT,
+        *(
+            epsilon(
+                f"correction=0 in {name}",
+                f"{name}(x, d, correction=c, keepdim=k)",
+                f"{name}(x, dim=d, correction=0, keepdim=k)",
+            )
+            for name in ("std", "var")
+        ),
+    ),
+)

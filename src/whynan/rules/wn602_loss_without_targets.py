@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import OPERATION, STRUCTURE, Explanation, Rule
 from whynan.rules.facts import base, empty, is_nan, is_onnx, operand, row, said, value
+from whynan.rules.mending import QUOTIENT, reformulation
 from whynan.rules.structure import at_the_quotient, mean_of_chosen, without_negation
 from whynan.rules.wording import spelled
 
@@ -100,4 +101,20 @@ def _targets(finding: Finding) -> str:
     return f"the class of every target in {name} has weight 0 or is ignored"
 
 
-RULE = Rule("WN602", "loss-without-targets", match, torch="all")
+RULE = Rule(
+    "WN602",
+    "loss-without-targets",
+    match,
+    torch="all",
+    fixes=(
+        *(
+            reformulation(
+                "the sum of the losses over the number of targets, at least 1",
+                f"{name}(x, t)",
+                f"{name}(x, t, reduction='sum') / clamp(sum(t != -100), min=1)",
+            )
+            for name in ("cross_entropy", "nll_loss")
+        ),
+        *QUOTIENT,
+    ),
+)

@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import INF, all_finite, base, is_nan, row, said
+from whynan.rules.mending import guard
 
 if TYPE_CHECKING:
     from whynan.records import Finding
@@ -90,4 +91,15 @@ def _span(lengths: tuple[float, float]) -> str:
     return said(low) if low == high else f"{said(low)} to {said(high)}"
 
 
-RULE = Rule("WN603", "ctc-without-alignment", match)
+RULE = Rule(
+    "WN603",
+    "ctc-without-alignment",
+    match,
+    fixes=(
+        guard(
+            "zero_infinity=True",
+            "ctc_loss(p, t, n, s, blank=b, reduction=r)",
+            "ctc_loss(p, t, n, s, blank=b, reduction=r, zero_infinity=True)",
+        ),
+    ),
+)

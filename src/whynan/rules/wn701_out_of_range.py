@@ -39,6 +39,7 @@ from whynan.rules.arithmetic import Attempt, attempted
 from whynan.rules.base import GENERAL, Explanation, Rule
 from whynan.rules.facts import all_finite, base, is_nan, is_onnx, limit, operand, result, row
 from whynan.rules.headroom import grown
+from whynan.rules.mending import MAGNITUDE, MEAN_ROOT, NORM, reformulation, setting
 from whynan.rules.numbers import beyond, maximum, overflows, wider
 from whynan.rules.wording import derivative, doing, given
 
@@ -131,4 +132,33 @@ def _both_signs(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN701", "out-of-range", match, torch="all")
+RULE = Rule(
+    "WN701",
+    "out-of-range",
+    match,
+    torch="all",
+    fixes=(
+        *(
+            reformulation(
+                f"{cast} for the mean square and the product",
+                "x * rsqrt(mean(x**2, d, k) + e)",
+                f"type_as({cast}(x) * rsqrt(mean({cast}(x) ** 2, dim=d, keepdim=k) + e), x)",
+            )
+            for cast in ("float", "double")
+        ),
+        *(
+            reformulation(
+                f"{cast} for the mean square and the quotient",
+                "x / sqrt(mean(x**2, d, k) + e)",
+                f"type_as({cast}(x) / sqrt(mean({cast}(x) ** 2, dim=d, keepdim=k) + e), x)",
+            )
+            for cast in ("float", "double")
+        ),
+        *NORM,
+        *MEAN_ROOT,
+        *MAGNITUDE,
+        setting(
+            "torch.autocast with dtype=torch.bfloat16, which has the range of float32, or float32 for this operation"
+        ),
+    ),
+)

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Final
 from whynan.rules.arithmetic import attempted
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.facts import all_finite, base, limit, said
+from whynan.rules.mending import reformulation, setting
 from whynan.rules.numbers import beyond
 from whynan.rules.structure import bare, expressions
 from whynan.rules.wording import doing, given
@@ -79,4 +80,28 @@ def _made_smaller(found: Expressions) -> float | None:
     return None
 
 
-RULE = Rule("WN702", "scale-after-product", match)
+RULE = Rule(
+    "WN702",
+    "scale-after-product",
+    match,
+    fixes=(
+        *(
+            reformulation(
+                f"{cast} for the product and its scale",
+                f"{product}(a, b) {by} s",
+                f"type_as({product}({cast}(a), {cast}(b)) {by} s, a)",
+            )
+            for cast in ("float", "double")
+            for product in ("matmul", "bmm")
+            for by in ("/", "*")
+        ),
+        *(
+            reformulation(
+                "one factor made smaller before the product", f"{product}(a, b) {by} s", f"{product}(a {by} s, b)"
+            )
+            for product in ("matmul", "bmm")
+            for by in ("/", "*")
+        ),
+        setting("scaled_dot_product_attention(q, k, v), or float32 for the product"),
+    ),
+)

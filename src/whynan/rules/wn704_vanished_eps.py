@@ -37,6 +37,7 @@ from whynan.errors import UsageError
 from whynan.floats import format_of
 from whynan.rules.base import GUARD, Explanation, Rule
 from whynan.rules.facts import base, forward_base, forward_is_zero, is_zero, said
+from whynan.rules.mending import LOG, QUOTIENT, ROOT, epsilon, guard, reformulation
 from whynan.rules.structure import (
     at_the_logarithm,
     at_the_product,
@@ -131,4 +132,25 @@ def _rounds_to_zero(value: float, dtype: str) -> bool:
         return False
 
 
-RULE = Rule("WN704", "vanished-eps", match)
+RULE = Rule(
+    "WN704",
+    "vanished-eps",
+    match,
+    fixes=(
+        reformulation("sqrt(x + e) in double", "sqrt(x + e)", "type_as(sqrt(double(x) + e), x)"),
+        *(
+            guard(
+                f"{name}(x + e) in double where the sum is 0",
+                f"{name}(x + e)",
+                f"where(x + e == 0, type_as({name}(double(detach(x)) + e), x), {name}(where(x + e == 0, 1, x + e)))",
+            )
+            for name in ("log", "rsqrt")
+        ),
+        *QUOTIENT,
+        *LOG,
+        *ROOT,
+        epsilon("a denominator that the dtype has room for", "a / (b + e)", "a / (b + 1e-3)"),
+        epsilon("eps=1e-4", "normalize(x, p, d, eps=e)", "normalize(x, p=p, dim=d, eps=1e-4)"),
+        epsilon("eps=1e-4", "cosine_similarity(a, b, d, eps=e)", "cosine_similarity(a, b, dim=d, eps=1e-4)"),
+    ),
+)

@@ -37,6 +37,7 @@ from whynan.errors import UsageError
 from whynan.floats import format_of
 from whynan.rules.base import GUARD, Explanation, Rule
 from whynan.rules.facts import base, forward_base, forward_is_zero, forward_value, is_zero, result, said, value
+from whynan.rules.mending import BELOW_ONE, LOG, epsilon, reformulation
 from whynan.rules.structure import expressions
 
 if TYPE_CHECKING:
@@ -127,4 +128,22 @@ def _rounds_away(margin: float, dtype: str) -> bool:
         return False
 
 
-RULE = Rule("WN705", "vanished-margin", match)
+RULE = Rule(
+    "WN705",
+    "vanished-margin",
+    match,
+    fixes=(
+        *(
+            reformulation("the bound in double", pattern.format("x"), f"type_as({pattern.format('double(x)')}, x)")
+            for pattern in (
+                "log(1 - clamp({}, min=a, max=b))",
+                "logit(clamp({}, min=a, max=b))",
+                "atanh(clamp({}, min=a, max=b))",
+                "acos(clamp({}, min=a, max=b))",
+                "asin(clamp({}, min=a, max=b))",
+            )
+        ),
+        epsilon("the bound next to 1", "clamp(x, min=a, max=b)", f"clamp(x, min=a, max={BELOW_ONE})"),
+        *LOG,
+    ),
+)

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.facts import said
+from whynan.rules.mending import BELOW_ONE, epsilon
 from whynan.rules.numbers import smallest
 from whynan.rules.silent import damage_of, others, source
 
@@ -66,4 +67,15 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN706", "eps-without-effect", match, reads=("bounds",), modes=("trace",))
+RULE = Rule(
+    "WN706",
+    "eps-without-effect",
+    match,
+    reads=("bounds",),
+    modes=("trace",),
+    fixes=(
+        epsilon("the smallest normal number of the dtype", "x + e", "x + finfo(x).tiny"),
+        epsilon("the smallest normal number of the dtype", "clamp(x, min=e)", "clamp(x, min=finfo(x).tiny)"),
+        epsilon("the number next to 1", "clamp(x, min=a, max=b)", f"clamp(x, min=a, max={BELOW_ONE})"),
+    ),
+)

@@ -43,6 +43,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.facts import said
+from whynan.rules.mending import setting
 from whynan.rules.silent import damage_of
 
 if TYPE_CHECKING:
@@ -71,4 +72,12 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN708", "update-rounds-away", match, also=("WN8",), reads=("parameters",), modes=("trace", "watch"))
+RULE = Rule(
+    "WN708",
+    "update-rounds-away",
+    match,
+    also=("WN8",),
+    reads=("parameters",),
+    modes=("trace", "watch"),
+    fixes=(setting("float32 parameters, and torch.autocast with dtype=torch.bfloat16 for the computation"),),
+)

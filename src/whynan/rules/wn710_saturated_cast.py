@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.facts import said
+from whynan.rules.mending import setting
 from whynan.rules.silent import damage_of, share, source, was
 
 if TYPE_CHECKING:
@@ -56,4 +57,15 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN710", "saturated-cast", match, reads=("ranges",), modes=("trace",))
+RULE = Rule(
+    "WN710",
+    "saturated-cast",
+    match,
+    reads=("ranges",),
+    modes=("trace",),
+    fixes=(
+        setting(
+            "x * (448 / x.abs().amax()) before the cast to float8_e4m3fn, and the same factor divided out after it"
+        ),
+    ),
+)

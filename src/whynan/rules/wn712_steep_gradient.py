@@ -41,6 +41,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.facts import said
+from whynan.rules.mending import setting
 from whynan.rules.silent import damage_of, others
 
 if TYPE_CHECKING:
@@ -61,4 +62,12 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN712", "steep-gradient", match, also=("WN8",), reads=("gradients",), modes=("trace", "watch"))
+RULE = Rule(
+    "WN712",
+    "steep-gradient",
+    match,
+    also=("WN8",),
+    reads=("gradients",),
+    modes=("trace", "watch"),
+    fixes=(setting("torch.nn.utils.clip_grad_norm_(parameters, max_norm=1.0) before the step"),),
+)

@@ -43,6 +43,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.facts import said
+from whynan.rules.mending import setting
 from whynan.rules.silent import damage_of
 
 if TYPE_CHECKING:
@@ -68,4 +69,14 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN714", "clipped-by-infinite-norm", match, also=("WN8",), reads=("gradients",), modes=("trace", "watch"))
+RULE = Rule(
+    "WN714",
+    "clipped-by-infinite-norm",
+    match,
+    also=("WN8",),
+    reads=("gradients",),
+    modes=("trace", "watch"),
+    fixes=(
+        setting("torch.nn.utils.clip_grad_norm_(parameters, max_norm, error_if_nonfinite=True) on float32 gradients"),
+    ),
+)

@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import SETTING, Explanation, Rule
 from whynan.rules.facts import base, result, said, value
+from whynan.rules.mending import setting
 from whynan.rules.numbers import smallest
 from whynan.rules.wording import doing
 
@@ -76,4 +77,12 @@ def match(finding: Finding) -> Explanation | None:
     return None
 
 
-RULE = Rule("WN801", "optimizer-eps-zero", match)
+RULE = Rule(
+    "WN801",
+    "optimizer-eps-zero",
+    match,
+    fixes=(
+        setting("eps=1e-8 for float32 parameters, and eps=1e-4 for float16 ones"),
+        setting("float32 parameters, and torch.autocast for the computation"),
+    ),
+)

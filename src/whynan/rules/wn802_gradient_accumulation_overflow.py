@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING
 from whynan.rules.arithmetic import attempted
 from whynan.rules.base import SETTING, Explanation, Rule
 from whynan.rules.facts import all_finite, is_nan, result
+from whynan.rules.mending import setting
 from whynan.rules.numbers import beyond, overflows
 
 if TYPE_CHECKING:
@@ -57,4 +58,12 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN802", "gradient-accumulation-overflow", match)
+RULE = Rule(
+    "WN802",
+    "gradient-accumulation-overflow",
+    match,
+    fixes=(
+        setting("the loss of each micro-batch divided by their number"),
+        setting("torch.amp.GradScaler with a smaller init_scale"),
+    ),
+)

@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.facts import base, forward_base, forward_value, said, value
+from whynan.rules.mending import epsilon
 from whynan.rules.structure import bare, expressions
 from whynan.rules.wording import readable
 
@@ -86,4 +87,15 @@ def _is_diagonal(found: Expressions, name: str) -> bool:
     )
 
 
-RULE = Rule("WN901", "failed-cholesky", match)
+RULE = Rule(
+    "WN901",
+    "failed-cholesky",
+    match,
+    fixes=(
+        epsilon(
+            "a small number on the diagonal",
+            "cholesky_ex(a)",
+            "cholesky_ex(a + diag_embed(full_like(diagonal(a, 0, -2, -1), 1e-3)))",
+        ),
+    ),
+)
