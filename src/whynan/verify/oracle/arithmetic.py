@@ -19,8 +19,15 @@ class Arithmetic(Protocol):
     ``atan2``, gives None where it has no finite ball.
     """
 
-    kind: type
-    functions: Mapping[str, Callable[[Any], Any]]
+    @property
+    def kind(self) -> type:
+        """The type of a ball."""
+        ...
+
+    @property
+    def functions(self) -> Mapping[str, Callable[[Any], Any]]:
+        """Functions of one ball, by the names that PyTorch gives them."""
+        ...
 
     def precision(self, bits: int) -> AbstractContextManager[None]:
         """Work with so many bits inside the block."""

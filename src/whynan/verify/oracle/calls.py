@@ -1,6 +1,8 @@
 """One step of a program while it is evaluated: its arguments as variables and numbers, and its results in the run."""
 
 # pyright: strict
+# An element is of the type that the arithmetic has for its balls, of which nothing is known here.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Numbers one by one: a finite ball, or what has no ball: infinities, an undefined value, -0.0, the undecided."""
 
 # pyright: strict
+# An element is of the type that the arithmetic has for its balls, of which nothing is known here.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
 
@@ -298,7 +300,20 @@ class Elements:
         inside = self.balls.functions[name]
         kind, less, equal = self._kind, self.balls.less, self.balls.equal
         poles = _WHOLE_POLES.get(name)
-        odd = name in ("sin", "tan", "sinh", "tanh", "asin", "asinh", "atanh", "erf", "erfinv", "expm1", "log1p", "sqrt")
+        odd = name in (
+            "sin",
+            "tan",
+            "sinh",
+            "tanh",
+            "asin",
+            "asinh",
+            "atanh",
+            "erf",
+            "erfinv",
+            "expm1",
+            "log1p",
+            "sqrt",
+        )
 
         def found(x: Any) -> Any:
             if type(x) is not kind:

@@ -198,7 +198,10 @@ class _Run:
     def _note_cast(self, step: Step, name: str) -> None:
         if name in CASTS:
             source = step.arguments.get("self", step.arguments.get("input"))
-            before, after = (FORMATS.get(d.rpartition(".")[2]) for d in (self._dtypes.get(getattr(source, "name", ""), ""), step.dtypes[0]))
+            before, after = (
+                FORMATS.get(d.rpartition(".")[2])
+                for d in (self._dtypes.get(getattr(source, "name", ""), ""), step.dtypes[0])
+            )
             if before is not None and after is not None and after.fraction_bits < before.fraction_bits:
                 self._casts.append(f"{before.name} to {after.name}")
 

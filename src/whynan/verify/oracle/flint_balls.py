@@ -36,12 +36,10 @@ class FlintBalls:
     kind: type = _ARB
 
     def __init__(self) -> None:
-        names = (
-            "exp expm1 log log1p sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv digamma"
-        )
+        names = "exp expm1 log log1p sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv digamma"
         self.functions = {name: _named(name) for name in names.split()}
         self.functions["lgamma"] = _lgamma
-        self.functions["trigamma"] = lambda x: _finite(_ARB(2).zeta(x))
+        self.functions["trigamma"] = _trigamma
         self.functions["sigmoid"] = lambda x: _inverse(1 + (-x).exp())
         self.functions["inverse"] = _inverse
 
@@ -109,3 +107,11 @@ def _lgamma(x: Any) -> Any:
         return _finite(x.lgamma())
     size = abs(x.gamma())
     return _finite(size.log()) if size.is_finite() and size > 0 else None
+
+
+def _trigamma(x: Any) -> Any:
+    if x > 0:
+        return _finite(_ARB(2).zeta(x))
+    # by reflection (Abramowitz, Stegun 6.4.7)
+    near = (_ARB.pi() / (_ARB.pi() * x).sin()) ** 2
+    return _finite(near - _ARB(2).zeta(1 - x))

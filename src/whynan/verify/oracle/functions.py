@@ -1,6 +1,10 @@
 """The functions that operators are made of, on variables of a tape: value and adjoint of each."""
 
 # pyright: strict
+# An element is of the type that the arithmetic has for its balls, of which nothing is known here.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# The functions of a table have one signature, of which not every one reads all.
+# ruff: noqa: ARG001, ARG002, ARG005
 
 from __future__ import annotations
 
@@ -265,7 +269,7 @@ class Functions:
         return found
 
     def rounded(self, x: Variable, how: str) -> Variable:
-        """A whole number nearby, by ``floor``, ``ceil``, ``trunc`` or ``round`` (half to even); no gradient goes through."""
+        """A whole number nearby: ``floor``, ``ceil``, ``trunc``, or ``round``, half to even; it stops gradients."""
         e = self.e
 
         def floor(x: Any) -> int | None:

@@ -8,25 +8,26 @@ import math
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import mpmath
-from mpmath import libmp
+import mpmath  # pyright: ignore[reportMissingTypeStubs]
+from mpmath import libmp  # pyright: ignore[reportMissingTypeStubs]
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-_IV: Any = mpmath.iv
+_MP: Any = mpmath
+_IV: Any = _MP.iv
 _LIBMP: Any = libmp
 _MARGIN = 32
 
 
 def _finite(x: Any) -> Any:
-    return x if all(mpmath.isfinite(end) for end in _ends(x)) else None
+    return x if all(_MP.isfinite(end) for end in _ends(x)) else None
 
 
 def _ends(x: Any) -> tuple[Any, Any]:
     """Both ends, exactly: numbers of mpmath made without rounding."""
     low, high = x._mpi_
-    return mpmath.mp.make_mpf(low), mpmath.mp.make_mpf(high)
+    return _MP.mp.make_mpf(low), _MP.mp.make_mpf(high)
 
 
 def _between(low: Any, high: Any) -> Any:
@@ -46,7 +47,7 @@ def _more(bits: int) -> Generator[None]:
 def _size(x: Any) -> int:
     """The exponent of two of the magnitude nearest to 0 of an interval; of one that holds 0, that of its precision."""
     nearest = min(abs(end) for end in _ends(x))
-    return -_IV.prec if nearest == 0 or 0 in x else int(mpmath.mag(nearest))
+    return -_IV.prec if nearest == 0 or 0 in x else int(_MP.mag(nearest))
 
 
 def _expm1(x: Any) -> Any:
@@ -100,7 +101,7 @@ def _atan2(y: Any, x: Any) -> Any:
 def _root_of_rest(x: Any) -> Any:
     rest = (1 - x) * (1 + x)
     low, high = _ends(rest)
-    return _IV.sqrt(_between(max(low, mpmath.mpf(0)), high))
+    return _IV.sqrt(_between(max(low, _MP.mpf(0)), high))
 
 
 def _asin(x: Any) -> Any:
@@ -127,11 +128,11 @@ def _lgamma(x: Any) -> Any:
 
 
 def _erf_series(x: Any) -> Any:
-    """By ``2 x exp(-x^2)/sqrt(pi) * sum (2 x^2)^n / (2n+1)!!``: all terms are of one sign (Abramowitz, Stegun 7.1.6)."""
+    """By a series whose terms are of one sign, ``sum (2 x^2)^n / (2n+1)!!`` (Abramowitz, Stegun 7.1.6)."""
     square = 2 * x * x
     term = total = _IV.mpf(1)
     count = 0
-    limit = mpmath.ldexp(1, -_IV.prec - _MARGIN)
+    limit = _MP.ldexp(1, -_IV.prec - _MARGIN)
     while True:
         count += 1
         term = term * square / (2 * count + 1)
@@ -140,7 +141,7 @@ def _erf_series(x: Any) -> Any:
         if ratio < 0.5 and _ends(term)[1] < limit:
             break
     # the rest is below a geometric series of ratio 1/2
-    total += _between(mpmath.mpf(0), 2 * _ends(term)[1])
+    total += _between(_MP.mpf(0), 2 * _ends(term)[1])
     return 2 * x * _IV.exp(-x * x) * total / _IV.sqrt(_IV.pi)
 
 
@@ -164,7 +165,7 @@ def _erfc(x: Any) -> Any:
         inner = scale / (x + _IV.sqrt(x * x + 2))
         outer = scale / (x + _IV.sqrt(x * x + 4 / _IV.pi))
         return _between(_ends(inner)[0], _ends(outer)[1])
-    lost = int(1.4427 * float(max(high, mpmath.mpf(0))) ** 2) + 8
+    lost = int(1.4427 * float(max(high, _MP.mpf(0))) ** 2) + 8
     with _more(_MARGIN + lost):
         inside = _erf(x)
         return None if inside is None else 1 - inside
@@ -179,9 +180,9 @@ def _erfinv(y: Any) -> Any:
 def _erfinv_of(y: Any) -> Any:
     if y == 0:
         return _IV.mpf(0)
-    with mpmath.workprec(_IV.prec + 2 * _MARGIN):
-        middle = mpmath.erfinv(y)
-        reach = abs(middle) * mpmath.ldexp(1, -_IV.prec)
+    with _MP.workprec(_IV.prec + 2 * _MARGIN):
+        middle = _MP.erfinv(y)
+        reach = abs(middle) * _MP.ldexp(1, -_IV.prec)
         low, high = middle - reach, middle + reach
     with _more(2 * _MARGIN):
         below, above = _erf(_between(low, low)), _erf(_between(high, high))
@@ -227,11 +228,11 @@ def _trigamma(x: Any) -> Any:
 
 
 def _bernoulli(index: int) -> Any:
-    above, below = mpmath.bernfrac(index)
+    above, below = _MP.bernfrac(index)
     return _IV.mpf(above) / below
 
 
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "exp": lambda x: _IV.exp(x),
     "expm1": _expm1,
     "log": lambda x: _IV.log(x),
@@ -271,7 +272,7 @@ def _guarded(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 class Intervals:
     """Intervals of mpmath: both ends are numbers of the precision asked for."""
 
-    kind: type = type(_IV.mpf(0))
+    kind: type = _IV.mpf(0).__class__
 
     def __init__(self) -> None:
         self.functions = {name: _guarded(function) for name, function in _FUNCTIONS.items()}
@@ -319,7 +320,7 @@ class Intervals:
 
     def floor(self, one: Any) -> int | None:
         """The largest integer not above the interval; None where it is not the same throughout."""
-        low, high = (int(mpmath.floor(end)) for end in _ends(one))
+        low, high = (int(_MP.floor(end)) for end in _ends(one))
         return low if low == high else None
 
     def exactly(self, one: Any) -> float | None:
@@ -331,7 +332,7 @@ class Intervals:
     def midpoint(self, one: Any) -> float:
         """The middle, rounded to float64; infinite beyond its range."""
         low, high = _ends(one)
-        with mpmath.workprec(_IV.prec + _MARGIN):
+        with _MP.workprec(_IV.prec + _MARGIN):
             return float((low + high) / 2)
 
     def radius(self, one: Any) -> float:
@@ -339,5 +340,5 @@ class Intervals:
         low, high = _ends(one)
         if low == high:
             return 0.0
-        with mpmath.workprec(_MARGIN):
+        with _MP.workprec(_MARGIN):
             return math.nextafter(float(high - low), math.inf)

@@ -1,6 +1,8 @@
 """What ATen's layers that normalise, its losses, its distances and its convolutions compute."""
 
 # pyright: strict
+# The functions of a table have one signature, of which not every one reads all.
+# ruff: noqa: ARG005
 
 from __future__ import annotations
 
@@ -67,7 +69,7 @@ def _group_norm(call: Call) -> Sequence[Variable]:
     f, x = call.functions, call.variable("input")
     groups = int(call.number("group" if call.has("group") else "num_groups", 1))
     places = np.arange(x.data.size)
-    rows = f.tape.gather([x], places.reshape(x.shape[0], groups, -1))
+    rows = f.tape.gather([x], places.reshape(x.shape[0], groups, x.data.size // max(1, x.shape[0] * groups)))
     result, mean, factor = normalised(f, rows, (2,), call.number("eps", 1e-5))
     whole = f.tape.gather([result], places.reshape(x.shape))
     weight, bias = (along_channels(f, call.optional(name), x.rank) for name in ("weight", "bias"))
@@ -200,7 +202,10 @@ def _windows(
     sizes: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
 ) -> Any:
     """The flat place in a plane of ``sizes`` of every element of every window, -1 in the padding: (windows, kernel)."""
-    counts = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(sizes, kernel, stride, padding, dilation, strict=True)]
+    counts = [
+        (n + 2 * p - d * (k - 1) - 1) // s + 1
+        for n, k, s, p, d in zip(sizes, kernel, stride, padding, dilation, strict=True)
+    ]
     found = np.zeros((1, 1), dtype=np.int64)
     outside = np.zeros((1, 1), dtype=bool)
     for axis, count in enumerate(counts):
@@ -242,7 +247,11 @@ def _average_pool(call: Call) -> Variable:
     planes = len(kernel)
     stride = call.integers("stride") or kernel
     padding = _each(call, "padding", planes, 0)
-    if call.flag("ceil_mode") or call.has("divisor_override") or (any(padding) and not call.flag("count_include_pad", True)):
+    if (
+        call.flag("ceil_mode")
+        or call.has("divisor_override")
+        or (any(padding) and not call.flag("count_include_pad", True))
+    ):
         raise call.refused("with such a divisor")
     sizes = x.shape[x.rank - planes :]
     windows, counts = _windows(sizes, kernel, stride, padding, [1] * planes)

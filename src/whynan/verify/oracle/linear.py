@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING, Any, Final
 
@@ -129,8 +130,7 @@ def _attention(call: Call) -> Sequence[Variable]:
     root = f.div(1.0, f.sqrt(f.variable(float(query.shape[-1]))))
     scaled = query if call.has("scale") else f.mul(query, root)
     result = attention(f, scaled, key, value, bias, call.number("scale", 1.0), call.flag("is_causal"))
-    # what else it gives back is for its own backward
-    return [result, *(Variable(np.full(shape, None, dtype=object)) for shape in call.step.shapes[1:])]
+    return [result, *_unknown(call, 1)]
 
 
 def inverse(e: Elements, matrix: Array) -> Array | None:
@@ -190,6 +190,89 @@ def _inverse_ex(call: Call) -> Sequence[Variable]:
     return found, call.tape.full(found.shape[:-2], call.functions.e.zero)
 
 
+def _elements_of(f: Functions, x: Variable) -> list[list[Variable]]:
+    """The elements of a batch of matrices, each as one variable of the whole batch."""
+    places = np.arange(x.data.size).reshape(x.shape)
+    size = x.shape[-1]
+    return [[f.tape.gather([x], places[..., i, j]) for j in range(size)] for i in range(size)]
+
+
+def _matrix_of(f: Functions, rows: list[list[Variable]]) -> Variable:
+    parts = [one for row in rows for one in row]
+    count = parts[0].data.size
+    places = np.arange(count * len(parts)).reshape(len(rows), len(rows), *parts[0].shape)
+    return f.tape.gather(parts, np.moveaxis(places, (0, 1), (-2, -1)))
+
+
+def _cholesky(call: Call) -> Sequence[Variable]:
+    """The triangle by Cholesky and Banachiewicz; its gradient is made symmetrical, as PyTorch has it."""
+    f, x = call.functions, call.variable("self", "A")
+    _matrices(call, x)
+    x = f.mul(f.add(x, transposed(f, x)), 0.5)
+    given, size = _elements_of(f, x), x.shape[-1]
+    zero = f.zeros(given[0][0])
+    found = [[zero] * size for _ in range(size)]
+    for i in range(size):
+        for j in range(i + 1):
+            rest = given[i][j]
+            for k in range(j):
+                rest = f.sub(rest, f.mul(found[i][k], found[j][k]))
+            found[i][j] = f.sqrt(rest) if i == j else f.div(rest, found[j][j])
+    result = _matrix_of(f, found)
+    turned = transposed(f, result) if call.flag("upper") else result
+    return turned, call.tape.full(x.shape[:-2], f.e.zero)
+
+
+def determinant(call: Call, x: Variable) -> Variable:
+    """The determinant, by expansion along the first row; its gradient needs no inverse."""
+    _matrices(call, x)
+    f, size = call.functions, x.shape[-1]
+    rows = _elements_of(f, x)
+    # the minors of the last rows, by the columns that they take; each is made once
+    minors: dict[frozenset[int], Variable] = {frozenset(): call.tape.full(x.shape[:-2], f.e.one)}
+    for row in reversed(range(size)):
+        minors = {
+            columns: _expanded(f, rows[row], columns, minors)
+            for columns in map(frozenset, itertools.combinations(range(size), size - row))
+        }
+    return minors[frozenset(range(size))]
+
+
+def _expanded(
+    f: Functions, row: list[Variable], columns: frozenset[int], minors: Mapping[frozenset[int], Variable]
+) -> Variable:
+    total: Variable | None = None
+    for at, column in enumerate(sorted(columns)):
+        part = f.mul(row[column], minors[columns - {column}])
+        total = part if total is None else f.sub(total, part) if at % 2 else f.add(total, part)
+    assert total is not None
+    return total
+
+
+def _slogdet(call: Call) -> Sequence[Variable]:
+    f = call.functions
+    value = determinant(call, call.variable("A", "self"))
+    positive = f.is_above(value, 0.0)
+    sign = f.choose(positive, 1.0, f.choose(f.compare(value, f.variable(0.0), (0,)), 0.0, -1.0))
+    return [sign, f.log(f.abs(value)), *_unknown(call, 2)]
+
+
+def _det(call: Call) -> Sequence[Variable]:
+    return [determinant(call, call.variable("A", "self")), *_unknown(call, 1)]
+
+
+def _solve(call: Call) -> Sequence[Variable]:
+    f, right = call.functions, call.variable("B")
+    if not call.flag("left", True):
+        raise call.refused("from the right")
+    return [matmul(f, inverted(call, call.variable("A")), right), *_unknown(call, 1)]
+
+
+def _unknown(call: Call, first: int) -> list[Variable]:
+    """Outputs that only an operator's own backward reads."""
+    return [Variable(np.full(shape, None, dtype=object)) for shape in call.step.shapes[first:]]
+
+
 LINEAR: Final[Mapping[str, Operator]] = {
     "mm": _matmul("self", "mat2"),
     "bmm": _matmul("self", "mat2"),
@@ -207,6 +290,11 @@ LINEAR: Final[Mapping[str, Operator]] = {
     "linalg_inv_ex": _inverse_ex,
     "linalg_inv": _inverse,
     "inverse": _inverse,
+    "linalg_cholesky_ex": _cholesky,
+    "cholesky": lambda call: _cholesky(call)[0],
+    "_linalg_det": _det,
+    "_linalg_slogdet": _slogdet,
+    "_linalg_solve_ex": _solve,
     "_scaled_dot_product_flash_attention_for_cpu": _attention,
     "_scaled_dot_product_attention_math": _attention,
     "scaled_dot_product_attention": lambda call: _attention(call)[0],

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from whynan.verify.oracle.calls import Call, Operator
 
-_MOVED: Final = frozenset("self input tensors tensor src source values value weight end".split())
+_MOVED: Final = frozenset("self input tensors tensor src source values value".split())
 """The arguments whose elements are moved; other tensors are indices and masks, and are read."""
 _VIEWS: Final = """
     view reshape _unsafe_view _reshape_copy permute movedim transpose swapaxes t squeeze unsqueeze expand expand_as
@@ -125,7 +125,7 @@ def _or_all(index: Any) -> Any:
 def _scatter_add(call: Call) -> Variable:
     """``scatter_add``: the source may be larger than the index."""
     base, source, index = call.variable("self"), call.variable("src"), call.places(call.variable("index"))
-    if call.raw("reduce") not in (None, "sum", "add"):
+    if call.raw("reduce") not in (None, "sum", "add") or not call.flag("include_self", True):
         raise call.refused("a reduction other than a sum")
     flat = np.arange(base.data.size).reshape(base.shape)
     if base.rank == 0:
@@ -142,6 +142,24 @@ def _index_add(call: Call) -> Variable:
     flat = np.arange(base.data.size).reshape(base.shape)
     places = np.take(flat, index, axis=int(call.number("dim", 0))) if base.rank else flat
     return call.tape.accumulate(base, places, call.functions.mul(source, call.number("alpha", 1)))
+
+
+def _pooled(call: Call) -> list[Variable]:
+    """What chooses one element of each window, by the places that the run had in each plane."""
+    x, chosen = call.variable("self"), call.given(1)
+    if chosen is None:
+        raise call.refused("without the places that it chose")
+    planes = chosen.rank - _PLANES.index(("3d" in call.base and "3d") or "2d")
+    return [call.tape.gather([x], _in_planes(x, call.places(chosen), planes)), chosen]
+
+
+def _in_planes(x: Variable, chosen: Any, lead: int) -> Any:
+    size = int(np.prod(x.shape[lead:]))
+    first = np.arange(int(np.prod(x.shape[:lead]))).reshape(*x.shape[:lead], *(1,) * (chosen.ndim - lead)) * size
+    return first + chosen
+
+
+_PLANES: Final = ("0d", "1d", "2d", "3d")
 
 
 def _embedding(call: Call) -> Variable:
@@ -183,7 +201,7 @@ def _arange(call: Call) -> Variable:
 
 
 def _eye(call: Call) -> Variable:
-    return call.tape.constant(np.eye(*call.shape()))
+    return call.tape.constant(np.eye(call.shape()[0], call.shape()[-1]))
 
 
 def _linspace(call: Call) -> Variable:
@@ -223,6 +241,8 @@ MOVES: Final[Mapping[str, Operator]] = {
     "scatter_reduce": _scatter_add,
     "index_add": _index_add,
     "embedding": _embedding,
+    **dict.fromkeys("max_pool2d_with_indices max_pool3d_with_indices".split(), _pooled),
+    **dict.fromkeys("adaptive_max_pool2d adaptive_max_pool3d".split(), _pooled),
     "copy": _copied,
     "fill": _filled,
     "full": _filled,

@@ -1,6 +1,10 @@
 """What ATen's pointwise operators compute, by base name."""
 
 # pyright: strict
+# An element is of the type that the arithmetic has for its balls, of which nothing is known here.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# The functions of a table have one signature, of which not every one reads all.
+# ruff: noqa: ARG005
 
 from __future__ import annotations
 
@@ -17,17 +21,23 @@ if TYPE_CHECKING:
     from whynan.verify.oracle.functions import Functions
 
 
-def _self(call: Call) -> Variable:
+def operand(call: Call) -> Variable:
+    """The first operand of an operator."""
     return call.variable("self", "input")
 
 
 def _unary(name: str) -> Operator:
-    return lambda call: call.functions.unary(name, _self(call))
+    return lambda call: call.functions.unary(name, operand(call))
 
 
-def _composed(formula: Callable[..., Outcome], *names: str) -> Operator:
-    """An operator of tensors or numbers, written as a formula of functions and variables."""
-    return lambda call: formula(call.functions, *(call.variable(*name.split("|")) for name in names))
+def one(formula: Callable[[Functions, Variable], Outcome]) -> Operator:
+    """An operator of one tensor, written as a formula of functions."""
+    return lambda call: formula(call.functions, operand(call))
+
+
+def two(formula: Callable[[Functions, Variable, Variable], Outcome], second: str = "other") -> Operator:
+    """An operator of two tensors or numbers, written as a formula of functions."""
+    return lambda call: formula(call.functions, operand(call), call.variable(second))
 
 
 def _scaled(call: Call, x: Variable) -> Variable:
@@ -36,19 +46,19 @@ def _scaled(call: Call, x: Variable) -> Variable:
 
 
 def _add(call: Call) -> Variable:
-    return call.functions.add(_self(call), _scaled(call, call.variable("other")))
+    return call.functions.add(operand(call), _scaled(call, call.variable("other")))
 
 
 def _sub(call: Call) -> Variable:
-    return call.functions.sub(_self(call), _scaled(call, call.variable("other")))
+    return call.functions.sub(operand(call), _scaled(call, call.variable("other")))
 
 
 def _rsub(call: Call) -> Variable:
-    return call.functions.sub(call.variable("other"), _scaled(call, _self(call)))
+    return call.functions.sub(call.variable("other"), _scaled(call, operand(call)))
 
 
 def _div(call: Call) -> Variable:
-    quotient = call.functions.div(_self(call), call.variable("other"))
+    quotient = call.functions.div(operand(call), call.variable("other"))
     how = call.raw("rounding_mode")
     return quotient if how is None else call.functions.rounded(quotient, how)
 
@@ -56,7 +66,7 @@ def _div(call: Call) -> Variable:
 def _remainder(how: str) -> Operator:
     def operator(call: Call) -> Variable:
         f = call.functions
-        x, y = _self(call), call.variable("other")
+        x, y = operand(call), call.variable("other")
         return f.sub(x, f.mul(y, f.rounded(f.div(x, y), how)))
 
     return operator
@@ -64,7 +74,7 @@ def _remainder(how: str) -> Operator:
 
 def _compared(orders: Sequence[int], of_nan: bool = False) -> Operator:
     def operator(call: Call) -> Variable:
-        found = call.functions.compare(_self(call), call.variable("other"), orders, of_nan)
+        found = call.functions.compare(operand(call), call.variable("other"), orders, of_nan)
         return call.functions.from_mask(found)
 
     return operator
@@ -76,7 +86,7 @@ def _asked(question: Callable[[Any, Any], bool]) -> Operator:
     def operator(call: Call) -> Variable:
         e = call.functions.e
         return call.functions.from_mask(
-            call.tape.decide(lambda x: None if x is None else question(e, x), _self(call))
+            call.tape.decide(lambda x: None if x is None else question(e, x), operand(call))
         )
 
     return operator
@@ -87,7 +97,8 @@ def _logical(rule: Callable[[bool, bool], bool]) -> Operator:
         if call.step.dtypes[0].rpartition(".")[2] != "bool":
             raise call.refused("of integers")
         f = call.functions
-        one, other = f.truth(_self(call)), f.truth(call.variable("other"))
+        one, other = f.truth(operand(call)), f.truth(call.variable("other"))
+
         # where both answers of an undecided operand come to the same, it does not matter
         def value(x: bool | None, y: bool | None) -> bool | None:
             answers = {rule(a, b) for a in _either(x) for b in _either(y)}
@@ -106,34 +117,29 @@ def _logical_not(call: Call) -> Variable:
     f = call.functions
     if call.step.dtypes[0].rpartition(".")[2] != "bool":
         raise call.refused("of integers")
-    return f.choose(f.truth(_self(call)), 0.0, 1.0)
+    return f.choose(f.truth(operand(call)), 0.0, 1.0)
 
 
 def _where(call: Call) -> Variable:
     f = call.functions
-    return f.choose(f.truth(call.variable("condition")), _self(call), call.variable("other"))
+    return f.choose(f.truth(call.variable("condition")), operand(call), call.variable("other"))
 
 
 def _masked_fill(call: Call) -> Variable:
     f = call.functions
-    return f.choose(f.truth(call.variable("mask")), call.variable("value"), _self(call))
+    return f.choose(f.truth(call.variable("mask")), call.variable("value"), operand(call))
 
 
 def _clamp(call: Call) -> Variable:
-    return call.functions.clamp(_self(call), call.optional("min"), call.optional("max"))
-
-
-def _hardtanh(call: Call) -> Variable:
-    low, high = call.number("min_val", -1.0), call.number("max_val", 1.0)
-    return call.functions.clamp(_self(call), low, high, inclusive=False)
+    return call.functions.clamp(operand(call), call.optional("min"), call.optional("max"))
 
 
 def _rounded(how: str) -> Operator:
     def operator(call: Call) -> Variable:
         f, decimals = call.functions, call.number("decimals", 0)
         if not decimals:
-            return f.rounded(_self(call), how)
-        return f.div(f.rounded(f.mul(_self(call), 10.0**decimals), how), 10.0**decimals)
+            return f.rounded(operand(call), how)
+        return f.div(f.rounded(f.mul(operand(call), 10.0**decimals), how), 10.0**decimals)
 
     return operator
 
@@ -145,7 +151,7 @@ def _sign(call: Call) -> Variable:
         sign = e.sign(x)
         return x if e.is_undefined(x) else None if sign is None else e.of(sign)
 
-    return Variable(call.tape.decide(value, _self(call)))
+    return Variable(call.tape.decide(value, operand(call)))
 
 
 def _copysign(call: Call) -> Variable:
@@ -158,12 +164,12 @@ def _copysign(call: Call) -> Variable:
         sign = e.sign(y)
         return None if sign is None else sign < 0
 
-    size = f.abs(_self(call))
+    size = f.abs(operand(call))
     return f.choose(call.tape.decide(negative, other), f.neg(size), size)
 
 
 def _nan_to_num(call: Call) -> Variable:
-    f, x = call.functions, _self(call)
+    f, x = call.functions, operand(call)
     largest = _LARGEST.get(call.step.dtypes[0], 0.0)
     nan, high = call.number("nan", 0.0), call.number("posinf", largest)
     low = call.number("neginf", -largest)
@@ -186,7 +192,7 @@ _LARGEST: Final = {
 
 
 def _heaviside(call: Call) -> Variable:
-    f, x = call.functions, _self(call)
+    f, x = call.functions, operand(call)
     other = f.from_mask(f.is_above(x, 0.0))
     return f.choose(f.compare(x, f.variable(0.0), (0,)), call.variable("values"), other)
 
@@ -197,77 +203,11 @@ def _xlogy(f: Functions, x: Variable, y: Variable) -> Variable:
 
 
 def _logit(call: Call) -> Variable:
-    f, x = call.functions, _self(call)
+    f, x = call.functions, operand(call)
     if call.has("eps"):
         eps = call.number("eps", 0.0)
         x = f.clamp(x, eps, 1.0 - eps)
     return f.sub(f.log(x), f.unary("log1p", f.neg(x)))
-
-
-def _softplus(call: Call) -> Variable:
-    f, beta = call.functions, call.number("beta", 1)
-    return f.div(f.softplus(f.mul(_self(call), beta)), beta)
-
-
-def _log_sigmoid(f: Functions, x: Variable) -> Variable:
-    return f.neg(f.softplus(f.neg(x)))
-
-
-def _gelu(call: Call) -> Variable:
-    f, x = call.functions, _self(call)
-    if call.raw("approximate") == "tanh":
-        inner = f.mul(f.add(x, f.mul(f.mul(f.square(x), x), 0.044715)), f.sqrt(f.div(8.0, f.pi())))
-        return f.mul(x, f.sigmoid(inner))
-    return f.mul(f.mul(x, 0.5), f.unary("erfc", f.neg(f.div(x, f.sqrt(f.variable(2.0))))))
-
-
-def _leaky_relu(call: Call) -> Variable:
-    f, x = call.functions, _self(call)
-    return f.choose(f.is_above(x, 0.0), x, f.mul(x, call.number("negative_slope", 0.01)))
-
-
-def _prelu(f: Functions, x: Variable, weight: Variable) -> Variable:
-    return f.choose(f.is_above(x, 0.0), x, f.mul(x, weight))
-
-
-def _elu(call: Call) -> Variable:
-    f, x = call.functions, _self(call)
-    alpha, scale = call.number("alpha", 1), call.number("scale", 1)
-    below = f.mul(f.unary("expm1", f.mul(x, call.number("input_scale", 1))), alpha)
-    return f.mul(f.choose(f.is_above(x, 0.0), x, below), scale)
-
-
-def _celu(call: Call) -> Variable:
-    f, x = call.functions, _self(call)
-    alpha = call.number("alpha", 1)
-    return f.choose(f.is_above(x, 0.0), x, f.mul(f.unary("expm1", f.div(x, alpha)), alpha))
-
-
-def _threshold(call: Call) -> Variable:
-    f, x = call.functions, _self(call)
-    return f.choose(f.is_above(call.number("threshold", 0), x, or_equal=True), call.variable("value"), x)
-
-
-def _shrunk(soft: bool) -> Operator:
-    def operator(call: Call) -> Variable:
-        f, x = call.functions, _self(call)
-        reach = call.number("lambd", 0.5)
-        far = (f.sub(x, reach), f.add(x, reach)) if soft else (x, x)
-        low = f.choose(f.is_above(-reach, x), far[1], f.zeros(x))
-        return f.choose(f.is_above(x, reach), far[0], low)
-
-    return operator
-
-
-def _hard(times: bool) -> Operator:
-    """Hard sigmoid, ``clamp(x + 3, 0, 6) / 6``, or x times it."""
-
-    def operator(call: Call) -> Variable:
-        f, x = call.functions, _self(call)
-        gate = f.div(f.clamp(f.add(x, 3.0), 0.0, 6.0, inclusive=False), 6.0)
-        return f.mul(x, gate) if times else gate
-
-    return operator
 
 
 def _sinc(f: Functions, x: Variable) -> Variable:
@@ -291,11 +231,11 @@ def _logaddexp2(f: Functions, x: Variable, y: Variable) -> Variable:
 
 
 def _log_base(base: float) -> Operator:
-    return _composed(lambda f, x: f.div(f.log(x), f.log(f.variable(base))), "self|input")
+    return one(lambda f, x: f.div(f.log(x), f.log(f.variable(base))))
 
 
 def _lerp(call: Call) -> Variable:
-    f, x = call.functions, _self(call)
+    f, x = call.functions, operand(call)
     return f.add(x, f.mul(call.variable("weight"), f.sub(call.variable("end"), x)))
 
 
@@ -303,23 +243,25 @@ def _added(combined: str) -> Operator:
     def operator(call: Call) -> Variable:
         f = call.functions
         inner = getattr(f, combined)(call.variable("tensor1"), call.variable("tensor2"))
-        return f.add(_self(call), f.mul(inner, call.number("value", 1)))
+        return f.add(operand(call), f.mul(inner, call.number("value", 1)))
 
     return operator
 
 
-def _dropout(call: Call) -> Sequence[Variable]:
-    f, kept = call.functions, call.given(1)
-    x, share = call.variable("input"), call.number("p", 0.5)
-    if call.raw("train") is False or share == 0:
-        return x, f.tape.full(x.shape, f.e.one)
-    if kept is None:
-        raise call.refused("random, and its mask was not kept")
-    return f.div(f.mul(x, kept), 1.0 - share), kept
+def _but_nan(larger: bool) -> Operator:
+    """The larger or the smaller of two, of which one may be no number."""
+
+    def operator(call: Call) -> Variable:
+        f, x, y = call.functions, operand(call), call.variable("other")
+        e = f.e
+        first = call.tape.decide(lambda x, y: e.is_undefined(y), x, y)
+        second = call.tape.decide(lambda x, y: e.is_undefined(x), x, y)
+        both = f.maximum(x, y) if larger else f.minimum(x, y)
+        return f.choose(first, x, f.choose(second, y, both))
+
+    return operator
 
 
-_ONE = ("self|input",)
-_TWO = ("self|input", "other")
 _NAMES: Final = (
     "exp expm1 log log1p sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf erfc erfinv "
     "lgamma digamma"
@@ -331,68 +273,55 @@ POINTWISE: Final[Mapping[str, Operator]] = {
     "add": _add,
     "sub": _sub,
     "rsub": _rsub,
-    "mul": _composed(lambda f, x, y: f.mul(x, y), *_TWO),
+    "mul": two(lambda f, x, y: f.mul(x, y)),
     "div": _div,
-    "neg": _composed(lambda f, x: f.neg(x), *_ONE),
-    "abs": _composed(lambda f, x: f.abs(x), *_ONE),
+    "neg": one(lambda f, x: f.neg(x)),
+    "abs": one(lambda f, x: f.abs(x)),
     "sign": _sign,
     "sgn": _sign,
-    "pow": _composed(lambda f, x, y: f.pow(x, y), "self", "exponent"),
-    "float_power": _composed(lambda f, x, y: f.pow(x, y), "self", "exponent"),
-    "rsqrt": _composed(lambda f, x: f.unary("inverse", f.sqrt(x)), *_ONE),
-    "square": _composed(lambda f, x: f.square(x), *_ONE),
-    "exp2": _composed(lambda f, x: f.pow(2.0, x), *_ONE),
+    "pow": two(lambda f, x, y: f.pow(x, y), "exponent"),
+    "float_power": two(lambda f, x, y: f.pow(x, y), "exponent"),
+    "rsqrt": one(lambda f, x: f.unary("inverse", f.sqrt(x))),
+    "square": one(lambda f, x: f.square(x)),
+    "exp2": one(lambda f, x: f.pow(2.0, x)),
     "log2": _log_base(2.0),
     "log10": _log_base(10.0),
-    "atan2": _composed(lambda f, y, x: f.atan2(y, x), *_TWO),
-    "softplus": _softplus,
-    "log_sigmoid_forward": _composed(lambda f, x: (_log_sigmoid(f, x), f.zeros(x)), *_ONE),
-    "log_sigmoid": _composed(_log_sigmoid, *_ONE),
+    "atan2": two(lambda f, y, x: f.atan2(y, x)),
     "logit": _logit,
-    "xlogy": _composed(_xlogy, *_TWO),
-    "xlog1py": _composed(lambda f, x, y: _xlogy(f, x, f.add(y, 1.0)), *_TWO),
-    "entr": _composed(lambda f, x: f.neg(_xlogy(f, x, x)), *_ONE),
-    "sinc": _composed(_sinc, *_ONE),
-    "hypot": _composed(lambda f, x, y: f.sqrt(f.add(f.square(x), f.square(y))), *_TWO),
-    "logaddexp": _composed(_logaddexp, *_TWO),
-    "logaddexp2": _composed(_logaddexp2, *_TWO),
-    "maximum": _composed(lambda f, x, y: f.maximum(x, y), *_TWO),
-    "minimum": _composed(lambda f, x, y: f.minimum(x, y), *_TWO),
+    "xlogy": two(_xlogy),
+    "xlog1py": two(lambda f, x, y: _xlogy(f, x, f.add(y, 1.0))),
+    "entr": one(lambda f, x: f.neg(_xlogy(f, x, x))),
+    "sinc": one(_sinc),
+    "hypot": two(lambda f, x, y: f.sqrt(f.add(f.square(x), f.square(y)))),
+    "logaddexp": two(_logaddexp),
+    "logaddexp2": two(_logaddexp2),
+    "maximum": two(lambda f, x, y: f.maximum(x, y)),
+    "minimum": two(lambda f, x, y: f.minimum(x, y)),
+    "fmax": _but_nan(larger=True),
+    "fmin": _but_nan(larger=False),
+    "ldexp": two(lambda f, x, y: f.mul(x, f.pow(2.0, y))),
+    "deg2rad": one(lambda f, x: f.mul(x, f.div(f.pi(), 180.0))),
+    "rad2deg": one(lambda f, x: f.div(f.mul(x, 180.0), f.pi())),
+    "ndtr": one(lambda f, x: f.mul(f.unary("erfc", f.neg(f.div(x, f.sqrt(f.variable(2.0))))), 0.5)),
     "clamp": _clamp,
     "clamp_min": _clamp,
     "clamp_max": _clamp,
     "where": _where,
     "masked_fill": _masked_fill,
-    "relu": _composed(lambda f, x: f.relu(x), *_ONE),
-    "relu6": _composed(lambda f, x: f.clamp(x, 0.0, 6.0, inclusive=False), *_ONE),
-    "leaky_relu": _leaky_relu,
-    "_prelu_kernel": _composed(_prelu, "self", "weight"),
-    "elu": _elu,
-    "celu": _celu,
-    "silu": _composed(lambda f, x: f.mul(x, f.sigmoid(x)), *_ONE),
-    "mish": _composed(lambda f, x: f.mul(x, f.unary("tanh", f.softplus(x))), *_ONE),
-    "gelu": _gelu,
-    "hardtanh": _hardtanh,
-    "hardsigmoid": _hard(times=False),
-    "hardswish": _hard(times=True),
-    "softshrink": _shrunk(soft=True),
-    "hardshrink": _shrunk(soft=False),
-    "threshold": _threshold,
     "remainder": _remainder("floor"),
     "fmod": _remainder("trunc"),
-    "floor_divide": _composed(lambda f, x, y: f.rounded(f.div(x, y), "floor"), *_TWO),
+    "floor_divide": two(lambda f, x, y: f.rounded(f.div(x, y), "floor")),
     "floor": _rounded("floor"),
     "ceil": _rounded("ceil"),
     "round": _rounded("round"),
     "trunc": _rounded("trunc"),
-    "frac": _composed(lambda f, x: f.sub(x, f.rounded(x, "trunc")), *_ONE),
+    "frac": one(lambda f, x: f.sub(x, f.rounded(x, "trunc"))),
     "copysign": _copysign,
     "nan_to_num": _nan_to_num,
     "heaviside": _heaviside,
     "lerp": _lerp,
     "addcmul": _added("mul"),
     "addcdiv": _added("div"),
-    "native_dropout": _dropout,
     "eq": _compared((0,)),
     "ne": _compared((-1, 1), of_nan=True),
     "lt": _compared((-1,)),

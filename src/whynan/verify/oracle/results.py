@@ -41,7 +41,7 @@ class Balls:
         return self.elements.shape
 
     def midpoint(self) -> Floats:
-        """The values as float64: infinite where they are or where they are beyond its range, NaN where there is none."""
+        """The values as float64: infinite where they are, and beyond its range; NaN where there is none."""
         return self._each(self._midpoint, np.float64)
 
     def radius(self) -> Floats:

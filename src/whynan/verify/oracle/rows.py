@@ -1,6 +1,8 @@
 """What ATen's operators along dimensions compute: reductions, softmax, norms and the layers that normalise."""
 
 # pyright: strict
+# An element is of the type that the arithmetic has for its balls, of which nothing is known here.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
 
@@ -36,6 +38,18 @@ def _row(call: Call, x: Variable) -> int:
 def _sum(call: Call) -> Variable:
     x = _self(call)
     return call.tape.sum(x, _dims(call, x), call.flag("keepdim"))
+
+
+def _nansum(call: Call) -> Variable:
+    f, x = call.functions, _self(call)
+    numbers = f.choose(call.tape.decide(lambda x: f.e.is_undefined(x), x), 0.0, x)
+    return call.tape.sum(numbers, _dims(call, x), call.flag("keepdim"))
+
+
+def _distance(call: Call) -> Variable:
+    """``dist``: the norm of the difference of two tensors."""
+    apart = call.functions.sub(_self(call), call.variable("other"))
+    return norm(call, apart, call.number("p", 2.0), call.functions.dims(apart, None), keepdim=False)
 
 
 def _mean(call: Call) -> Variable:
@@ -304,6 +318,8 @@ def _any(every: bool) -> Operator:
 ROWS: Final[Mapping[str, Operator]] = {
     "sum": _sum,
     "mean": _mean,
+    "nansum": _nansum,
+    "dist": _distance,
     "prod": _prod,
     "logsumexp": _logsumexp,
     "_softmax": _softmax,

@@ -7,10 +7,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from whynan.ops.aten import base_name
+from whynan.verify.oracle.activations import ACTIVATIONS
 from whynan.verify.oracle.calls import Unsupported
 from whynan.verify.oracle.layers import LAYERS
 from whynan.verify.oracle.linear import LINEAR
 from whynan.verify.oracle.movement import MOVES, VIEWS
+from whynan.verify.oracle.onnx_movement import ONNX_MOVES
 from whynan.verify.oracle.pointwise import POINTWISE
 from whynan.verify.oracle.rows import ROWS
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from whynan.verify.oracle.calls import Operator
     from whynan.verify.oracle.programs import Program, Step
 
-ATEN: Final[Mapping[str, Operator]] = {**POINTWISE, **ROWS, **MOVES, **VIEWS, **LINEAR, **LAYERS}
+ATEN: Final[Mapping[str, Operator]] = {**POINTWISE, **ACTIVATIONS, **ROWS, **MOVES, **VIEWS, **LINEAR, **LAYERS}
 _ALIASES: Final = {
     "absolute": "abs",
     "arccos": "acos",
@@ -49,6 +51,7 @@ _ALIASES: Final = {
 }
 _EXACT: Final = frozenset(
     """
+    Neg Abs Sign Relu Clip Where Max Min ReduceMax ReduceMin ArgMax ArgMin Floor Ceil Round
     neg abs sign sgn clamp clamp_min clamp_max where masked_fill relu relu6 hardtanh threshold maximum minimum max min
     amax amin aminmax nan_to_num copysign floor ceil round trunc topk sort median kthvalue mode heaviside
     """.split()
@@ -93,4 +96,6 @@ def operator(program: Program, step: Step) -> tuple[str, Operator]:
 
 def rounds(name: str) -> bool:
     """Whether an operator makes new numbers, which are rounded: no view, no move, no choice."""
-    return name in _ADDING or name in CASTS or not (name in _EXACT or name in MOVES or name in VIEWS)
+    return (
+        name in _ADDING or name in CASTS or not (name in _EXACT or name in MOVES or name in VIEWS or name in ONNX_MOVES)
+    )

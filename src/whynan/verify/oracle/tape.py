@@ -81,7 +81,7 @@ class Tape:
 
     def leaf(self, data: Array) -> Variable:
         """An array whose gradient is wanted."""
-        return self._record(Variable(data, lambda gradient: ()))
+        return self._record(Variable(data, lambda _: ()))
 
     def full(self, shape: Sequence[int], element: Any) -> Variable:
         """An array of one element throughout."""
@@ -207,6 +207,8 @@ class Tape:
     ) -> Array:
         """What a function of two elements makes of each row, and another of that; the dimensions kept with size 1."""
         rows, kept = self.rows(x.data, dims)
+        if rows.size == 0:
+            return self.full(kept, self.elements.zero).data
         return plain(np.frompyfunc(last, 1, 1)(np.frompyfunc(function, 2, 1).reduce(rows, axis=-1))).reshape(kept)
 
     def _reduced(self, data: Array, dims: Sequence[int]) -> tuple[Array, tuple[int, ...]]:
