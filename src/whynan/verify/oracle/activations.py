@@ -118,7 +118,7 @@ ACTIVATIONS: Final[Mapping[str, Operator]] = {
     "relu": one(lambda f, x: f.relu(x)),
     "relu6": one(lambda f, x: f.clamp(x, 0.0, 6.0, inclusive=False)),
     "leaky_relu": _leaky_relu,
-    "_prelu_kernel": two(_prelu, "self", "weight"),
+    "_prelu_kernel": two(_prelu, "weight"),
     "elu": _elu,
     "celu": _celu,
     "silu": one(lambda f, x: f.mul(x, f.sigmoid(x))),

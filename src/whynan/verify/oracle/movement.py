@@ -11,7 +11,7 @@ from whynan.verify.oracle.programs import Ref
 from whynan.verify.oracle.tape import Variable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from whynan.verify.oracle.calls import Call, Operator
 
@@ -51,7 +51,8 @@ class _Places:
         if isinstance(value, Ref):
             return self._numbered(self._call.known(value)) if moved else self._read(value)
         if isinstance(value, (list, tuple)):
-            return [self._argument(one, moved) for one in value]
+            listed: Sequence[Any] = value
+            return [self._argument(one, moved) for one in listed]
         if moved and isinstance(value, (int, float)):
             return int(self._numbered(self._call.tape.constant(value)))
         if isinstance(value, str) and isinstance(getattr(torch, value, None), torch.dtype):
@@ -68,7 +69,7 @@ class _Places:
     def _read(self, reference: Ref) -> Any:
         import torch
 
-        numbers = torch.from_numpy(self._call.places(self._call.known(reference)))
+        numbers: Any = torch.tensor(self._call.places(self._call.known(reference)))
         return numbers.bool() if self._call.dtype(reference) == "bool" else numbers
 
 
@@ -90,7 +91,8 @@ def _run(call: Call, places: _Places) -> Any:
 
 def _floating(value: Any, moved: bool) -> Any:
     if isinstance(value, list):
-        return [_floating(one, moved) for one in value]
+        listed: list[Any] = value
+        return [_floating(one, moved) for one in listed]
     return value.double() if moved and hasattr(value, "double") else value
 
 
@@ -98,12 +100,15 @@ def _moved(call: Call) -> Variable | list[Variable]:
     if call.flag("accumulate"):
         return _put(call)
     places = _Places(call)
-    found = _run(call, places)
-    several = isinstance(found, (list, tuple))
-    made = [
-        call.tape.gather(places.sources, one.detach().long().numpy() - 1) for one in (found if several else [found])
-    ]
-    return made if several else made[0]
+    found: Any = _run(call, places)
+    if isinstance(found, (list, tuple)):
+        several: Sequence[Any] = found
+        return [_gathered(call, places, one) for one in several]
+    return _gathered(call, places, found)
+
+
+def _gathered(call: Call, places: _Places, found: Any) -> Variable:
+    return call.tape.gather(places.sources, found.detach().long().numpy() - 1)
 
 
 def _put(call: Call) -> Variable:

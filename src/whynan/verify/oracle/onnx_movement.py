@@ -97,7 +97,6 @@ def _padded(call: Call) -> Variable:
     if mode != "constant":
         modes: dict[str, Any] = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}
         return call.tape.gather([x], np.pad(_places(x), widths, mode=modes[mode]))
-        )
     value = call.variable("constant_value") if call.has("constant_value") else call.functions.variable(0.0)
     return call.tape.gather([x, value], np.pad(_places(x), widths, constant_values=x.data.size))
 
@@ -135,8 +134,8 @@ def _placed(call: Call, base: Variable, updates: Variable, places: Places) -> Va
         return call.tape.accumulate(base, places, updates)
     if reduction != "none":
         raise call.refused(f"reduction {reduction}")
-    index: Any = np.arange(base.data.size)
-    index[places.reshape(-1)] = base.data.size + np.arange(updates.data.size)
+    index = np.arange(base.data.size)
+    np.put(index, places, base.data.size + np.arange(updates.data.size))
     return call.tape.gather([base, updates], index.reshape(base.shape))
 
 
