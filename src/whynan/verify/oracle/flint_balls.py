@@ -36,7 +36,10 @@ class FlintBalls:
     kind: type = _ARB
 
     def __init__(self) -> None:
-        names = "exp expm1 log log1p sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv digamma"
+        names = """
+            exp expm1 log log1p sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh
+            erf erfc erfinv digamma
+        """
         self.functions = {name: _named(name) for name in names.split()}
         self.functions["lgamma"] = _lgamma
         self.functions["trigamma"] = _trigamma

@@ -120,13 +120,6 @@ def _tan(x: Any) -> Any:
     return _IV.make_mpf(_LIBMP.libmpi.mpi_tan(x._mpi_, _IV.prec))
 
 
-def _lgamma(x: Any) -> Any:
-    if _ends(x)[0] > 0:
-        return _IV.make_mpf(_LIBMP.libmpi.mpi_loggamma((x._mpi_, (_LIBMP.fzero, _LIBMP.fzero)), _IV.prec)[0])
-    size = abs(_IV.gamma(x))
-    return _IV.log(size) if _ends(size)[0] > 0 else None
-
-
 def _erf_series(x: Any) -> Any:
     """By a series whose terms are of one sign, ``sum (2 x^2)^n / (2n+1)!!`` (Abramowitz, Stegun 7.1.6)."""
     square = 2 * x * x
@@ -213,6 +206,21 @@ def _digamma(x: Any) -> Any:
         total -= _bernoulli(2 * k) / (2 * k * x ** (2 * k))
     rest = abs(_bernoulli(2 * _BERNOULLI)) / (2 * _BERNOULLI * x ** (2 * _BERNOULLI))
     return total + rest * _IV.mpf([-1, 1]) - passed
+
+
+def _lgamma(x: Any) -> Any:
+    """The logarithm of the magnitude of gamma, by Stirling's series in the same way (ibid. 6.1.41)."""
+    if _ends(x)[0] <= 0:
+        return _IV.log(_IV.pi / abs(_IV.sin(_IV.pi * x))) - _lgamma(1 - x)
+    passed = _IV.mpf(1)
+    while _ends(x)[0] < _IV.prec // 2 + 20:
+        passed *= x
+        x = x + 1
+    total = (x - _IV.mpf(0.5)) * _IV.log(x) - x + _IV.log(2 * _IV.pi) / 2
+    for k in range(1, _BERNOULLI):
+        total += _bernoulli(2 * k) / (2 * k * (2 * k - 1) * x ** (2 * k - 1))
+    rest = abs(_bernoulli(2 * _BERNOULLI)) / (2 * _BERNOULLI * (2 * _BERNOULLI - 1) * x ** (2 * _BERNOULLI - 1))
+    return total + rest * _IV.mpf([-1, 1]) - _IV.log(passed)
 
 
 def _trigamma(x: Any) -> Any:

@@ -1,5 +1,7 @@
 """ATen's operators that move elements: PyTorch runs each on places instead of values, and the elements follow."""
 
+# pyright: reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +13,7 @@ from whynan.verify.oracle.programs import Ref
 from whynan.verify.oracle.tape import Variable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from whynan.verify.oracle.calls import Call, Operator
 
@@ -51,8 +53,7 @@ class _Places:
         if isinstance(value, Ref):
             return self._numbered(self._call.known(value)) if moved else self._read(value)
         if isinstance(value, (list, tuple)):
-            listed: Sequence[Any] = value
-            return [self._argument(one, moved) for one in listed]
+            return [self._argument(one, moved) for one in list[Any](value)]
         if moved and isinstance(value, (int, float)):
             return int(self._numbered(self._call.tape.constant(value)))
         if isinstance(value, str) and isinstance(getattr(torch, value, None), torch.dtype):
@@ -91,8 +92,7 @@ def _run(call: Call, places: _Places) -> Any:
 
 def _floating(value: Any, moved: bool) -> Any:
     if isinstance(value, list):
-        listed: list[Any] = value
-        return [_floating(one, moved) for one in listed]
+        return [_floating(one, moved) for one in list[Any](value)]
     return value.double() if moved and hasattr(value, "double") else value
 
 
@@ -102,8 +102,7 @@ def _moved(call: Call) -> Variable | list[Variable]:
     places = _Places(call)
     found: Any = _run(call, places)
     if isinstance(found, (list, tuple)):
-        several: Sequence[Any] = found
-        return [_gathered(call, places, one) for one in several]
+        return [_gathered(call, places, one) for one in list[Any](found)]
     return _gathered(call, places, found)
 
 

@@ -118,7 +118,7 @@ def _scattered(call: Call) -> Variable:
     """ScatterElements and Scatter: what replaces, and what adds."""
     base, updates, index = call.variable("data"), call.variable("updates"), call.places(call.variable("indices"))
     axis, places = int(call.number("axis", 0)), _places(call.variable("data"))
-    grid = list(np.indices(index.shape))
+    grid: list[Any] = list(np.indices(index.shape))
     grid[axis] = index
     return _placed(call, base, updates, places[tuple(grid)])
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from whynan.floats import format_of
+from whynan.floats.formats import FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 class Balls:
     """An array of exact values of a dtype: balls, infinities, what is undefined, and None for what is undecided.
 
-    ``bits`` is the precision that the balls were made with.
+    ``bits`` is the precision that the balls were made with. What is asked of a dtype without fractions is asked of
+    float64.
     """
 
     elements: Array
@@ -50,7 +51,7 @@ class Balls:
 
     def nearest(self, dtype: str | None = None) -> Floats:
         """The values rounded to a dtype, infinite beyond its range; NaN where there is none."""
-        form = format_of(dtype or self.dtype)
+        form = FORMATS.get(dtype or self.dtype, FORMATS["float64"])
 
         def rounded(x: Any) -> float:
             middle = self._midpoint(x)
@@ -64,7 +65,7 @@ class Balls:
 
     def undecided(self, dtype: str | None = None) -> Mask:
         """Where the ball is too wide to tell the value within a quarter of a unit in the last place of a dtype."""
-        form = format_of(dtype or self.dtype)
+        form = FORMATS.get(dtype or self.dtype, FORMATS["float64"])
         e = self.arithmetic
 
         def asked(x: Any) -> bool:
@@ -74,7 +75,8 @@ class Balls:
             if radius == 0:
                 return False
             low = max(0.0, abs(e.balls.midpoint(x)) - radius)
-            return not (radius <= form.ulp(min(low, form.max)) / 4)
+            # a quarter of the smallest float64 is none: there a half does, which is what the least radius stands for
+            return not (radius <= max(form.ulp(min(low, form.max)) / 4, 2.0**-1074))
 
         return self._each(asked, np.bool_)
 
@@ -88,7 +90,7 @@ class Balls:
 
     def beyond(self, dtype: str | None = None) -> Mask:
         """Where the exact value is finite and rounds to no finite number of a dtype."""
-        form = format_of(dtype or self.dtype)
+        form = FORMATS.get(dtype or self.dtype, FORMATS["float64"])
         e = self.arithmetic
         limit = e.add(e.of(form.max), e.of(form.ulp(form.max) / 2))
 
@@ -124,7 +126,8 @@ class Balls:
         return math.inf if x is None else 0.0
 
     def _each(self, function: Callable[[Any], Any], dtype: Any) -> Any:
-        return np.asarray(np.frompyfunc(function, 1, 1)(self.elements), dtype=dtype)
+        with np.errstate(all="ignore"):
+            return np.asarray(np.frompyfunc(function, 1, 1)(self.elements), dtype=dtype)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
