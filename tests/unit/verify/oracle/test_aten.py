@@ -1,4 +1,4 @@
-"""Each operator of PyTorch's against PyTorch in float64, in value and gradient; and the check against a wrong adjoint."""
+"""Each operator of PyTorch's against PyTorch in float64, in value and gradient; a wrong adjoint is caught."""
 
 from __future__ import annotations
 

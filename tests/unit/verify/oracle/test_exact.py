@@ -104,7 +104,8 @@ def test_noise_is_repeatable_and_takes_the_exact_branches() -> None:
 
 
 def test_an_unknown_operator_is_named() -> None:
-    program = Program("aten", ("x",), (Step("aten._linalg_svd.default", {"A": Ref("x")}, ("y",), ("float32",), ((2,),)),), ("y",))  # fmt: skip
+    step = Step("aten._linalg_svd.default", {"A": Ref("x")}, ("y",), ("float32",), ((2,),))
+    program = Program("aten", ("x",), (step,), ("y",))
     assert missing(program) == ("aten._linalg_svd.default",)
     with pytest.raises(Unsupported, match=r"aten\._linalg_svd"):
         exact(program, {"x": np.ones(2)}, {})
@@ -141,7 +142,7 @@ def test_programs_run_without_flint(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_onnx_nodes() -> None:
     x = np.array([[0.5, -1.0, 2.0], [1.0, 1.5, -3.0]])
-    e = np.exp(x)
+    e, padded = np.exp(x), np.pad(x, ((0, 0), (1, 0)), constant_values=7.0)
     expected: dict[str, tuple[dict[str, Any], Any]] = {
         "Softmax": ({"input": x, "axis": -1}, e / e.sum(-1, keepdims=True)),
         "ReduceLogSumExp": ({"data": x, "axes": [1], "keepdims": 0}, np.log(e.sum(1))),
@@ -159,7 +160,7 @@ def test_onnx_nodes() -> None:
         "Mod": ({"A": x, "B": np.array(0.75)}, np.mod(x, 0.75)),
         "LpNormalization": ({"input": x}, x / np.linalg.norm(x, axis=-1, keepdims=True)),
         "Trilu": ({"input": x, "upper": 0}, np.tril(x)),
-        "Pad": ({"data": x, "pads": [0, 1, 0, 0], "constant_value": np.array(7.0)}, np.pad(x, ((0, 0), (1, 0)), constant_values=7.0)),
+        "Pad": ({"data": x, "pads": [0, 1, 0, 0], "constant_value": np.array(7.0)}, padded),
     }  # fmt: skip
     for op, (arguments, wanted) in expected.items():
         dtype = "bool" if op == "Greater" else "float64"
