@@ -140,12 +140,13 @@ def _placed(call: Call, base: Variable, updates: Variable, places: Places) -> Va
 
 
 def _sizes(call: Call) -> Variable:
-    return call.tape.constant(np.array(call.variable("data").shape, dtype=np.int64))
+    start, end = call.raw("start"), call.raw("end")
+    return call.tape.constant(np.array(call.variable("data").shape[start:end], dtype=np.int64))
 
 
 def _filled(call: Call) -> Variable:
     value = call.raw("value")
-    number = 0.0 if value is None else float(np.asarray(value).reshape(-1)[0])
+    number = 0.0 if value is None else float(_held(value).reshape(-1)[0])
     return call.tape.full(call.shape(), call.functions.e.of(number))
 
 
@@ -156,7 +157,16 @@ def _range(call: Call) -> Variable:
 
 def _constant(call: Call) -> Variable:
     held = call.raw("value", "value_float", "value_floats", "value_int", "value_ints")
-    return call.tape.constant(held)
+    return call.tape.constant(_held(held))
+
+
+def _held(value: Any) -> Any:
+    """The numbers of an attribute: an array, a number, or a tensor as the model has it."""
+    if not hasattr(value, "SerializeToString"):
+        return np.asarray(value)
+    from onnx import numpy_helper
+
+    return numpy_helper.to_array(value)
 
 
 def _same(call: Call) -> Variable:

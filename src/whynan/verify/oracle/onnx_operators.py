@@ -279,7 +279,8 @@ def _instance_norm(call: Call) -> Variable:
 def _lp_normalization(call: Call) -> Variable:
     f, x = call.functions, call.variable("input")
     dims = f.dims(x, int(call.number("axis", -1)))
-    return f.div(x, norm(call, x, call.number("p", 2), dims, keepdim=True))
+    size = norm(call, x, call.number("p", 2), dims, keepdim=True)
+    return f.choose(f.compare(size, f.variable(0.0), (0,)), 0.0, f.div(x, size))
 
 
 _UNARY: Final = "Exp Log Sqrt Sin Cos Tan Asin Acos Atan Sinh Cosh Tanh Asinh Acosh Atanh Sigmoid Erf"
