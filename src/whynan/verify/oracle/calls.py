@@ -1,0 +1,159 @@
+"""One step of a program while it is evaluated: its arguments as variables and numbers, and its results in the run."""
+
+# pyright: strict
+# An element is of the type that the arithmetic has for its balls, of which nothing is known here.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from whynan.verify.oracle.programs import Ref
+from whynan.verify.oracle.tape import Variable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from whynan.verify.oracle.functions import Functions
+    from whynan.verify.oracle.programs import Step
+    from whynan.verify.oracle.tape import Tape
+
+    Outcome = Variable | Sequence[Variable]
+    Operator = Callable[["Call"], Outcome]
+
+
+class Unsupported(Exception):  # noqa: N818  (what is said is the operator's name)
+    """An operator that no exact value can be told of; ``op`` is its name."""
+
+    def __init__(self, op: str) -> None:
+        super().__init__(f"exact values are not known of {op}")
+        self.op = op
+
+
+class Call:
+    """A step with the variables that its arguments refer to."""
+
+    def __init__(
+        self, step: Step, functions: Functions, known: Mapping[str, Variable], dtypes: Mapping[str, str], base: str
+    ) -> None:
+        self.step = step
+        self.functions = functions
+        self.base = base
+        self._known = known
+        self._dtypes = dtypes
+
+    @property
+    def tape(self) -> Tape:
+        """What the operation is to be written on."""
+        return self.functions.tape
+
+    def refused(self, why: str) -> Unsupported:
+        """That this call of an operator is not known, with what of it is not."""
+        return Unsupported(f"{self.step.op} ({why})")
+
+    def raw(self, *names: str) -> Any:
+        """The first argument of these names as it was recorded; None where there is none."""
+        for name in names:
+            if self.step.arguments.get(name) is not None:
+                return self.step.arguments[name]
+        return None
+
+    def has(self, *names: str) -> bool:
+        """Whether an argument is there and is not None."""
+        return self.raw(*names) is not None
+
+    def is_variable(self, *names: str) -> bool:
+        """Whether an argument is a tensor."""
+        return isinstance(self.raw(*names), Ref)
+
+    def variable(self, *names: str) -> Variable:
+        """An argument as a variable; a number as a constant."""
+        found = self.raw(*names)
+        if found is None:
+            raise self.refused(f"without {names[0]}")
+        return self._variable(found)
+
+    def optional(self, *names: str) -> Variable | None:
+        """An argument as a variable, None where it is missing."""
+        return self.variable(*names) if self.has(*names) else None
+
+    def known(self, reference: Ref) -> Variable:
+        """What a name of the program is."""
+        return self._known[reference.name]
+
+    def dtype(self, reference: Ref) -> str:
+        """The dtype of a name of the program, without ``torch.``."""
+        return self._dtypes.get(reference.name, "").rpartition(".")[2]
+
+    def variables(self, *names: str) -> list[Variable]:
+        """A list of tensors."""
+        found = self.raw(*names)
+        listed = cast("Sequence[Any]", found if isinstance(found, (list, tuple)) else [found])
+        return [self._variable(one) for one in listed]
+
+    def number(self, name: str, default: float) -> float:
+        """An argument as a Python number; of a tensor of one element its exact value."""
+        found = self.raw(name)
+        if found is None:
+            return default
+        if not isinstance(found, Ref):
+            return found
+        values = self.plain_numbers(self._variable(found)).reshape(-1)
+        if values.size != 1:
+            raise self.refused(f"{name} is no single number")
+        return values[0].item()
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """An argument as a boolean."""
+        return bool(self.number(name, default))
+
+    def integers(self, *names: str) -> list[int] | None:
+        """An argument as a list of integers: from a list, a number or a tensor."""
+        found = self.raw(*names)
+        if found is None:
+            return None
+        if isinstance(found, Ref):
+            return [int(value) for value in self.plain_numbers(self._variable(found)).reshape(-1).tolist()]
+        return [int(value) for value in found] if isinstance(found, (list, tuple)) else [int(found)]
+
+    def places(self, variable: Variable) -> NDArray[np.int64]:
+        """The elements of a variable as integers."""
+        return self.plain_numbers(variable).astype(np.int64)
+
+    def plain_numbers(self, variable: Variable) -> NDArray[np.float64]:
+        """The elements of a variable that are exact float64 numbers; refuses others, which no index can be made of."""
+        e = self.functions.e
+
+        def exactly(x: Any) -> float:
+            found = e.balls.exactly(x) if type(x) is e.balls.kind else x
+            if found is None:
+                raise self.refused("an index or a size is undecided")
+            return float(found)
+
+        values = [exactly(x) for x in variable.data.reshape(-1)]
+        return np.array(values, dtype=np.float64).reshape(variable.shape)
+
+    def given(self, output: int) -> Variable | None:
+        """What an output was in the run, where that is not to be computed again."""
+        result = self.step.result
+        found = None if result is None or output >= len(result) else result[output]
+        return None if found is None else self.tape.constant(numbers_of(found))
+
+    def shape(self, output: int = 0) -> tuple[int, ...]:
+        """The shape of an output in the run."""
+        return self.step.shapes[output]
+
+    def _variable(self, found: Any) -> Variable:
+        return self._known[found.name] if isinstance(found, Ref) else self.tape.constant(found)
+
+
+def numbers_of(values: Any) -> Any:
+    """The numbers of an array, of a tensor of PyTorch or of a number, as NumPy has them; exactly."""
+    if hasattr(values, "detach"):
+        held = values.detach().cpu().resolve_neg()
+        return (held.double() if held.is_floating_point() else held).numpy()
+    return np.asarray(values)

@@ -1,0 +1,314 @@
+"""What ATen's layers that normalise, its losses, its distances and its convolutions compute."""
+
+# pyright: strict
+# The functions of a table have one signature, of which not every one reads all.
+# ruff: noqa: ARG005
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from whynan.verify.oracle.linear import matmul
+from whynan.verify.oracle.rows import norm
+from whynan.verify.oracle.tape import Variable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from whynan.verify.oracle.calls import Call, Operator
+    from whynan.verify.oracle.functions import Functions
+
+
+def normalised(
+    f: Functions, x: Variable, dims: tuple[int, ...], eps: float, centred: bool = True
+) -> tuple[Variable, Variable, Variable]:
+    """Rows brought to a mean square of 1 (and, centred, to a mean of 0), their means, and 1 / their deviations."""
+    mean = f.mean(x, dims, keepdim=True)
+    apart = f.sub(x, mean) if centred else x
+    square = f.mean(f.square(apart), dims, keepdim=True)
+    factor = f.unary("inverse", f.sqrt(f.add(square, eps)))
+    return f.mul(apart, factor), mean, factor
+
+
+def affine(f: Functions, x: Variable, weight: Variable | None, bias: Variable | None) -> Variable:
+    """The weight times x, and the bias added, where there are any."""
+    scaled = x if weight is None else f.mul(x, weight)
+    return scaled if bias is None else f.add(scaled, bias)
+
+
+def along_channels(f: Functions, x: Variable | None, rank: int) -> Variable | None:
+    """A vector laid along the second of ``rank`` dimensions."""
+    if x is None:
+        return None
+    return f.tape.gather([x], np.arange(x.data.size).reshape(1, -1, *(1,) * (rank - 2)))
+
+
+def _layer_norm(call: Call) -> Sequence[Variable]:
+    f, x = call.functions, call.variable("input")
+    count = len(call.integers("normalized_shape") or [])
+    dims = tuple(range(x.rank - count, x.rank))
+    result, mean, factor = normalised(f, x, dims, call.number("eps", 1e-5))
+    return affine(f, result, call.optional("weight"), call.optional("bias")), mean, factor
+
+
+def _rms_norm(call: Call) -> Sequence[Variable]:
+    f, x = call.functions, call.variable("input")
+    count = len(call.integers("normalized_shape") or [])
+    eps = call.number("eps", _EPS.get(call.step.dtypes[0].rpartition(".")[2], 0.0))
+    result, _, factor = normalised(f, x, tuple(range(x.rank - count, x.rank)), eps, centred=False)
+    return affine(f, result, call.optional("weight"), None), factor
+
+
+_EPS: Final = {"float64": 2.0**-52, "float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}
+
+
+def _group_norm(call: Call) -> Sequence[Variable]:
+    f, x = call.functions, call.variable("input")
+    groups = int(call.number("group" if call.has("group") else "num_groups", 1))
+    places = np.arange(x.data.size)
+    rows = f.tape.gather([x], places.reshape(x.shape[0], groups, x.data.size // max(1, x.shape[0] * groups)))
+    result, mean, factor = normalised(f, rows, (2,), call.number("eps", 1e-5))
+    whole = f.tape.gather([result], places.reshape(x.shape))
+    weight, bias = (along_channels(f, call.optional(name), x.rank) for name in ("weight", "bias"))
+    flat = np.arange(mean.data.size).reshape(mean.shape[:2])
+    return affine(f, whole, weight, bias), *(f.tape.gather([found], flat) for found in (mean, factor))
+
+
+def _batch_norm(training: bool | None = None) -> Operator:
+    def operator(call: Call) -> Sequence[Variable]:
+        f, x = call.functions, call.variable("input")
+        weight, bias = (along_channels(f, call.optional(name), x.rank) for name in ("weight", "bias"))
+        train = call.flag("training" if call.has("training") else "train") if training is None else training
+        eps = call.number("eps", 1e-5)
+        if train or not call.has("running_mean"):
+            dims = tuple(axis for axis in range(x.rank) if axis != 1)
+            result, mean, factor = normalised(f, x, dims, eps)
+            places = np.arange(mean.data.size)
+            return affine(f, result, weight, bias), *(f.tape.gather([m], places) for m in (mean, factor))
+        mean, variance = (along_channels(f, call.variable(f"running_{n}"), x.rank) for n in ("mean", "var"))
+        assert mean is not None
+        assert variance is not None
+        result = f.div(f.sub(x, mean), f.sqrt(f.add(variance, eps)))
+        empty = f.tape.full((0,), f.e.zero)
+        return affine(f, result, weight, bias), *([empty] * (len(call.step.outputs) - 1))
+
+    return operator
+
+
+# -- losses -----------------------------------------------------------------------------------------------------------
+
+
+def _reduced(call: Call, loss: Variable) -> Variable:
+    """A loss as ``reduction`` has it: 0 none, 1 the mean, 2 the sum."""
+    how, dims = int(call.number("reduction", 1)), tuple(range(loss.rank))
+    return (loss, call.functions.mean(loss, dims), call.tape.sum(loss, dims))[how] if how else loss
+
+
+def _loss(formula: Callable[[Call, Functions, Variable, Variable], Variable]) -> Operator:
+    return lambda call: _reduced(
+        call, formula(call, call.functions, call.variable("self", "input"), call.variable("target"))
+    )
+
+
+def _huber(call: Call, f: Functions, x: Variable, y: Variable) -> Variable:
+    delta, apart = call.number("delta", 1.0), f.sub(x, y)
+    size = f.abs(apart)
+    far = f.mul(f.sub(size, 0.5 * delta), delta)
+    return f.choose(f.is_above(delta, size, or_equal=True), f.mul(f.square(apart), 0.5), far)
+
+
+def _smooth_l1(call: Call, f: Functions, x: Variable, y: Variable) -> Variable:
+    beta, apart = call.number("beta", 1.0), f.sub(x, y)
+    size = f.abs(apart)
+    if beta == 0:
+        return size
+    return f.choose(f.is_above(beta, size), f.div(f.mul(f.square(apart), 0.5), beta), f.sub(size, 0.5 * beta))
+
+
+def _cross_entropy(call: Call, f: Functions, x: Variable, y: Variable) -> Variable:
+    """Of probabilities; as PyTorch has it, no logarithm is less than -100, and the gradient there is that of -100."""
+    first = f.clamp(f.log(x), -100.0, None)
+    second = f.clamp(f.unary("log1p", f.neg(x)), -100.0, None)
+    loss = f.neg(f.add(f.mul(y, first), f.mul(f.sub(1.0, y), second)))
+    weight = call.optional("weight")
+    return loss if weight is None else f.mul(loss, weight)
+
+
+def _cross_entropy_of_logits(call: Call, f: Functions, x: Variable, y: Variable) -> Variable:
+    positive, weight = call.optional("pos_weight"), call.optional("weight")
+    times = f.softplus(f.neg(x))
+    rest = f.mul(f.sub(1.0, y), x)
+    if positive is None:
+        loss = f.add(rest, times)
+    else:
+        loss = f.add(rest, f.mul(f.add(f.mul(f.sub(positive, 1.0), y), 1.0), times))
+    return loss if weight is None else f.mul(loss, weight)
+
+
+def _kl_div(call: Call, f: Functions, x: Variable, y: Variable) -> Variable:
+    if call.flag("log_target"):
+        return f.mul(f.exp(y), f.sub(y, x))
+    zero = f.compare(y, f.variable(0.0), (0,))
+    return f.sub(f.choose(zero, 0.0, f.mul(y, f.log(y))), f.mul(y, x))
+
+
+def _nll_loss(call: Call) -> Sequence[Variable]:
+    f, x = call.functions, call.variable("self", "input")
+    target = call.places(call.variable("target"))
+    used = target != int(call.number("ignore_index", -100))
+    classes, rank = (0, 1) if x.rank == 1 else (1, x.rank)
+    places = np.arange(x.data.size).reshape(x.shape)
+    safe = np.where(used, target, 0)
+    index = np.take_along_axis(places, np.expand_dims(safe, classes), axis=classes).squeeze(classes)
+    if rank == 1:
+        index, safe = index.reshape(()), safe.reshape(())
+    weight = call.optional("weight") or f.tape.full((x.shape[classes],), f.e.one)
+    shares = f.choose(used.reshape(safe.shape).astype(object), f.tape.gather([weight], safe), 0.0)
+    mask = used.reshape(safe.shape).astype(object)
+    each = f.choose(mask, f.neg(f.mul(shares, f.tape.gather([x], index))), 0.0)
+    how, dims = int(call.number("reduction", 1)), tuple(range(each.rank))
+    total = f.tape.sum(shares, dims)
+    loss = each if how == 0 else f.tape.sum(each, dims)
+    return f.div(loss, total) if how == 1 else loss, total
+
+
+# -- distances --------------------------------------------------------------------------------------------------------
+
+
+def _distances(call: Call) -> Variable:
+    """The norm of the difference of each row of one with each row of another."""
+    f, x, y = call.functions, call.variable("x1"), call.variable("x2")
+    one = f.tape.gather([x], np.expand_dims(np.arange(x.data.size).reshape(x.shape), -2))
+    other = f.tape.gather([y], np.expand_dims(np.arange(y.data.size).reshape(y.shape), -3))
+    apart = f.sub(one, other)
+    return norm(call, apart, call.number("p", 2.0), (apart.rank - 1,), keepdim=False)
+
+
+def _cosine_similarity(call: Call) -> Variable:
+    f, x, y = call.functions, call.variable("x1"), call.variable("x2")
+    product = f.mul(x, y)
+    dims, eps = f.dims(product, int(call.number("dim", 1))), call.number("eps", 1e-8)
+    lengths = [f.maximum(norm(call, one, 2.0, f.dims(one, dims), keepdim=True), eps) for one in (x, y)]
+    return f.tape.sum(f.mul(f.div(x, lengths[0]), f.div(y, lengths[1])), dims)
+
+
+# -- convolutions and pools -------------------------------------------------------------------------------------------
+
+
+def _windows(
+    sizes: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
+) -> Any:
+    """The flat place in a plane of ``sizes`` of every element of every window, -1 in the padding: (windows, kernel)."""
+    counts = [
+        (n + 2 * p - d * (k - 1) - 1) // s + 1
+        for n, k, s, p, d in zip(sizes, kernel, stride, padding, dilation, strict=True)
+    ]
+    found = np.zeros((1, 1), dtype=np.int64)
+    outside = np.zeros((1, 1), dtype=bool)
+    for axis, count in enumerate(counts):
+        places = np.arange(count)[:, None] * stride[axis] - padding[axis] + np.arange(kernel[axis]) * dilation[axis]
+        bad = (places < 0) | (places >= sizes[axis])
+        shape = (found.shape[0] * count, found.shape[1] * kernel[axis])
+        found = (found[:, None, :, None] * sizes[axis] + places[None, :, None, :]).reshape(shape)
+        outside = (outside[:, None, :, None] | bad[None, :, None, :]).reshape(shape)
+    return np.where(outside, -1, found), counts
+
+
+def _each(call: Call, name: str, count: int, default: int) -> list[int]:
+    found = call.integers(name) or [default]
+    return found * count if len(found) == 1 else found
+
+
+def _convolution(call: Call) -> Variable:
+    f, x, weight = call.functions, call.variable("input"), call.variable("weight")
+    if call.flag("transposed"):
+        raise call.refused("transposed")
+    planes, groups = x.rank - 2, int(call.number("groups", 1))
+    stride, padding, dilation = (_each(call, n, planes, d) for n, d in (("stride", 1), ("padding", 0), ("dilation", 1)))
+    windows, counts = _windows(x.shape[2:], weight.shape[2:], stride, padding, dilation)
+    size, each = int(np.prod(x.shape[2:])), weight.shape[0] // groups
+    flat = np.arange(x.shape[0] * x.shape[1]).reshape(x.shape[0], groups, -1, 1, 1) * size
+    index = np.where(windows < 0, -1, flat + windows)  # batch, group, channel, window, kernel
+    columns = np.moveaxis(index, 2, 3).reshape(x.shape[0], groups, windows.shape[0], -1)
+    kernels = np.arange(weight.data.size).reshape(groups, each, -1)
+    found = matmul(f, f.tape.gather([x], columns), f.tape.gather([weight], np.swapaxes(kernels, -1, -2)))
+    order = np.arange(found.data.size).reshape(found.shape)  # batch, group, window, channel
+    shape = (x.shape[0], weight.shape[0], *counts)
+    result = f.tape.gather([found], np.swapaxes(order, -1, -2).reshape(shape))
+    return affine(f, result, None, along_channels(f, call.optional("bias"), x.rank))
+
+
+def _average_pool(call: Call) -> Variable:
+    f, x = call.functions, call.variable("self")
+    kernel = call.integers("kernel_size") or []
+    planes = len(kernel)
+    stride = call.integers("stride") or kernel
+    padding = _each(call, "padding", planes, 0)
+    if (
+        call.flag("ceil_mode")
+        or call.has("divisor_override")
+        or (any(padding) and not call.flag("count_include_pad", True))
+    ):
+        raise call.refused("with such a divisor")
+    sizes = x.shape[x.rank - planes :]
+    windows, counts = _windows(sizes, kernel, stride, padding, [1] * planes)
+    flat = np.arange(int(np.prod(x.shape[: x.rank - planes]))).reshape(*x.shape[: x.rank - planes], 1, 1)
+    index = np.where(windows < 0, -1, flat * int(np.prod(sizes)) + windows)
+    found = f.mean(f.tape.gather([x], index), (index.ndim - 1,))
+    order = np.arange(found.data.size).reshape(*x.shape[: x.rank - planes], *counts)
+    return f.tape.gather([found], order)
+
+
+def _adaptive_pool(call: Call) -> Variable:
+    f, x = call.functions, call.variable("self")
+    sizes = call.integers("output_size") or []
+    lead = x.shape[: x.rank - len(sizes)]
+    places = np.arange(x.data.size).reshape(x.shape)
+    parts: list[Variable] = []
+    for at in itertools.product(*(range(size) for size in sizes)):
+        inside = [
+            slice(i * n // size, -((-(i + 1) * n) // size))
+            for i, n, size in zip(at, x.shape[len(lead) :], sizes, strict=True)
+        ]
+        window = places[(..., *inside)].reshape(*lead, -1)
+        parts.append(f.mean(f.tape.gather([x], window), (len(lead),)))
+    order = np.arange(len(parts) * parts[0].data.size).reshape(*sizes, *lead)
+    return f.tape.gather(parts, np.moveaxis(order, range(len(sizes)), range(-len(sizes), 0)))
+
+
+LAYERS: Final[Mapping[str, Operator]] = {
+    "native_layer_norm": _layer_norm,
+    "layer_norm": lambda call: _layer_norm(call)[0],
+    "_fused_rms_norm": _rms_norm,
+    "rms_norm": lambda call: _rms_norm(call)[0],
+    "native_group_norm": _group_norm,
+    "group_norm": lambda call: _group_norm(call)[0],
+    "native_batch_norm": _batch_norm(),
+    "_native_batch_norm_legit": _batch_norm(),
+    "_native_batch_norm_legit_no_training": _batch_norm(training=False),
+    "mse_loss": _loss(lambda call, f, x, y: f.square(f.sub(x, y))),
+    "l1_loss": _loss(lambda call, f, x, y: f.abs(f.sub(x, y))),
+    "huber_loss": _loss(_huber),
+    "smooth_l1_loss": _loss(_smooth_l1),
+    "soft_margin_loss": _loss(lambda call, f, x, y: f.softplus(f.neg(f.mul(x, y)))),
+    "binary_cross_entropy": _loss(_cross_entropy),
+    "binary_cross_entropy_with_logits": _loss(_cross_entropy_of_logits),
+    "kl_div": _loss(_kl_div),
+    "nll_loss_forward": _nll_loss,
+    "nll_loss2d_forward": _nll_loss,
+    "nll_loss": lambda call: _nll_loss(call)[0],
+    "_euclidean_dist": _distances,
+    "_cdist_forward": _distances,
+    "cdist": _distances,
+    "cosine_similarity": _cosine_similarity,
+    "convolution": _convolution,
+    "_convolution": _convolution,
+    "avg_pool1d": _average_pool,
+    "avg_pool2d": _average_pool,
+    "avg_pool3d": _average_pool,
+    "_adaptive_avg_pool2d": _adaptive_pool,
+    "_adaptive_avg_pool3d": _adaptive_pool,
+}

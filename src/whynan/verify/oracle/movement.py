@@ -1,0 +1,263 @@
+"""ATen's operators that move elements: PyTorch runs each on places instead of values, and the elements follow."""
+
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from whynan.verify.oracle.elements import plain
+from whynan.verify.oracle.programs import Ref
+from whynan.verify.oracle.tape import Variable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from whynan.verify.oracle.calls import Call, Operator
+
+_MOVED: Final = frozenset("self input tensors tensor src source values value".split())
+"""The arguments whose elements are moved; other tensors are indices and masks, and are read."""
+_VIEWS: Final = """
+    view reshape _unsafe_view _reshape_copy permute movedim transpose swapaxes t squeeze unsqueeze expand expand_as
+    flatten unflatten ravel select slice narrow split split_with_sizes unsafe_split tensor_split hsplit vsplit chunk
+    unbind unfold diagonal view_as reshape_as unsafe_chunk numpy_T mT adjoint
+"""
+_MOVES: Final = """
+    cat stack concat index _unsafe_index index_select gather repeat tile roll flip tril triu take take_along_dim
+    masked_select diag_embed diag pixel_shuffle pixel_unshuffle channel_shuffle repeat_interleave rot90 block_diag
+    constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d
+    replication_pad3d scatter index_put _unsafe_index_put index_copy index_fill masked_scatter slice_scatter
+    select_scatter diagonal_scatter expand_copy view_copy permute_copy transpose_copy select_copy slice_copy t_copy
+    squeeze_copy unsqueeze_copy split_copy split_with_sizes_copy unbind_copy narrow_copy diagonal_copy unfold_copy
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d im2col
+"""
+
+
+class _Places:
+    """Numbers for the elements of an operator's arguments: 1, 2, ..., and 0 for a zero that it fills in."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self.sources: list[Variable] = []
+        self._next = 1
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments to run the operator with."""
+        return {name: self._argument(value, name in _MOVED) for name, value in self._call.step.arguments.items()}
+
+    def _argument(self, value: Any, moved: bool) -> Any:
+        import torch
+
+        if isinstance(value, Ref):
+            return self._numbered(self._call.known(value)) if moved else self._read(value)
+        if isinstance(value, (list, tuple)):
+            return [self._argument(one, moved) for one in list[Any](value)]
+        if moved and isinstance(value, (int, float)):
+            return int(self._numbered(self._call.tape.constant(value)))
+        if isinstance(value, str) and isinstance(getattr(torch, value, None), torch.dtype):
+            return None
+        return value
+
+    def _numbered(self, variable: Variable) -> Any:
+        import torch
+
+        self.sources.append(variable)
+        start, self._next = self._next, self._next + variable.data.size
+        return torch.arange(start, self._next).reshape(variable.shape)
+
+    def _read(self, reference: Ref) -> Any:
+        import torch
+
+        numbers: Any = torch.tensor(self._call.places(self._call.known(reference)))
+        return numbers.bool() if self._call.dtype(reference) == "bool" else numbers
+
+
+def _run(call: Call, places: _Places) -> Any:
+    import torch
+
+    parts = call.step.op.split(".")
+    packet = getattr(torch.ops.aten, call.base)
+    name = parts[2] if len(parts) > 2 and parts[2] in packet.overloads() else None
+    arguments = places.arguments()
+    operator = getattr(packet, name) if name is not None else packet
+    with torch.no_grad():
+        try:
+            return operator(**arguments)
+        except (RuntimeError, NotImplementedError):
+            # some are written for floating-point numbers only, of which these hold every place exactly
+            return operator(**{name: _floating(value, name in _MOVED) for name, value in arguments.items()})
+
+
+def _floating(value: Any, moved: bool) -> Any:
+    if isinstance(value, list):
+        return [_floating(one, moved) for one in list[Any](value)]
+    return value.double() if moved and hasattr(value, "double") else value
+
+
+def _moved(call: Call) -> Variable | list[Variable]:
+    if call.flag("accumulate"):
+        return _put(call)
+    places = _Places(call)
+    found: Any = _run(call, places)
+    if isinstance(found, (list, tuple)):
+        return [_gathered(call, places, one) for one in list[Any](found)]
+    return _gathered(call, places, found)
+
+
+def _gathered(call: Call, places: _Places, found: Any) -> Variable:
+    return call.tape.gather(places.sources, found.detach().long().numpy() - 1)
+
+
+def _put(call: Call) -> Variable:
+    """``index_put`` that adds."""
+    import torch
+
+    base, values = call.variable("self"), call.variable("values")
+    places = _Places(call)
+    arguments = places.arguments()
+    index = torch.arange(base.data.size).reshape(base.shape)[tuple(_or_all(i) for i in arguments["indices"])]
+    spread = np.broadcast_to(np.arange(values.data.size).reshape(values.shape), tuple(index.shape))
+    return call.tape.accumulate(base, index.numpy(), call.tape.gather([values], spread))
+
+
+def _or_all(index: Any) -> Any:
+    return slice(None) if index is None else index
+
+
+def _scatter_add(call: Call) -> Variable:
+    """``scatter_add``: the source may be larger than the index."""
+    base, source, index = call.variable("self"), call.variable("src"), call.places(call.variable("index"))
+    if call.raw("reduce") not in (None, "sum", "add") or not call.flag("include_self", True):
+        raise call.refused("a reduction other than a sum")
+    flat = np.arange(base.data.size).reshape(base.shape)
+    if base.rank == 0:
+        return call.functions.add(base, source)
+    dim = int(call.number("dim", 0)) % base.rank
+    inside = tuple(slice(0, size) if axis != dim else slice(None) for axis, size in enumerate(index.shape))
+    taken = np.arange(source.data.size).reshape(source.shape)[tuple(slice(0, size) for size in index.shape)]
+    places = np.take_along_axis(flat[inside], index, axis=dim)
+    return call.tape.accumulate(base, places, call.tape.gather([source], taken))
+
+
+def _index_add(call: Call) -> Variable:
+    base, source, index = call.variable("self"), call.variable("source"), call.places(call.variable("index"))
+    flat = np.arange(base.data.size).reshape(base.shape)
+    places = np.take(flat, index, axis=int(call.number("dim", 0))) if base.rank else flat
+    return call.tape.accumulate(base, places, call.functions.mul(source, call.number("alpha", 1)))
+
+
+def _pooled(call: Call) -> list[Variable]:
+    """What chooses one element of each window, by the places that the run had in each plane."""
+    x, chosen = call.variable("self"), call.given(1)
+    if chosen is None:
+        raise call.refused("without the places that it chose")
+    planes = chosen.rank - _PLANES.index(("3d" in call.base and "3d") or "2d")
+    return [call.tape.gather([x], _in_planes(x, call.places(chosen), planes)), chosen]
+
+
+def _in_planes(x: Variable, chosen: Any, lead: int) -> Any:
+    size = int(np.prod(x.shape[lead:]))
+    first = np.arange(int(np.prod(x.shape[:lead]))).reshape(*x.shape[:lead], *(1,) * (chosen.ndim - lead)) * size
+    return first + chosen
+
+
+_PLANES: Final = ("0d", "1d", "2d", "3d")
+
+
+def _embedding(call: Call) -> Variable:
+    weight = call.variable("weight")
+    flat = np.arange(weight.data.size).reshape(weight.shape)
+    return call.tape.gather([weight], flat[call.places(call.variable("indices"))])
+
+
+def _same(call: Call) -> Variable:
+    return call.variable("self", "input")
+
+
+def _detached(call: Call) -> Variable:
+    return call.tape.stop(call.variable("self"))
+
+
+def _copied(call: Call) -> Variable:
+    return _broadcast(call, call.variable("src"))
+
+
+def _filled(call: Call) -> Variable:
+    return _broadcast(call, call.variable("value", "fill_value"))
+
+
+def _broadcast(call: Call, source: Variable) -> Variable:
+    index = np.broadcast_to(np.arange(source.data.size).reshape(source.shape), call.shape())
+    return call.tape.gather([source], index)
+
+
+def _constant(number: float) -> Operator:
+    return lambda call: call.tape.full(call.shape(), call.functions.e.of(number))
+
+
+def _arange(call: Call) -> Variable:
+    start, step = call.number("start", 0), call.number("step", 1)
+    f = call.functions
+    count = call.tape.constant(np.arange(call.shape()[0]))
+    return f.add(f.mul(count, step), start)
+
+
+def _eye(call: Call) -> Variable:
+    return call.tape.constant(np.eye(call.shape()[0], call.shape()[-1]))
+
+
+def _linspace(call: Call) -> Variable:
+    f, steps = call.functions, call.shape()[0]
+    share = f.div(call.tape.constant(np.arange(steps)), float(max(1, steps - 1)))
+    return f.add(call.variable("start"), f.mul(share, f.sub(call.variable("end"), call.variable("start"))))
+
+
+def _trace(call: Call) -> Variable:
+    x = call.variable("self")
+    diagonal = np.diagonal(np.arange(x.data.size).reshape(x.shape))
+    return call.tape.sum(call.tape.gather([x], diagonal), (0,))
+
+
+def cast(call: Call) -> Variable:
+    """A number in another dtype: whole in an integer's, 1 or 0 in a boolean's, and as it is in any other."""
+    f, x, target = call.functions, call.variable("self", "input", "data"), call.step.dtypes[0].rpartition(".")[2]
+    if target == "bool":
+        return f.from_mask(f.truth(x))
+    return f.rounded(x, "trunc") if "int" in target else x
+
+
+def _scalar(call: Call) -> Variable:
+    return Variable(plain(call.functions.e.of(call.number("s", 0.0))))
+
+
+VIEWS: Final[Mapping[str, Operator]] = {
+    **dict.fromkeys(_VIEWS.split(), _moved),
+    **dict.fromkeys("alias clone contiguous lift lift_fresh lift_fresh_copy alias_copy positive _conj".split(), _same),
+    **dict.fromkeys("resolve_conj resolve_neg real conj conj_physical".split(), _same),
+    "detach": _detached,
+    "detach_copy": _detached,
+}
+MOVES: Final[Mapping[str, Operator]] = {
+    **dict.fromkeys(_MOVES.split(), _moved),
+    "scatter_add": _scatter_add,
+    "scatter_reduce": _scatter_add,
+    "index_add": _index_add,
+    "embedding": _embedding,
+    **dict.fromkeys("max_pool2d_with_indices max_pool3d_with_indices".split(), _pooled),
+    **dict.fromkeys("adaptive_max_pool2d adaptive_max_pool3d".split(), _pooled),
+    "copy": _copied,
+    "fill": _filled,
+    "full": _filled,
+    "full_like": _filled,
+    "new_full": _filled,
+    **dict.fromkeys("zeros zeros_like new_zeros zero _efficientzerotensor".split(), _constant(0.0)),
+    **dict.fromkeys("ones ones_like new_ones".split(), _constant(1.0)),
+    "arange": _arange,
+    "eye": _eye,
+    "linspace": _linspace,
+    "scalar_tensor": _scalar,
+    "trace": _trace,
+    **dict.fromkeys("_to_copy to type_as _autocast_to_reduced_precision _autocast_to_full_precision".split(), cast),
+}

@@ -1,0 +1,101 @@
+"""One row for every operator that exact values are known of, and which of them works on each element alone."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from whynan.ops.aten import base_name
+from whynan.verify.oracle.activations import ACTIVATIONS
+from whynan.verify.oracle.calls import Unsupported
+from whynan.verify.oracle.layers import LAYERS
+from whynan.verify.oracle.linear import LINEAR
+from whynan.verify.oracle.movement import MOVES, VIEWS
+from whynan.verify.oracle.onnx_movement import ONNX_MOVES
+from whynan.verify.oracle.pointwise import POINTWISE
+from whynan.verify.oracle.rows import ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from whynan.verify.oracle.calls import Operator
+    from whynan.verify.oracle.programs import Program, Step
+
+ATEN: Final[Mapping[str, Operator]] = {**POINTWISE, **ACTIVATIONS, **ROWS, **MOVES, **VIEWS, **LINEAR, **LAYERS}
+_ALIASES: Final = {
+    "absolute": "abs",
+    "arccos": "acos",
+    "arccosh": "acosh",
+    "arcsin": "asin",
+    "arcsinh": "asinh",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arctanh": "atanh",
+    "clip": "clamp",
+    "concatenate": "cat",
+    "divide": "div",
+    "true_divide": "div",
+    "fix": "trunc",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "less": "lt",
+    "less_equal": "le",
+    "multiply": "mul",
+    "negative": "neg",
+    "not_equal": "ne",
+    "subtract": "sub",
+    "psi": "digamma",
+    "gammaln": "lgamma",
+    "expit": "sigmoid",
+}
+_EXACT: Final = frozenset(
+    """
+    Neg Abs Sign Relu Clip Where Max Min ReduceMax ReduceMin ArgMax ArgMin Floor Ceil Round
+    neg abs sign sgn clamp clamp_min clamp_max where masked_fill relu relu6 hardtanh threshold maximum minimum max min
+    amax amin aminmax nan_to_num copysign floor ceil round trunc topk sort median kthvalue mode heaviside
+    """.split()
+)
+"""Those that give a number that is there already, or a whole one: nothing is rounded."""
+
+
+_ADDING: Final = frozenset("scatter_add scatter_reduce index_add trace linspace arange index_put".split())
+CASTS: Final = frozenset("_to_copy to type_as _autocast_to_reduced_precision _autocast_to_full_precision Cast".split())
+
+
+def canonical(op: str) -> str:
+    """``clamp`` of ``aten.clip_.Tensor``: one name for all overloads, the in-place ones and those with an ``out``.
+
+    >>> canonical("aten.special_expit.out")
+    'sigmoid'
+    """
+    base = base_name(op)
+    if base not in ATEN and not base.startswith("__"):
+        base = base.removesuffix("_")
+    dunder = base.strip("_") if base.startswith("__") else base
+    base = _DUNDERS.get(dunder, dunder)
+    plain = base.removeprefix("special_")
+    return _ALIASES.get(plain, plain) if base not in ATEN else base
+
+
+_DUNDERS: Final = {"and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"}
+
+
+def operator(program: Program, step: Step) -> tuple[str, Operator]:
+    """The canonical name of a step's operator and its row; raises ``Unsupported`` where there is none."""
+    if program.dialect == "onnx":
+        from whynan.verify.oracle.onnx_operators import ONNX, name_of
+
+        name, table = name_of(step), ONNX
+    else:
+        name, table = canonical(step.op), ATEN
+    if "foreach" in step.op or name not in table:
+        raise Unsupported(step.op)
+    return name, table[name]
+
+
+def rounds(name: str) -> bool:
+    """Whether an operator makes new numbers, which are rounded: no view, no move, no choice."""
+    return (
+        name in _ADDING or name in CASTS or not (name in _EXACT or name in MOVES or name in VIEWS or name in ONNX_MOVES)
+    )
