@@ -123,7 +123,8 @@ class State(Part):
 class Packed(Part):
     """One operation of PyTorch with its arguments.
 
-    ``results`` names what it wrote, in order: the arguments that it changed, then what it returned. ``random`` names
+    ``results`` names what it wrote, in order: the arguments that it changed, then what it returned; ``bad`` is the place
+    among them of the one with the bad number. ``random`` names
     the state that it drew random numbers from. ``entry``: of a foreach operator's lists only that entry is here;
     ``cut``: of an operation that works element by element only that element.
     """
@@ -133,6 +134,7 @@ class Packed(Part):
     args: tuple[Value, ...] = ()
     kwargs: dict[str, Value] = Field(default_factory=dict)
     results: tuple[str, ...]
+    bad: Size = 0
     random: str | None = None
     entry: int | None = None
     cut: tuple[Size, ...] | None = None
@@ -147,6 +149,7 @@ class PackedNode(Part):
     domain: str
     inputs: tuple[str, ...]
     results: tuple[str, ...]
+    bad: Size = 0
 
 
 class Document(Part):

@@ -92,12 +92,11 @@ def content_of(kept: Kept | None, finding: Finding, *, redact: bool = False) -> 
         return Content(why="it is of a library of the program's own, whose name --redact leaves out")
     spelling = Spelling()
     try:
-        packed = _packed(kept, spelling)
+        bad = bad_result(kept, finding.element)
+        packed = _packed(kept, spelling, bad)
     except TypeError as error:
         return Content(why=str(error))
-    element = finding.element
-    index = element.index or ()
-    bad = bad_result(kept, element)
+    index = finding.element.index or ()
     if kept.cut is not None:
         index = (0,) * kept.results[bad].data.dim()
     devices = {n: layout.device for n, layout in spelling.layouts.items() if layout.device != "cpu"}
@@ -126,7 +125,7 @@ def bad_result(kept: Kept, element: Element) -> int:
     return next((n for n in places if bears(n)), 0)
 
 
-def _packed(kept: Kept, spelling: Spelling) -> Packed:
+def _packed(kept: Kept, spelling: Spelling, bad: int) -> Packed:
     state = kept.circumstances
     assert state is not None
     return Packed(
@@ -134,6 +133,7 @@ def _packed(kept: Kept, spelling: Spelling) -> Packed:
         args=tuple(map(spelling.value, kept.args)),
         kwargs={name: spelling.value(value) for name, value in kept.kwargs.items()},
         results=tuple(spelling.tensor(t, f"result.{n}") for n, t in enumerate(kept.results)),
+        bad=bad,
         random=None if kept.random is None else spelling.tensor(kept.random, "random"),
         entry=kept.entry,
         cut=kept.cut,

@@ -35,7 +35,7 @@ def check(options: Options) -> None:
             "--mode watch looks at every step, and --start-step, --steps and --only at some operations",
             "leave out one or the other",
         )
-    for option in ("json", "trace", "baseline"):
+    for option in ("json", "trace", "capsule", "baseline"):
         _check_place(option, getattr(options, option))
     if options.json is not None:
         check_writable(options.json, "--json")
@@ -49,6 +49,10 @@ def check(options: Options) -> None:
 
         for pattern in options.allow:
             allowance(pattern, "allowed in the configuration")
+    if options.capsule is not None:
+        from whynan.capsule.folders import check_free
+
+        check_free(options.capsule)
     if options.trace is not None:
         from whynan.traces.writing import TraceWriter
 
