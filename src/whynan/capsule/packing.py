@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from whynan.capsule.documents import Layout
     from whynan.capture.torch.keeping import Kept
-    from whynan.records import Element, Finding, Report
+    from whynan.records import Element, Finding, Neighbourhood, Report
     from whynan.verify.visits import Visits
 
 PUBLIC: Final = ("aten", "prims")
@@ -39,6 +39,7 @@ class Content:
     why: str | None = None
     tensors: Mapping[str, Stored] = field(default_factory=dict[str, Stored])
     layouts: Mapping[str, Layout] = field(default_factory=dict[str, "Layout"])
+    around: Neighbourhood | None = None
     script: str | None = None
     node: bytes | None = None
 
@@ -65,7 +66,7 @@ def pack(
         operation=content.operation,
         why=content.why,
         layouts=dict(content.layouts),
-        around=None if redact else finding.around,
+        around=None if redact else content.around,
         source=finding.site.file if source is not None and finding.site is not None else None,
     )
     with new_folder(directory) as folder:
@@ -102,7 +103,7 @@ def content_of(kept: Kept | None, finding: Finding, *, redact: bool = False) -> 
     devices = {n: layout.device for n, layout in spelling.layouts.items() if layout.device != "cpu"}
     changed, many = _written(kept)
     script = scripts.torch_script(packed, bad, index, devices, changed, many=many)
-    return Content(packed, None, spelling.tensors, spelling.layouts, script)
+    return Content(packed, None, spelling.tensors, spelling.layouts, _around(kept, finding), script)
 
 
 def bad_result(kept: Kept, element: Element) -> int:
@@ -147,6 +148,12 @@ def _packed(kept: Kept, spelling: Spelling, bad: int) -> Packed:
             flush_denormal=state.flush_denormal,
         ),
     )
+
+
+def _around(kept: Kept, finding: Finding) -> Neighbourhood | None:
+    from whynan.capture.torch.keeping import is_told
+
+    return next((birth.around for birth in kept.births if is_told(finding, birth)), None)
 
 
 def _entries(kept: Kept) -> int:

@@ -29,6 +29,23 @@ def keeper_for(options: Options) -> Keeper | None:
     return Keeper(options.memory)
 
 
+def check_place(options: Options) -> None:
+    """Raise ``UsageError`` where the folder of a capsule could not be made."""
+    if options.capsule is not None:
+        from whynan.capsule.folders import check_free
+
+        check_free(options.capsule)
+
+
+def delivered(report: Report, options: Options, keeper: Keeper | None) -> Report:
+    """The report of a call, without what is private where that was asked for and has waited for a capsule."""
+    if keeper is None or not options.redact:
+        return report
+    from whynan.report.redaction import redacted
+
+    return redacted(report)
+
+
 def packed(report: Report, keeper: Keeper | None, options: Options, *, visits: Visits | None = None) -> Report:
     """Pack the first finding of a report, where that was asked for; gives the report that says so."""
     if keeper is None or options.capsule is None:

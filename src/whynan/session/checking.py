@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 from whynan.errors import UsageError
+from whynan.session.capsules import check_place
 from whynan.session.files import check_writable, is_replaceable
 
 if TYPE_CHECKING:
@@ -49,10 +50,7 @@ def check(options: Options) -> None:
 
         for pattern in options.allow:
             allowance(pattern, "allowed in the configuration")
-    if options.capsule is not None:
-        from whynan.capsule.folders import check_free
-
-        check_free(options.capsule)
+    check_place(options)
     if options.trace is not None:
         from whynan.traces.writing import TraceWriter
 

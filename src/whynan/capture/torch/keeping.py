@@ -130,7 +130,7 @@ class Keeper:
 
     def of(self, finding: Finding) -> Kept | None:
         """The operation that bore what a finding tells of."""
-        same = (k for k in self._kept if any(_is_told(finding, b) for b in k.births))
+        same = (k for k in self._kept if any(is_told(finding, b) for b in k.births))
         return next(same, None)
 
     def _make_room(self, made: Kept) -> None:
@@ -153,7 +153,8 @@ def _kind(kept: Kept) -> object:
     return event.op, event.site, event.phase, event.grad_fn
 
 
-def _is_told(finding: Finding, birth: Birth) -> bool:
+def is_told(finding: Finding, birth: Birth) -> bool:
+    """Whether a finding tells of a birth."""
     told, known = finding.element, birth.element
     if told is known:
         return True
