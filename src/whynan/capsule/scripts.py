@@ -98,11 +98,11 @@ def torch_script(
     )
 
 
-def onnx_script(packed: PackedNode, number: int, index: tuple[int, ...]) -> str:
-    """The script of a node of an ONNX model."""
+def onnx_script(packed: PackedNode, fed: list[str], number: int, index: tuple[int, ...]) -> str:
+    """The script of a node of an ONNX model, to which the tensors of these names are fed."""
     return _ONNX.format(
         title=f"The node {ascii(packed.op)[1:-1]} as it ran, alone",
-        inputs=ascii([name for name in packed.inputs if name]),
+        inputs=ascii(fed),
         number=number,
         index=", ".join(map(str, index)) or "()",
         shown=f"element {list(index)} of result {number}",
