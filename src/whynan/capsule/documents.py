@@ -123,8 +123,8 @@ class State(Part):
 class Packed(Part):
     """One operation of PyTorch with its arguments.
 
-    ``results`` names what it wrote, in order: the arguments that it changed, then what it returned; ``bad`` is the place
-    among them of the one with the bad number. ``random`` names
+    ``results`` names what it wrote, in order: the arguments that it changed, then what it returned; ``bad`` is the
+    place among them of the one with the bad number. ``random`` names
     the state that it drew random numbers from. ``entry``: of a foreach operator's lists only that entry is here;
     ``cut``: of an operation that works element by element only that element.
     """
@@ -202,3 +202,10 @@ def names_in(value: BaseModel | Any) -> Iterator[str]:
     elif isinstance(value, Several):
         for each in value.values:
             yield from names_in(each)
+
+
+def make_capsule_schema() -> dict[str, Any]:
+    """The published JSON Schema of a capsule's document, as the record types imply it."""
+    from whynan.report.json import make_schema
+
+    return make_schema(Document, SCHEMA)

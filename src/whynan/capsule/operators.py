@@ -22,18 +22,18 @@ def resolved(name: str) -> Any:
         raise UsageError(f"{name!r} is no operator", "give a capsule that whynan wrote")
     library, base, overload = name.split(".")
     try:
-        packet = getattr(getattr(torch.ops, library), base)
-        found = getattr(packet, overload)
+        found: Any = getattr(getattr(getattr(torch.ops, library), base), overload)
     except (AttributeError, RuntimeError):
         found = None
-    if not isinstance(found, torch._ops.OpOverload):
+    schema: Any = getattr(found, "_schema", None)
+    if schema is None or not callable(found):
         if library in OWN:
             raise UsageError(f"PyTorch {torch.__version__} has no operator {name}", "use the version of the run")
         raise UsageError(
             f"{name} is an operator of the library {library}, which is not loaded",
             "name the Python module that registers it: whynan replay --import MODULE DIR",
         )
-    if not any("Tensor" in str(argument.type) for argument in found._schema.arguments):
+    if not any("Tensor" in str(argument.type) for argument in schema.arguments):
         # nothing that reads a file, or only makes room
         raise UsageError(f"{name} computes from no tensor", "give a capsule that whynan wrote")
     return found

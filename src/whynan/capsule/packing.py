@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from whynan.capsule import scripts
 from whynan.capsule.documents import Document, Packed, PackedNode, State
@@ -160,7 +160,8 @@ def _entries(kept: Kept) -> int:
     """How many entries the lists of an operation on lists have; 0 of another."""
     if not kept.op.startswith(("aten._foreach_", "aten._fused_")):
         return 0
-    return next((len(v) for v in (*kept.args, *kept.kwargs.values()) if isinstance(v, list) and v), 0)
+    lists = (cast("list[Any]", v) for v in (*kept.args, *kept.kwargs.values()) if isinstance(v, list))
+    return next((len(held) for held in lists if held), 0)
 
 
 def _written(kept: Kept) -> tuple[tuple[str, ...], bool]:

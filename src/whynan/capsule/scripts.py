@@ -72,7 +72,13 @@ print("{shown} is", result[{index}], "and", int(bad.sum()), "of", bad.size, "are
 
 
 def torch_script(
-    packed: Packed, number: int, index: tuple[int, ...], devices: dict[str, str], changed: tuple[str, ...], *, many: bool
+    packed: Packed,
+    number: int,
+    index: tuple[int, ...],
+    devices: dict[str, str],
+    changed: tuple[str, ...],
+    *,
+    many: bool,
 ) -> str:
     """The script of an operation of PyTorch.
 

@@ -83,6 +83,4 @@ def stored_shape(layout: Layout) -> tuple[int, ...]:
     """The shape of what is stored of a tensor: what only repeats is there once; raises ``ValueError`` for no layout."""
     if len(layout.shape) != len(layout.stride):
         raise ValueError("a layout has other strides than sizes")
-    return tuple(
-        1 if step == 0 and size > 1 else size for size, step in zip(layout.shape, layout.stride, strict=True)
-    )
+    return tuple(1 if step == 0 and size > 1 else size for size, step in zip(layout.shape, layout.stride, strict=True))

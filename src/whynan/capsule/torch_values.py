@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from whynan.capsule import documents
 from whynan.capsule.documents import Layout
@@ -12,7 +12,7 @@ from whynan.capsule.stored import Stored, stored_shape
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from whynan.capture.torch.keeping import Copied
+    from whynan.capture.torch.by_value import Copied
 
 _WORDS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _MOST_MEMORY: Final = 1 << 34
@@ -33,7 +33,7 @@ class Spelling:
         """The spelling of a value; a tensor is to be a ``Copied``. Raises ``TypeError`` for what has none."""
         import torch
 
-        from whynan.capture.torch.keeping import Copied
+        from whynan.capture.torch.by_value import Copied
 
         if isinstance(value, Copied):
             return documents.Tensor(name=self.tensor(value))
@@ -58,7 +58,8 @@ class Spelling:
                 return documents.Text.model_validate({"kind": kind, "value": str(value).removeprefix("torch.")})
         if isinstance(value, list | tuple):
             kind = "tuple" if isinstance(value, tuple) else "list"
-            return documents.Several.model_validate({"kind": kind, "values": tuple(map(self.value, value))})
+            values = tuple(map(self.value, cast("list[Any]", value)))
+            return documents.Several.model_validate({"kind": kind, "values": values})
         raise TypeError(f"a {type(value).__name__} has no place in a capsule")
 
     def tensor(self, tensor: Copied, name: str | None = None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from whynan.capsule.documents import Visited, VisitedFunction
 from whynan.capsule.folders import (
@@ -65,12 +65,13 @@ def _copied(value: Any, known: dict[int, Any]) -> Any:
     """A value with its tensors by value, the same one for the same tensor."""
     import torch
 
-    from whynan.capture.torch.keeping import copied
+    from whynan.capture.torch.by_value import copied
 
     if isinstance(value, torch.Tensor):
         if id(value) not in known:
             known[id(value)] = copied(value)
         return known[id(value)]
-    if isinstance(value, list):
-        return [_copied(each, known) for each in value]
-    return tuple(_copied(each, known) for each in value) if type(value) is tuple else value
+    if not isinstance(value, list | tuple):
+        return value
+    copies = [_copied(each, known) for each in cast("list[Any]", value)]
+    return copies if isinstance(value, list) else tuple(copies)

@@ -205,7 +205,13 @@ def _refuse_to_lose(
     from whynan.models.onnx_inputs import files_of
     from whynan.session.overwriting import check_apart
 
-    outputs = (("--csv", csv), ("--sidecar", sidecar), ("--json", options.json), ("--trace", options.trace), ("--capsule", options.capsule))
+    outputs = (
+        ("--csv", csv),
+        ("--sidecar", sidecar),
+        ("--json", options.json),
+        ("--trace", options.trace),
+        ("--capsule", options.capsule),
+    )
     inputs = [
         ("the model", model.path),
         *(("the model's weights", os.path.join(model.folder, location)) for location in model.external),

@@ -101,7 +101,7 @@ def _abridged(exception: str) -> str:
 def _inference(report: Report) -> list[str]:
     """How a model was run, and whether looking at it changed it."""
     ran = report.run.inference
-    if ran is None:
+    if ran is None or _is_replay(report):
         return []
     told: list[str] = []
     if ran.engine == "reference":
@@ -139,12 +139,18 @@ def _second_run(report: Report) -> list[str]:
 
 def _capsule(report: Report) -> list[str]:
     """Where the failing operation is packed; or, where nothing better can be said of it, how it can be."""
+    if _is_replay(report):
+        return []
     if report.run.data is not None:
-        again = "" if report.run.command.startswith("replay ") else f"; whynan replay {report.run.data} runs it again"
-        return [f"the failing operation is packed in {report.run.data}{again}"]
+        return [f"the failing operation is packed in {report.run.data}; whynan replay {report.run.data} runs it again"]
     if any(f.severity == "error" and (f.rule == "WN000" or _is_unproved(f)) for f in report.findings):
         return ["--capsule DIR packs the failing operation, to be run again by itself (whynan replay)"]
     return []
+
+
+def _is_replay(report: Report) -> bool:
+    """Whether one operation was run, and no program or model."""
+    return report.run.command.startswith("replay ")
 
 
 def _is_unproved(finding: Finding) -> bool:

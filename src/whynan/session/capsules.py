@@ -1,4 +1,4 @@
-"""A capsule at the end of a run: the first bad number's operation, packed where an option says, and said in the report."""
+"""A capsule at the end of a run: the operation of its first bad number, packed where an option says."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ def written(
 
     assert options.capsule is not None
     if finding is None or content is None:
-        return report if report.verdict == "clean" else noted(report, NO_CAPSULE.format("no bad number's birth is known"))
+        return (
+            report if report.verdict == "clean" else noted(report, NO_CAPSULE.format("no bad number's birth is known"))
+        )
     if finding.op is None or finding.birth in ("entered", "literal"):
         content = type(content)(why=ENTERED)
     run = report.run.model_copy(update={"data": os.path.abspath(options.capsule)})

@@ -78,9 +78,7 @@ def _content(place: Path, told: dict[str, Any], finding: Finding) -> Content:
     values: dict[str, Any] = read_feeds(place / _VALUES, told["values"])
     results = tuple(name for name in values if name.startswith("result."))
     bad = results.index(f"result.{finding.element.output}")
-    packed = PackedNode(
-        op=told["op"], domain=told["domain"], inputs=tuple(told["inputs"]), results=results, bad=bad
-    )
+    packed = PackedNode(op=told["op"], domain=told["domain"], inputs=tuple(told["inputs"]), results=results, bad=bad)
     model = (place / _MODEL).read_bytes()
     native = all(value.dtype.kind in _NATIVE and value.dtype.isbuiltin for value in values.values())
     return Content(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.capsule.documents import Packed
@@ -27,10 +28,8 @@ _HINT: Final = "give a capsule that whynan wrote, and the version of PyTorch of 
 
 def run_again(capsule: Capsule) -> Again:
     """Run the operation of a capsule; raises ``UsageError`` where that cannot be done."""
-    try:
-        import torch
-    except ModuleNotFoundError:
-        raise MissingExtraError("torch") from None
+    if find_spec("torch") is None:
+        raise MissingExtraError("torch")
     from whynan.capture.torch import experiments
     from whynan.capture.torch.operators import operator_of
 
@@ -77,7 +76,7 @@ def _under(state: State) -> Generator[None]:
     if wanted not in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         raise ValueError(f"{state.default_dtype} is no default type")
     flushes = bool(torch.tensor(1e-40, dtype=torch.float32).mul(1) == 0)
-    with torch.random.fork_rng():
+    with torch.random.fork_rng():  # pyright: ignore[reportUnknownMemberType]
         try:
             torch.set_num_threads(state.threads)
             torch.set_float32_matmul_precision(state.matmul_precision)

@@ -14,7 +14,7 @@ from whynan.errors import UsageError
 
 
 def run_script(directory: str) -> None:
-    """Run the ``repro.py`` of a capsule in a Python of its own; raises ``UsageError`` where there is none, or it fails."""
+    """Run the ``repro.py`` of a capsule in a Python of its own; raises ``UsageError`` where that fails."""
     capsule = open_capsule(directory)
     path = os.path.join(capsule.directory, SCRIPT)
     if not capsule.script:

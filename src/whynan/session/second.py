@@ -54,9 +54,7 @@ class Second:
         self._folder, self._apart, self._out = folder, apart, out
         self._guard = Guard(explain=self._met, deliver=_nothing, marking=Unmarked(self._stepped))
         self._keeper = capsules.keeper_for(self.options)
-        watched = Watched(
-            threads=True, first_step=1 if self._wanted.step == 1 else _NEVER, keeper=self._keeper
-        )
+        watched = Watched(threads=True, first_step=1 if self._wanted.step == 1 else _NEVER, keeper=self._keeper)
         self._region = Region(self.options, command=self._command, watched=watched, quiet=True)
 
     def begin(self) -> None:

@@ -71,7 +71,7 @@ class NodeKeeper:
 
 
 def as_model(kept: KeptNode, whole: onnx.ModelProto) -> onnx.ModelProto:
-    """A node as a model of its own, of the versions of the model that it stands in; its values are ``x0``, ``y0`` ..."""
+    """A node as a model of its own, of the versions of the model that it stands in; its values are ``x0``, ``y0``."""
     proto = onnx.NodeProto()
     proto.CopyFrom(kept.node.proto)
     for name in ("name", "doc_string", "metadata_props"):

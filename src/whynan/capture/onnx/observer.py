@@ -133,7 +133,10 @@ class Births:
         marks = [self.levels.mark_of(name) for name in node.inputs] if self.levels.marked else []
         read = any(m is not None for m in marks)
         if any(bad) or read or (node.op in CONTROL and self.levels.here.finished):
-            known, (read_, wrote) = len(self.labels.births), (list(map(in_order, values)) for values in (inputs, outputs))
+            known, (read_, wrote) = (
+                len(self.labels.births),
+                (list(map(in_order, values)) for values in (inputs, outputs)),
+            )
             with np.errstate(all="ignore"):
                 self._look(node, read_, wrote, marks, bad, ordinal)
             if self.keeper is not None:

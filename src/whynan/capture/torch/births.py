@@ -92,7 +92,10 @@ class BadEvents:
                 self.sinks.python_value(args, out)
                 return
             self.nearby.came(row)
-            known, asked = len(self.tracer.labels.births), (operator, args, kwargs, list(written), before, changed_since)
+            known, asked = (
+                len(self.tracer.labels.births),
+                (operator, args, kwargs, list(written), before, changed_since),
+            )
             explained: list[Tensor] = []
             stand_ins = StandIns(self) if is_sparse((args, written, list(kwargs.values()))) else None
             if stand_ins is not None:

@@ -14,10 +14,11 @@ import torch
 from whynan.capture.broadcasting import broadcast_index
 from whynan.capture.torch import experiments
 from whynan.capture.torch.arguments import entry_of_lists
-from whynan.capture.torch.planes import FLOATS, PLAIN, bad_mask
+from whynan.capture.torch.by_value import Copied, UnkeptError, copied, once, plain
+from whynan.capture.torch.planes import FLOATS, bad_mask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from torch import Tensor
 
@@ -31,19 +32,6 @@ NO_ROOM: Final = "there was no room for it beside others that bore bad numbers; 
 _VALUES: Final = (int, float, complex, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
 _TINY: Final = 1e-40
 """A subnormal number of float32."""
-
-
-class UnkeptError(Exception):
-    """Why an operation cannot be kept; its text is a clause."""
-
-
-class Copied(NamedTuple):
-    """A tensor by value: its elements in row-major order, without what only repeats them, and how they lay."""
-
-    data: Tensor
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
-    device: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +104,18 @@ class Keeper:
     ) -> None:
         """Keep an operation that has borne something; `gone`: ids of operands that were overwritten since."""
         try:
-            made = _whole(operator, args, kwargs, written, before or {}, gone)
-            if made.bytes > self.budget:
-                made = _smaller(made, operator, births[0].element, len(written), self.budget)
-            made = replace(made, births=tuple(births))
+            event = _event(operator, args, kwargs, written, before or {}, gone)
+            if _size(event) > self.budget:
+                event = _smaller(event, operator, births[0].element, self.budget)
+            made = replace(_kept(event, operator), births=tuple(births))
+            if made.cut is not None and not _fails(operator, made):
+                raise UnkeptError("it is too large, and its bad element alone does not come out bad")
             self._make_room(made)
         except UnkeptError as error:
             made = Kept(operator.name, tuple(births), str(error))
         except (RuntimeError, NotImplementedError, MemoryError) as error:
-            made = Kept(operator.name, tuple(births), f"its operands could not be copied ({str(error).splitlines()[0]})")
+            said = (str(error).splitlines() or [type(error).__name__])[0]
+            made = Kept(operator.name, tuple(births), f"its operands could not be copied ({said})")
         self._kept.append(made)
         self.bytes += made.bytes
 
@@ -180,127 +171,143 @@ def circumstances() -> Circumstances:
     )
 
 
-def _whole(
+class _Held(NamedTuple):
+    """A tensor of an event, and what it held before, where that is another one."""
+
+    tensor: Tensor
+    content: Tensor | None
+
+    def at(self, place: tuple[slice, ...]) -> _Held:
+        """A part of it."""
+        return _Held(self.tensor[place], None if self.content is None else self.content[place])
+
+
+class _Event(NamedTuple):
+    """An operation with its arguments as they were, none of them copied yet."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    results: tuple[_Held, ...]
+    random: Tensor | None = None
+    entry: int | None = None
+    cut: tuple[int, ...] | None = None
+
+    def mapped(self, change: Callable[[Any], Any]) -> _Event:
+        """The event with other arguments."""
+        kwargs = {name: change(value) for name, value in self.kwargs.items()}
+        return self._replace(args=tuple(map(change, self.args)), kwargs=kwargs)
+
+
+def _event(
     operator: Operator,
     args: Any,
     kwargs: dict[str, Any],
     written: Sequence[Tensor],
     before: dict[int, Tensor],
     gone: frozenset[int],
-) -> Kept:
+) -> _Event:
     if operator.name.startswith("higher_order.") or operator.collective:
         raise UnkeptError("it is no operator of its own")
     random = None
     if operator.random:
-        generator = kwargs.get("generator") or _default_generator(args, kwargs)
-        if id(generator) not in before:
+        random = before.get(id(kwargs.get("generator") or _default_generator(args, kwargs)))
+        if random is None:
             raise UnkeptError("the state that it drew random numbers from is not known")
-        random = copied(before[id(generator)])
-    known: dict[int, Copied] = {}
     overwritten = gone | _targets(operator, args, kwargs)
+    unread = operator.mutable if operator.overwrites else ()
 
-    def value(held: Any, *, unread: bool = False) -> Any:
+    def value(held: Any, *, read: bool = True) -> Any:
         if isinstance(held, torch.Tensor):
-            if id(held) not in known:
-                known[id(held)] = _operand(held, before.get(id(held)), lost=id(held) in overwritten and not unread)
-            return known[id(held)]
+            content = before.get(id(held))
+            if read and content is None and id(held) in overwritten:
+                raise UnkeptError("it has overwritten an operand of which there was no copy")
+            return _Held(plain(held), content)
         if isinstance(held, list | tuple):
-            return [value(each, unread=unread) for each in held]  # pyright: ignore[reportUnknownVariableType]
+            return [value(each, read=read) for each in held]  # pyright: ignore[reportUnknownVariableType]
         if held is None or isinstance(held, (*_VALUES, torch.Generator)):
             return held
-        if isinstance(held, (torch.SymInt, torch.SymFloat)):
-            raise UnkeptError("a size among its arguments is a symbol")
         raise UnkeptError(f"one of its arguments is of the type {type(held).__name__}")
 
-    unread = operator.mutable if operator.overwrites else ()
-    kept_args = tuple(value(a, unread=n in unread) for n, a in enumerate(args))
-    kept_kwargs = {name: value(a, unread=name in unread) for name, a in kwargs.items()}
-    results = tuple(copied(t) for t in written)
-    size = sum(map(_bytes, known.values())) + sum(map(_bytes, results))
-    return Kept(operator.name, (), None, kept_args, kept_kwargs, results, circumstances(), random, bytes=size)
+    return _Event(
+        tuple(value(a, read=n not in unread) for n, a in enumerate(args)),
+        {name: value(a, read=name not in unread) for name, a in kwargs.items()},
+        tuple(_Held(plain(t), None) for t in written),
+        random,
+    )
 
 
-def _operand(tensor: Tensor, content: Tensor | None, *, lost: bool) -> Copied:
-    if lost and content is None:
-        raise UnkeptError("it has overwritten an operand of which there was no copy")
-    return copied(tensor, content)
+def _size(event: _Event) -> int:
+    """Bytes of what a copy of an event would hold, the same tensor as often as it is an argument."""
+    held = _tensors([*event.args, *event.kwargs.values(), *event.results])
+    return sum(t.tensor[once(t.tensor)].numel() * t.tensor.element_size() for t in held)
 
 
-def copied(tensor: Tensor, content: Tensor | None = None) -> Copied:
-    """A tensor by value; `content`: what it held before."""
-    if type(tensor) not in PLAIN or tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
-        raise UnkeptError("one of its tensors is sparse, nested, quantized, or of a class of its own")
-    if tensor.is_meta or torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # pyright: ignore[reportAttributeAccessIssue]
-        raise UnkeptError("one of its tensors has no memory of its own")
-    shape, stride = tuple(tensor.shape), tuple(tensor.stride())
-    once = tuple(slice(0, 1) if step == 0 and size > 1 else slice(None) for size, step in zip(shape, stride, strict=True))
-    data = (tensor if content is None else content).detach()[once]
-    if _overlaps(data.shape, stride):
-        data = (tensor if content is None else content).detach()
-        stride = _contiguous(shape)
-    data = data.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format).cpu()
-    return Copied(data, shape, stride, str(tensor.device))
+def _tensors(values: Iterable[Any]) -> Iterable[_Held]:
+    for value in values:
+        if isinstance(value, _Held):
+            yield value
+        elif isinstance(value, list):
+            yield from _tensors(value)  # pyright: ignore[reportUnknownArgumentType]
 
 
-def _overlaps(shape: Sequence[int], stride: Sequence[int]) -> bool:
-    """Whether elements share memory otherwise than by being repeated as a whole."""
-    reach = 0
-    for step, size in sorted((st, sz) for st, sz in zip(stride, shape, strict=True) if sz > 1):
-        if step <= reach:
-            return True
-        reach += step * (size - 1)
-    return False
-
-
-def _contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    strides: list[int] = []
-    step = 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
-
-
-def _smaller(kept: Kept, operator: Operator, element: Element, results: int, budget: int) -> Kept:
+def _smaller(event: _Event, operator: Operator, element: Element, budget: int) -> _Event:
     """Of an operation that is too large the part that fails: one entry of its lists, or one element."""
-    made = kept
+    whole = _size(event)
     if operator.foreach and element.list_index is not None:
-        made = _one_entry(kept, element.list_index, results)
-        if made.bytes <= budget:
-            return made
+        event = _one_entry(event, element.list_index)
+        if _size(event) <= budget:
+            return event
     if not operator.pointwise or operator.random or element.index is None:
-        raise UnkeptError(f"it takes {kept.bytes:,} bytes, and --memory allows {budget:,}")
-    cut = _one_element(made, element.index)
-    if not _fails(operator, cut):
-        raise UnkeptError("it is too large, and its bad element alone does not come out bad")
-    return cut
+        raise UnkeptError(f"it takes {whole:,} bytes, and there is room for {budget:,}; --memory gives more")
+    return _one_element(event, element.index)
 
 
-def _one_entry(kept: Kept, entry: int, results: int) -> Kept:
-    length = entry_of_lists((kept.args, kept.kwargs))
+def _one_entry(event: _Event, entry: int) -> _Event:
+    length = entry_of_lists((event.args, event.kwargs))
+    own = tuple(result for n, result in enumerate(event.results) if n % length == entry)
 
     def one(value: Any) -> Any:
         return [value[entry]] if isinstance(value, list) and len(value) == length else value
 
-    args, kwargs = tuple(map(one, kept.args)), {name: one(value) for name, value in kept.kwargs.items()}
-    own = tuple(kept.results[n] for n in range(results) if n % length == entry)
-    return _counted(replace(kept, args=args, kwargs=kwargs, results=own, entry=entry))
+    return event.mapped(one)._replace(results=own, entry=entry)
 
 
-def _one_element(kept: Kept, index: tuple[int, ...]) -> Kept:
+def _one_element(event: _Event, index: tuple[int, ...]) -> _Event:
     def one(value: Any) -> Any:
-        if isinstance(value, Copied):
-            stored = tuple(value.data.shape)
-            at = broadcast_index(stored, index) if stored else ()
-            data = value.data[tuple(slice(i, i + 1) for i in at)].clone()
-            return Copied(data, tuple(data.shape), _contiguous(data.shape), value.device)
+        if isinstance(value, _Held):
+            at = broadcast_index(value.tensor.shape, index)
+            if at is None:
+                raise UnkeptError("it is too large, and its operands are of other shapes than its result")
+            return value.at(tuple(slice(i, i + 1) for i in at))
         return [one(each) for each in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
 
-    args, kwargs = tuple(map(one, kept.args)), {name: one(value) for name, value in kept.kwargs.items()}
-    return _counted(replace(kept, args=args, kwargs=kwargs, results=tuple(map(one, kept.results)), cut=index))
+    return event.mapped(one)._replace(results=tuple(map(one, event.results)), cut=index)
+
+
+def _kept(event: _Event, operator: Operator) -> Kept:
+    known: dict[tuple[Any, ...], Copied] = {}
+
+    def copy(value: Any) -> Any:
+        if isinstance(value, _Held):
+            tensor = value.tensor
+            key = (tensor.data_ptr(), id(value.content), tensor.dtype, *tensor.shape, -1, *tensor.stride())
+            if key not in known:
+                known[key] = copied(tensor, value.content)
+            return known[key]
+        return [copy(each) for each in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
+
+    made = event.mapped(copy)
+    results = tuple(copied(result.tensor) for result in event.results)
+    size = sum(c.data.numel() * c.data.element_size() for c in (*known.values(), *results))
+    random = None if event.random is None else copied(event.random)
+    return Kept(
+        operator.name, (), None, made.args, made.kwargs, results, circumstances(), random, event.entry, event.cut, size
+    )
 
 
 def _fails(operator: Operator, kept: Kept) -> bool:
+    """Whether an operation on what was kept of it gives a bad number still."""
+
     def tensors(value: Any) -> Any:
         if isinstance(value, Copied):
             return value.data.clone()
@@ -313,22 +320,6 @@ def _fails(operator: Operator, kept: Kept) -> bool:
     except experiments.ANSWERLESS:
         return False
     return any(t.dtype in FLOATS and bool(bad_mask(t).any()) for t in found)
-
-
-def _counted(kept: Kept) -> Kept:
-    return replace(kept, bytes=sum(map(_bytes, _copies([*kept.args, *kept.kwargs.values(), *kept.results]))))
-
-
-def _copies(values: Iterable[Any]) -> Iterable[Copied]:
-    for value in values:
-        if isinstance(value, Copied):
-            yield value
-        elif isinstance(value, list):
-            yield from _copies(value)  # pyright: ignore[reportUnknownArgumentType]
-
-
-def _bytes(held: Copied) -> int:
-    return held.data.numel() * held.data.element_size()
 
 
 def _targets(operator: Operator, args: Any, kwargs: dict[str, Any]) -> frozenset[int]:
