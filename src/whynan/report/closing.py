@@ -144,7 +144,7 @@ def _capsule(report: Report) -> list[str]:
     if report.run.data is not None:
         return [f"the failing operation is packed in {report.run.data}; whynan replay {report.run.data} runs it again"]
     if any(f.severity == "error" and (f.rule == "WN000" or _is_unproved(f)) for f in report.findings):
-        return ["--capsule DIR packs the failing operation, to be run again by itself (whynan replay)"]
+        return ["--capsule DIR packs the failing operation, for whynan replay"]
     return []
 
 

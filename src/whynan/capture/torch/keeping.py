@@ -172,14 +172,15 @@ def circumstances() -> Circumstances:
 
 
 class _Held(NamedTuple):
-    """A tensor of an event, and what it held before, where that is another one."""
+    """A tensor of an event, and what it held before, where that is another one; or is ``lost``."""
 
     tensor: Tensor
-    content: Tensor | None
+    content: Tensor | None = None
+    lost: bool = False
 
     def at(self, place: tuple[slice, ...]) -> _Held:
         """A part of it."""
-        return _Held(self.tensor[place], None if self.content is None else self.content[place])
+        return self._replace(tensor=self.tensor[place], content=None if self.content is None else self.content[place])
 
 
 class _Event(NamedTuple):
@@ -219,9 +220,7 @@ def _event(
     def value(held: Any, *, read: bool = True) -> Any:
         if isinstance(held, torch.Tensor):
             content = before.get(id(held))
-            if read and content is None and id(held) in overwritten:
-                raise UnkeptError("it has overwritten an operand of which there was no copy")
-            return _Held(plain(held), content)
+            return _Held(plain(held), content, lost=read and content is None and id(held) in overwritten)
         if isinstance(held, list | tuple):
             return [value(each, read=read) for each in held]  # pyright: ignore[reportUnknownVariableType]
         if held is None or isinstance(held, (*_VALUES, torch.Generator)):
@@ -231,7 +230,7 @@ def _event(
     return _Event(
         tuple(value(a, read=n not in unread) for n, a in enumerate(args)),
         {name: value(a, read=name not in unread) for name, a in kwargs.items()},
-        tuple(_Held(plain(t), None) for t in written),
+        tuple(_Held(plain(t)) for t in written),
         random,
     )
 
@@ -290,6 +289,8 @@ def _kept(event: _Event, operator: Operator) -> Kept:
     def copy(value: Any) -> Any:
         if isinstance(value, _Held):
             tensor = value.tensor
+            if value.lost:
+                raise UnkeptError("it has overwritten an operand that was too large to be copied; --memory gives more")
             key = (tensor.data_ptr(), id(value.content), tensor.dtype, *tensor.shape, -1, *tensor.stride())
             if key not in known:
                 known[key] = copied(tensor, value.content)
