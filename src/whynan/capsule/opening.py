@@ -53,8 +53,9 @@ def open_capsule(directory: str | os.PathLike[str]) -> Capsule:
     """The capsule of a folder; raises ``UsageError`` for anything in it that whynan would not have written."""
     folder = CapsuleFolder(directory)
     document = folder.told(DOCUMENT, Document, SCHEMA)
+    told = folder.needed(REPORT, MOST_DOCUMENT)
     try:
-        report = read_report(folder.needed(REPORT, MOST_DOCUMENT))
+        report = read_report(told)
     except UsageError as error:
         raise folder.refused(REPORT, error.what) from None
     if document.finding >= len(report.findings):
@@ -62,8 +63,9 @@ def open_capsule(directory: str | os.PathLike[str]) -> Capsule:
     finding = report.findings[document.finding].model_copy(update={"around": document.around})
     tensors: dict[str, Stored] = {}
     if document.operation is not None:
+        content = folder.needed(TENSORS, MOST_TENSORS)
         try:
-            tensors = read(folder.needed(TENSORS, MOST_TENSORS), document.layouts)
+            tensors = read(content, document.layouts)
         except ValueError as error:
             raise folder.refused(TENSORS, str(error)) from None
         missing = next((n for n in document.operation.results if n not in tensors), None)

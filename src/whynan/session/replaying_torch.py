@@ -151,7 +151,8 @@ def _element(
     """The bad element of a finding as it is now, or what it is instead."""
     import torch
 
-    from whynan.capture.torch.operands import at, element_of, element_operands, first_index, number
+    from whynan.capture.torch import experiments
+    from whynan.capture.torch.operands import at, element_of, element_operands, first_index
     from whynan.capture.torch.planes import bad_mask
 
     told = finding.element
@@ -165,12 +166,14 @@ def _element(
     index = wanted if there else first_index(bad)
     args, kwargs = before
     entry = None if told.list_index is None else told.list_index if packed.entry is None else 0
-    operands = element_operands(operator, tuple(args), kwargs, index, entry, frozenset(), frozenset())
+    # what it only writes over is no operand
+    unread = [a for n, a in enumerate(args) if n in operator.mutable] if operator.overwrites else []
+    gone = frozenset(id(tensor) for tensor in experiments.tensors_in(unread))
+    operands = element_operands(operator, tuple(args), kwargs, index, entry, gone, frozenset())
     expressions = {operand.name: operand.expression for operand in told.operands}
     operands = tuple(o.model_copy(update={"expression": expressions.get(o.name)}) for o in operands)
     mask = torch.zeros_like(bad)
     assert index is not None
     mask[index] = True
     count = told.count if equal and packed.cut is None else int(bad.sum())
-    made = element_of(result, mask, told.output, told.list_index, operands, told.tensor, count)
-    return made.model_copy(update={"value": number(at(result, index))}), None
+    return element_of(result, mask, told.output, told.list_index, operands, told.tensor, count), None

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import whynan
 from torch import Tensor
+
+import whynan
 from whynan.records import Report
 
 

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 import torch
-import whynan
 from jsonschema import Draft202012Validator
 from syrupy.assertion import SnapshotAssertion
+
+import whynan
+from tests.unit.capsule.packed import RUNS, backward, foreach_step, in_place, packed, softmax_of_a_masked_row
 from whynan.capsule import open_capsule
 from whynan.capsule.documents import SCHEMA_FILE, Packed, make_capsule_schema
 from whynan.capture.torch import by_value
 from whynan.report.json import schema
-
-from tests.unit.capsule.packed import RUNS, backward, foreach_step, in_place, packed, softmax_of_a_masked_row
 
 OTHER_FOLDER = "import sys; sys.modules['whynan'] = None; import runpy; runpy.run_path(sys.argv[1])"
 

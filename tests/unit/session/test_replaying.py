@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 import torch
-import whynan
 from syrupy.assertion import SnapshotAssertion
+
+import whynan
+from tests.unit.capsule.packed import RUNS, backward, in_place, packed
 from whynan.capsule import open_capsule
 from whynan.cli.main import main
 from whynan.errors import UsageError
 from whynan.report.json import read
 from whynan.session import replaying
 from whynan.session.replaying import SAME_BITS, replayed
-
-from tests.unit.capsule.packed import RUNS, backward, in_place, packed
 
 
 def change(folder: Path, edit: object) -> None:
