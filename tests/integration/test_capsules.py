@@ -15,8 +15,10 @@ from onnx import TensorProto, helper
 from syrupy.assertion import SnapshotAssertion
 
 from tests.integration.running import WHYNAN
+from tests.integration.test_second_run import TRAINING
 from whynan.capsule import open_capsule
 from whynan.cli.main import main
+from whynan.session.confined import version
 
 TRAIN = """
 import torch
@@ -78,17 +80,13 @@ def test_a_training_is_packed_where_it_fails(mode: str, loss: str, capsys: pytes
     assert "the result has the bits that it had in the run" in shown
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="a second run needs Landlock")
+@pytest.mark.skipif(not version(), reason="a second run is confined by Linux's Landlock")
 def test_the_second_run_of_a_program_packs_it_too() -> None:
-    # what led to the step stands in no code that can be run again from its source
-    program = TRAIN.format(step=2, loss=FORWARD).replace("for step in range(4):", "def one(step):")
-    Path("train.py").write_text(f"{program}\nsteps = map(one, range(4))\nlist(steps)\n")
+    Path("train.py").write_text(TRAINING)
     ran = run("run", "--capsule", "c", "--json", "report.json", "train.py")
     report = json.loads(Path("report.json").read_text())
-    if report["run"]["replay"]["kind"] != "rerun":
-        pytest.skip("the step was explained without a second run")
-    assert ran.returncode == 1
-    assert open_capsule("c").finding.rule == report["findings"][0]["rule"] == "WN206"
+    assert report["run"]["replay"]["kind"] == "rerun", ran.stderr
+    assert open_capsule("c").finding.rule == report["findings"][0]["rule"]
     assert report["run"]["data"] == str(Path("c").resolve())
     assert main(["replay", "c", "--quiet"]) == 1
 
