@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from whynan.errors import UsageError
 from whynan.session.capsules import check_place
 from whynan.session.files import check_writable, is_replaceable
+from whynan.session.overwriting import check_apart
 
 if TYPE_CHECKING:
     from whynan.config import Options
@@ -51,6 +52,8 @@ def check(options: Options) -> None:
         for pattern in options.allow:
             allowance(pattern, "allowed in the configuration")
     check_place(options)
+    if options.capsule is not None and options.trace is not None:
+        check_apart([("--trace", options.trace), ("--capsule", options.capsule)], ())
     if options.trace is not None:
         from whynan.traces.writing import TraceWriter
 

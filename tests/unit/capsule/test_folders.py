@@ -44,6 +44,13 @@ def test_a_place_that_is_taken_is_refused_before_the_run(kind: str, here: Path, 
     assert sorted(os.listdir()) == ["empty", "file", "full", "link"]
 
 
+def test_it_is_not_the_folder_of_the_trace(snapshot: SnapshotAssertion) -> None:
+    with pytest.raises(UsageError) as caught:
+        check(Options(capsule="c", trace="./c"))
+    assert str(caught.value) == snapshot
+    assert os.listdir() == []
+
+
 def test_an_empty_folder_is_taken() -> None:
     Path("c").mkdir()
     packed(in_place, Path("c"))
