@@ -153,6 +153,24 @@ def test_a_node_of_a_model_is_packed(capsys: pytest.CaptureFixture[str]) -> None
     assert "the result has the bits that it had in the run" in shown
 
 
+def test_a_node_of_the_reference_evaluator_is_run_by_it_again(capsys: pytest.CaptureFixture[str]) -> None:
+    sums = helper.make_node("ReduceMean", ["x"], ["m"], axes=[1], keepdims=0)
+    graph = helper.make_graph(
+        [sums],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT16, [1, 3])],
+        [helper.make_tensor_value_info("m", TensorProto.FLOAT16, [1])],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), "half.onnx")
+    np.savez("inputs.npz", x=np.full((1, 3), 60000, np.float16))
+    arguments = ["onnx", "half.onnx", "-i", "inputs.npz", "--engine", "reference", "--capsule", "c", "--quiet"]
+    assert main(arguments) == 1
+    assert "is inf and 1 of 1" in script()
+    capsys.readouterr()
+    assert main(["replay", "c"]) == 1
+    assert "the result has the bits that it had in the run" in capsys.readouterr().out
+
+
 def test_a_node_of_a_redacted_model_has_no_name() -> None:
     model("net.onnx")
     assert main(["onnx", "net.onnx", "-i", "inputs.npz", "--capsule", "c", "--redact", "--quiet"]) == 1

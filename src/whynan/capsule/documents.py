@@ -147,6 +147,7 @@ class PackedNode(Part):
     engine: Literal["onnx"] = "onnx"
     op: str
     domain: str
+    runner: Literal["onnxruntime", "reference"] = "onnxruntime"
     inputs: tuple[str, ...]
     results: tuple[str, ...]
     bad: Size = 0

@@ -47,7 +47,7 @@ import json
 import pathlib
 
 import numpy as np
-import onnxruntime
+import {library}
 
 here = pathlib.Path(__file__).parent
 raw = (here / "operands.safetensors").read_bytes()
@@ -62,13 +62,19 @@ def load(name):
     return np.frombuffer(raw[first:last], dtype=dtype).reshape(shape)
 
 
-options = onnxruntime.SessionOptions()
-options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-session = onnxruntime.InferenceSession(here / "node.onnx", options, providers=["CPUExecutionProvider"])
+{session}
 result = session.run(None, {{name: load(name) for name in {inputs}}})[{number}]
 bad = ~np.isfinite(result)
 print("{shown} is", result[{index}], "and", int(bad.sum()), "of", bad.size, "are NaN or Inf")
 '''
+
+
+_SESSIONS: Final = {
+    "onnxruntime": """options = onnxruntime.SessionOptions()
+options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+session = onnxruntime.InferenceSession(here / "node.onnx", options, providers=["CPUExecutionProvider"])""",
+    "onnx.reference": """session = onnx.reference.ReferenceEvaluator(str(here / "node.onnx"))""",
+}
 
 
 def torch_script(
@@ -106,7 +112,10 @@ def torch_script(
 
 def onnx_script(packed: PackedNode, fed: list[str], number: int, index: tuple[int, ...]) -> str:
     """The script of a node of an ONNX model, to which the tensors of these names are fed."""
+    library = "onnx.reference" if packed.runner == "reference" else "onnxruntime"
     return _ONNX.format(
+        library=library,
+        session=_SESSIONS[library],
         title=f"The node {ascii(packed.op)[1:-1]} as it ran, alone",
         inputs=ascii(fed),
         number=number,

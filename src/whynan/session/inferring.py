@@ -117,7 +117,7 @@ class Runner:
         run = known.model_copy(update={"inference": known.inference.model_copy(update=told)})
         found = births.end()
         if births.keeper is not None:
-            hand_over(births.keeper, found, executed, place / KEPT)
+            hand_over(births.keeper, found, executed, place / KEPT, settings.engine)
         writer.end(private(writer, _ended(run, found)))
         return {}
 

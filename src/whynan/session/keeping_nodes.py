@@ -31,16 +31,16 @@ _MOST: Final = 16
 _NATIVE: Final = "biuf"
 
 
-def hand_over(keeper: NodeKeeper, trace: Trace, executed: onnx.ModelProto, folder: Path) -> None:
-    """Write the nodes of the escaped findings of a trace into a new folder."""
+def hand_over(keeper: NodeKeeper, trace: Trace, executed: onnx.ModelProto, folder: Path, engine: str) -> None:
+    """Write the nodes of the escaped findings of a trace into a new folder; `engine`: what has run them."""
     folder.mkdir(mode=0o700)
     for number, finding in enumerate(findings_of(trace).escaped[:_MOST]):
         found = keeper.of(finding)
         if found is not None:
-            _write(*found, finding, executed, folder / str(number))
+            _write(*found, finding, executed, folder / str(number), engine)
 
 
-def _write(kept: KeptNode, birth: Birth, finding: Finding, executed: onnx.ModelProto, place: Path) -> None:
+def _write(kept: KeptNode, birth: Birth, finding: Finding, executed: onnx.ModelProto, place: Path, engine: str) -> None:
     from whynan.capture.onnx.keeping import as_model
     from whynan.models.onnx_feeding import write_feeds
 
@@ -50,7 +50,7 @@ def _write(kept: KeptNode, birth: Birth, finding: Finding, executed: onnx.ModelP
         (place / _MODEL).write_bytes(as_model(kept, executed).SerializeToString())
         values = {f"x{n}": value for n, value in enumerate(kept.inputs) if value is not None}
         values |= {f"result.{n}": value for n, value in enumerate(kept.outputs) if value is not None}
-        told["op"], told["domain"] = kept.node.op, kept.node.domain
+        told["op"], told["domain"], told["engine"] = kept.node.op, kept.node.domain, engine
         told["inputs"] = [f"x{n}" if value is not None else "" for n, value in enumerate(kept.inputs)]
         told["values"] = write_feeds(values, place / _VALUES)
         told["around"] = None if birth.around is None else birth.around.model_dump_json()
@@ -78,7 +78,14 @@ def _content(place: Path, told: dict[str, Any], finding: Finding) -> Content:
     values: dict[str, Any] = read_feeds(place / _VALUES, told["values"])
     results = tuple(name for name in values if name.startswith("result."))
     bad = results.index(f"result.{finding.element.output}")
-    packed = PackedNode(op=told["op"], domain=told["domain"], inputs=tuple(told["inputs"]), results=results, bad=bad)
+    packed = PackedNode(
+        op=told["op"],
+        domain=told["domain"],
+        runner=told["engine"],
+        inputs=tuple(told["inputs"]),
+        results=results,
+        bad=bad,
+    )
     model = (place / _MODEL).read_bytes()
     native = all(value.dtype.kind in _NATIVE and value.dtype.isbuiltin for value in values.values())
     return Content(

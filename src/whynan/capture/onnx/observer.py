@@ -133,14 +133,12 @@ class Births:
         marks = [self.levels.mark_of(name) for name in node.inputs] if self.levels.marked else []
         read = any(m is not None for m in marks)
         if any(bad) or read or (node.op in CONTROL and self.levels.here.finished):
-            known, (read_, wrote) = (
-                len(self.labels.births),
-                (list(map(in_order, values)) for values in (inputs, outputs)),
-            )
+            known = len(self.labels.births)
+            given, made = list(map(in_order, inputs)), list(map(in_order, outputs))
             with np.errstate(all="ignore"):
-                self._look(node, read_, wrote, marks, bad, ordinal)
+                self._look(node, given, made, marks, bad, ordinal)
             if self.keeper is not None:
-                self.keeper.keep(self.labels.births[known:], node, read_, wrote)
+                self.keeper.keep(self.labels.births[known:], node, given, made)
         if node.op in CONTROL:
             self.levels.done(node)
         for name, value in zip(node.outputs, outputs, strict=False):
