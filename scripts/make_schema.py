@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from whynan.capsule.documents import SCHEMA_FILE as CAPSULE_FILE
+from whynan.capsule.documents import make_capsule_schema
 from whynan.report import catalogue_json, checkpoint_json
 from whynan.report.json import SCHEMA_FILE, make_schema
 
@@ -12,6 +14,7 @@ SCHEMAS = {
     SCHEMA_FILE: make_schema,
     checkpoint_json.SCHEMA_FILE: checkpoint_json.make_schema,
     catalogue_json.SCHEMA_FILE: catalogue_json.make_schema,
+    CAPSULE_FILE: make_capsule_schema,
 }
 
 

@@ -10,6 +10,7 @@ from whynan.capture.failure import FAILED
 from whynan.config import Options
 from whynan.errors import UsageError
 from whynan.session.calling import Call
+from whynan.session.capsules import check_place, delivered, keeper_for, packed
 from whynan.session.metrics import sinks_of
 from whynan.session.region import Region, allowed, exception_text
 from whynan.session.reruns import with_rerun, without_rerun
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
+    from whynan.capture.torch.keeping import Keeper
     from whynan.records import Report
     from whynan.session.allow import Allowance
     from whynan.session.metrics import MetricSink
@@ -37,6 +39,7 @@ class Trace(Region):
         ranges: record counters and finite range of every tensor.
         yields: end, instead of refusing, where the program begins a trace of its own.
         recording: writes the trace to disk as it is made.
+        keeper: keeps the operations that bear bad numbers whole.
     """
 
     def __init__(
@@ -49,9 +52,10 @@ class Trace(Region):
         copy_all: bool = False,
         quiet: bool = False,
         recording: TraceWriter | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
         options = Options.load(memory=memory, ranges=ranges)
-        watched = Watched(copy_all=copy_all, recording=recording)
+        watched = Watched(copy_all=copy_all, recording=recording, keeper=keeper)
         super().__init__(options, command=command, watched=watched, quiet=quiet, yields=yields)
         self.redacts = options.redact
 
@@ -105,6 +109,7 @@ def explain(
     rerun: bool = False,
     ranges: bool = False,
     memory: int | str | None = None,
+    capsule: str | os.PathLike[str] | None = None,
     **kwargs: Any,
 ) -> Report:
     """Call a function or module once, fully traced, and explain every bad number that leaves it.
@@ -120,6 +125,7 @@ def explain(
             a bad number was born in a compiled region.
         ranges: record counters and finite range of every tensor.
         memory: bytes of operands to hold.
+        capsule: a new folder to pack the failing operation into, for ``whynan replay``.
         kwargs: its keyword arguments; for a model inputs by name.
 
     Raises:
@@ -127,18 +133,27 @@ def explain(
         MetaTensorError: a module or argument on the meta device.
         Exception: whatever the target raises, unchanged, after the report was printed.
     """
+    options = Options.load(memory=memory, ranges=ranges, capsule=None if capsule is None else os.fspath(capsule))
+    check_place(options)
     if isinstance(target, str | os.PathLike):
         from whynan.session.modelled import explained
 
-        return explained(os.fspath(cast("str", target)), inputs, kwargs, Options.load(memory=memory, ranges=ranges))
+        return explained(os.fspath(cast("str", target)), inputs, kwargs, options)
     if not callable(target):
         raise UsageError(
             f"explain() was given {type(target).__name__}, which cannot be called",
             "give the function or module itself and its inputs: explain(model, batch), or the path of an ONNX model",
         )
     _check_signature(target, inputs, kwargs)
-    call = Call(target, inputs, kwargs)
-    region = Trace(memory=memory, ranges=ranges, command=f"explain({_name(target)})")
+    keeper = keeper_for(options)
+    report = _explained(Call(target, inputs, kwargs), f"explain({_name(target)})", options, keeper, rerun=rerun)
+    return delivered(packed(report, keeper, options), options, keeper)
+
+
+def _explained(call: Call, command: str, options: Options, keeper: Keeper | None, *, rerun: bool) -> Report:
+    region = Trace(memory=options.memory, ranges=options.ranges, command=command, keeper=keeper)
+    # what is private is in it until the capsule is packed
+    region.redacts = region.redacts and keeper is None
     call.prepare(region.watching, twice=rerun)
     with region:
         call.run(region.watching)
@@ -146,6 +161,7 @@ def explain(
         return region.report
     eager = born_in_a_region(region.report)
     second = Trace(memory=RERUN_MEMORY, command=region.report.run.command, copy_all=True, quiet=True)
+    second.redacts = region.redacts
     if not call.rewind(second.watching):
         return without_rerun(region.report, FAILED)
     try:

@@ -48,6 +48,7 @@ class Options:
             for it once; or ``deferred`` to the next one, which waits for nothing.
         json: the file to write the report to.
         trace: the folder to record the trace in.
+        capsule: the folder to pack the failing operation into.
         baseline: an earlier report, whose findings are known.
         allow: findings that are meant: codes (``WN213``), starts of codes (``WN5``) or names of rules.
     """
@@ -69,6 +70,7 @@ class Options:
     sync: Sync = "step"
     json: str | None = None
     trace: str | None = None
+    capsule: str | None = None
     baseline: str | None = None
     allow: tuple[str, ...] = ()
 
@@ -233,13 +235,14 @@ _READERS: Final[dict[str, Callable[[object], object]]] = {
     "sync": parse_sync,
     "json": parse_text,
     "trace": parse_text,
+    "capsule": parse_text,
     "baseline": parse_text,
     "allow": parse_allow,
 }
 
 # A file found in a directory is a stranger's: nothing in it may run the user's program again (rerun), name a file to
 # write or a library to load, nor open a debugger.
-_NOT_FROM_FILE: Final = ("rerun", "pdb", "json", "trace", "baseline")
+_NOT_FROM_FILE: Final = ("rerun", "pdb", "json", "trace", "capsule", "baseline")
 _FROM_FILE: Final = {name.rstrip("_"): name for name in _READERS if name not in _NOT_FROM_FILE}
 _ENVIRONMENT: Final = {f"WHYNAN_{name.rstrip('_').upper()}": name for name in _READERS}
 # Not an option of a run: whynan's own tests set it to see its internal errors.

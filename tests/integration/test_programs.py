@@ -65,6 +65,15 @@ def test_a_program_does_what_it_does_without_whynan(
     assert told["run"]["exit_status"]["script"] == (program.status if program.status >= 0 else 128 - program.status)
 
 
+@pytest.mark.parametrize("program", _parameters([p for p in PROGRAMS if p.seen == "traced"]))
+def test_a_program_does_so_where_a_capsule_is_asked_for(program: Program, workplace: Workplace) -> None:
+    capsule = workplace.folder / "capsule"
+    expected = workplace.by_python(program, OWN_ERRORS_RAISE)
+    harms = differences(expected, workplace.by_whynan(program, OWN_ERRORS_RAISE, (*TRACED, "--capsule", str(capsule))))
+    assert not harms, "\n".join(harms)
+    assert not capsule.exists()
+
+
 @pytest.mark.parametrize("program", _parameters(BAD))
 def test_a_bad_number_ends_a_program_and_gives_the_exit_status(program: Program, workplace: Workplace) -> None:
     expected = workplace.by_python(program, OWN_ERRORS_RAISE)

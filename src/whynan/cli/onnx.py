@@ -127,6 +127,9 @@ def _providers_there(context: click.Context, parameter: click.Parameter, begun: 
     "--trace", metavar="DIR", shell_complete=_folders, help="Keep what was found in a new folder; it survives a kill."
 )
 @click.option(
+    "--capsule", metavar="DIR", shell_complete=_folders, help="Pack the failing node into a folder, for whynan replay."
+)
+@click.option(
     "--baseline", metavar="FILE", shell_complete=_files, help="An earlier report: what it found is known, and no error."
 )
 @click.option("--all", "all_", is_flag=True, default=None, help="Tell of bad numbers that did no harm, too.")
@@ -202,7 +205,13 @@ def _refuse_to_lose(
     from whynan.models.onnx_inputs import files_of
     from whynan.session.overwriting import check_apart
 
-    outputs = (("--csv", csv), ("--sidecar", sidecar), ("--json", options.json), ("--trace", options.trace))
+    outputs = (
+        ("--csv", csv),
+        ("--sidecar", sidecar),
+        ("--json", options.json),
+        ("--trace", options.trace),
+        ("--capsule", options.capsule),
+    )
     inputs = [
         ("the model", model.path),
         *(("the model's weights", os.path.join(model.folder, location)) for location in model.external),

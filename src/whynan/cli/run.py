@@ -82,6 +82,7 @@ class _Run(click.Command):
 )
 @click.option("--json", metavar="FILE", help="Write the report to a file; - is the standard output.")
 @click.option("--trace", metavar="DIR", help="Record every operation in a new folder; it survives a kill.")
+@click.option("--capsule", metavar="DIR", help="Pack the failing operation into a new folder, for whynan replay.")
 @click.option("--baseline", metavar="FILE", help="An earlier report: what it found is known, and no error.")
 @click.option("--all", "all_", is_flag=True, default=None, help="Tell of bad numbers that did no harm, too.")
 @click.option("--strict", is_flag=True, default=None, help="Warnings count for the exit status.")

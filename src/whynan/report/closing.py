@@ -11,7 +11,7 @@ from whynan.report.values import count_text
 from whynan.traces.format import GIVEN, NO_FACTS, UNFINISHED
 
 if TYPE_CHECKING:
-    from whynan.records import Report
+    from whynan.records import Finding, Report
     from whynan.report.layout import Page
 
 _EXCEPTION_LENGTH: Final = 300
@@ -34,6 +34,7 @@ def closing(page: Page, report: Report, *, show_all: bool) -> None:
         *history_lines(report.run.history),
         *_inference(report),
         *_second_run(report),
+        *_capsule(report),
         *_notes(report),
     ):
         page.line(text)
@@ -100,7 +101,7 @@ def _abridged(exception: str) -> str:
 def _inference(report: Report) -> list[str]:
     """How a model was run, and whether looking at it changed it."""
     ran = report.run.inference
-    if ran is None:
+    if ran is None or _is_replay(report):
         return []
     told: list[str] = []
     if ran.engine == "reference":
@@ -134,6 +135,27 @@ def _second_run(report: Report) -> list[str]:
     word = {True: "faithful", False: "not faithful, so nothing of it is used", None: "not compared"}[replay.faithful]
     name = "second run" if replay.kind == "rerun" else f"replay of the {replay.kind}"
     return [f"{name}: {word}{f' ({replay.why})' if replay.why else ''}"]
+
+
+def _capsule(report: Report) -> list[str]:
+    """Where the failing operation is packed; or, where nothing better can be said of it, how it can be."""
+    if _is_replay(report):
+        return []
+    if report.run.data is not None:
+        return [f"the failing operation is packed in {report.run.data}; whynan replay {report.run.data} runs it again"]
+    if any(f.severity == "error" and (f.rule == "WN000" or _is_unproved(f)) for f in report.findings):
+        return ["--capsule DIR packs the failing operation, for whynan replay"]
+    return []
+
+
+def _is_replay(report: Report) -> bool:
+    """Whether one operation was run, and no program or model."""
+    return report.run.command.startswith("replay ")
+
+
+def _is_unproved(finding: Finding) -> bool:
+    """Whether there are fixes, and nothing is known of any."""
+    return bool(finding.fixes) and all(fix.verdict.status == "unverified" for fix in finding.fixes)
 
 
 def _notes(report: Report) -> list[str]:

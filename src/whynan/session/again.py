@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from whynan.capture.failure import FAILED, report_internal_error
+from whynan.session.capsules import NO_CAPSULE
 from whynan.session.delivery import deliver
 from whynan.session.leaving import FIRST, NOT_AGAIN, WANTED, with_note
-from whynan.session.second import SECOND, WHY
+from whynan.session.second import CAPSULE, SECOND, WHY
 from whynan.session.waiting import told
 
 if TYPE_CHECKING:
@@ -82,11 +83,25 @@ def _better(
         why = _run(command, _environment(environment, place, wanted), TIMES * wanted["seconds"] + AT_LEAST)
     found = Path(place, SECOND)
     if why is None and found.exists():
-        return _joined(first, read(found.read_bytes()))
+        return _with_capsule(_joined(first, read(found.read_bytes())), os.path.join(place, CAPSULE), options)
     if why is None:
         left = Path(place, WHY)
         why = left.read_text(encoding="utf-8") if left.exists() else f"it was cut short before it came to step {step}"
     return _noted(first, NOT_USED.format(why), options)
+
+
+def _with_capsule(report: Report, made: str, options: Options) -> Report:
+    """A second run's report, once the capsule that it made stands where it was wanted."""
+    if options.capsule is None or not os.path.isdir(made):
+        return report
+    from whynan.capsule.folders import move
+
+    try:
+        move(made, options.capsule)
+    except OSError as error:
+        return with_note(report, NO_CAPSULE.format(f"{options.capsule} cannot be written ({error.strerror or error})"))
+    run = report.run.model_copy(update={"data": None if options.redact else options.capsule})
+    return report.model_copy(update={"run": run})
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str], seconds: float) -> str | None:

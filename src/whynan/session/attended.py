@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from whynan.capture.failure import tell_once
 from whynan.config import Options
-from whynan.session import recorded
+from whynan.session import capsules, recorded
 from whynan.session.ending import debugger, hide, stopped, user_frame
 from whynan.session.region import Region, exception_text
 from whynan.session.waiting import told
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from whynan.capture.torch import Capture
+    from whynan.capture.torch.keeping import Keeper
     from whynan.records import Finding, Report
     from whynan.session.leaving import Leaving
     from whynan.session.training import Training
@@ -50,6 +51,7 @@ class Attended:
         self._recording = None
         if self.options.trace is not None:
             self._recording = TraceWriter(self.options.trace, redact=self.options.redact)
+        self._keeper: Keeper | None = None
         self._region: Region | None = None
         self._reported = False
         self._stopped = False
@@ -63,6 +65,7 @@ class Attended:
 
     def begin(self) -> None:
         """Look at everything from here on."""
+        self._keeper = capsules.keeper_for(self.options)
         asks = self.options.on_nonfinite != "continue"
         watched = Watched(
             on_sink=self._ask if asks else None,
@@ -71,6 +74,7 @@ class Attended:
             steps=1 if self.options.watches else self.options.steps,
             threads=True,
             recording=self._recording,
+            keeper=self._keeper,
         )
         options = self.options if self.options.memory is not None else replace(self.options, memory=MEMORY)
         self._region = Region(options, command=self._command, watched=watched, quiet=True, yields=True)
@@ -89,6 +93,7 @@ class Attended:
             self._training.redacts, self._training.yields = False, True
             self._training.replays.recording = partial(recorded.of_a_replay, self._recording)
             self._training.replays.baseline = self._region.baseline
+            self._training.replays.keeper = self._keeper
             self._training.look_beside()
             if self._left is not None:
                 self._left.hear(self._training)
@@ -125,7 +130,7 @@ class Attended:
         try:
             again = self._left is not None and self._left.leave(report)
             if not again:
-                self._deliver(report)
+                self._deliver(capsules.packed(report, self._keeper, self.options))
         finally:
             # by hand: the program may have put another `json.dumps` in its place
             stopped_, again_ = ("true" if one else "false" for one in (self._stopped, again))

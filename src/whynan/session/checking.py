@@ -8,7 +8,9 @@ import os
 from typing import TYPE_CHECKING
 
 from whynan.errors import UsageError
+from whynan.session.capsules import check_place
 from whynan.session.files import check_writable, is_replaceable
+from whynan.session.overwriting import check_apart
 
 if TYPE_CHECKING:
     from whynan.config import Options
@@ -35,7 +37,7 @@ def check(options: Options) -> None:
             "--mode watch looks at every step, and --start-step, --steps and --only at some operations",
             "leave out one or the other",
         )
-    for option in ("json", "trace", "baseline"):
+    for option in ("json", "trace", "capsule", "baseline"):
         _check_place(option, getattr(options, option))
     if options.json is not None:
         check_writable(options.json, "--json")
@@ -49,6 +51,9 @@ def check(options: Options) -> None:
 
         for pattern in options.allow:
             allowance(pattern, "allowed in the configuration")
+    check_place(options)
+    if options.capsule is not None and options.trace is not None:
+        check_apart([("--trace", options.trace), ("--capsule", options.capsule)], ())
     if options.trace is not None:
         from whynan.traces.writing import TraceWriter
 

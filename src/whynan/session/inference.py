@@ -27,6 +27,7 @@ from whynan.traces.reading import read_trace
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from whynan.capsule import Content
     from whynan.config import Options
     from whynan.models.onnx_inputs import Case
     from whynan.models.onnx_opening import OnnxModel
@@ -37,6 +38,7 @@ JOB: Final = "job.json"
 OUTCOME: Final = "outcome.json"
 FEEDS: Final = "feeds"
 TRACE: Final = "trace"
+KEPT: Final = "kept"
 FAILED_AT: Final = "the run failed after {nodes} nodes: what came after is not known"
 _LONGEST: Final = 400
 
@@ -66,22 +68,44 @@ class Settings:
 def infer(model: OnnxModel, cases: Sequence[Case], settings: Settings, options: Options) -> Report:
     """Run a model on each case and report the worst; raises ``UsageError`` where the engine cannot run it at all."""
     found: list[tuple[Report, UsageError | None]] = []
+    contents: list[Content | None] = []
     with EngineProcess() as process:
         for number, case in enumerate(cases):
             with tempfile.TemporaryDirectory(prefix="case-", dir=process.home) as place:
                 at = _At(process, Path(place), number, last=number + 1 == len(cases))
                 found.append(_case(model, case, settings, options, at))
+                contents.append(_content(found[-1][0], Path(place) / KEPT, options))
     if all(refusal is not None for _, refusal in found):
         raise next(refusal for _, refusal in found if refusal is not None)
     reports = [report for report, _ in found]
     worst = min(range(len(reports)), key=lambda n: (_rank(reports[n]), n))
-    report = reports[worst]
+    report = _packed(reports[worst], contents[worst], options)
     inference = report.run.inference
     if inference is None or len(cases) == 1:
         return report
     known = inference.model_copy(update={"case": worst, "cases": len(cases)})
     report = report.model_copy(update={"run": report.run.model_copy(update={"inference": known})})
     return _with_failures(report, worst, [told.run.exception for told in reports])
+
+
+def _content(report: Report, kept: Path, options: Options) -> Content | None:
+    """What a capsule would hold of a case; None where none is asked for."""
+    if options.capsule is None:
+        return None
+    from whynan.session.capsules import chosen
+    from whynan.session.keeping_nodes import content_of
+
+    finding = chosen(report)
+    return None if finding is None else content_of(kept, finding)
+
+
+def _packed(report: Report, content: Content | None, options: Options) -> Report:
+    """The report of the worst case, whose failing node is packed where that was asked for."""
+    if options.capsule is None:
+        return report
+    from whynan.session.capsules import chosen, written
+
+    return written(report, chosen(report), content, options)
 
 
 def _with_failures(report: Report, worst: int, failures: Sequence[str | None]) -> Report:
@@ -129,6 +153,7 @@ def _case(
         "ranges": options.ranges,
         "reads": sorted(readings("trace", options.allow)),
         "memory": options.memory,
+        "capsule": options.capsule is not None,
         "redact": options.redact and options.trace is not None,
         "command": command_of(model),
         "fed": [fed.model_dump() for fed in case.told],

@@ -20,7 +20,8 @@ from whynan.errors import WhynanError
 from whynan.records import ExitStatus, Fed, Inference, Run
 from whynan.session.files import write_text
 from whynan.session.further import looked_further
-from whynan.session.inference import FAILED_AT, FEEDS, JOB, OUTCOME
+from whynan.session.inference import FAILED_AT, FEEDS, JOB, KEPT, OUTCOME
+from whynan.session.keeping_nodes import hand_over
 from whynan.session.recorded import private
 from whynan.session.runs import versions
 from whynan.session.witness import binding
@@ -82,6 +83,10 @@ class Runner:
         sites = self._sites = self._sites or _sites(job)
         reads = frozenset[str](job.get("reads", ()))
         births = Looking(Recorder(writer), sites, ranges=job["ranges"], reads=reads)
+        if job["capsule"]:
+            from whynan.capture.onnx.keeping import NodeKeeper
+
+            births.keeper = NodeKeeper()
         if first:
             # of one model the nodes are the same in every case
             births.before = sites.begins
@@ -93,6 +98,7 @@ class Runner:
             births.notes.update(_notes(beyond(settings.memory)))
             writer.end(private(writer, _ended(known, births.end(), failed=error.what)))
             raise
+        executed = engine.executed
         further = looked_further(engine, feeds, births, outcome, sites, settings.memory)
         if job["last"]:
             self.close()
@@ -109,7 +115,10 @@ class Runner:
             "changed_by": changed_by,
         }
         run = known.model_copy(update={"inference": known.inference.model_copy(update=told)})
-        writer.end(private(writer, _ended(run, births.end())))
+        found = births.end()
+        if births.keeper is not None:
+            hand_over(births.keeper, found, executed, place / KEPT, settings.engine)
+        writer.end(private(writer, _ended(run, found)))
         return {}
 
     def _opened(self, settings: EngineSettings) -> Engine:

@@ -121,7 +121,7 @@ def _read(path: str) -> dict[str, Any] | None:
 
 def _from_anywhere(options: Options) -> Options:
     """The options with paths that hold wherever the program goes."""
-    given = {name: getattr(options, name) for name in ("json", "trace", "baseline")}
+    given = {name: getattr(options, name) for name in ("json", "trace", "capsule", "baseline")}
     return replace(options, **{n: _whole(path) for n, path in given.items() if path is not None})
 
 

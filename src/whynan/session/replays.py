@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch import Capture
     from whynan.capture.torch.judging import Fault
+    from whynan.capture.torch.keeping import Keeper
     from whynan.capture.torch.marks import Marks
     from whynan.capture.torch.watch import Guard
     from whynan.capture.torch.ways import Way
@@ -45,6 +46,8 @@ class Replays:
         self.recording: Callable[[], TraceWriter | None] = lambda: None
         """Gives what writes the trace of a replay to disk."""
         self.baseline: Baseline | None = None
+        self.keeper: Keeper | None = None
+        """Keeps the operations of a replay that bear bad numbers."""
         self._options = options
         self.command = command
         self._guard = guard
@@ -52,7 +55,8 @@ class Replays:
 
     def region(self) -> Region:
         """What looks at a piece of the program."""
-        made_here = Region(self._options, command=self.command, watched=Watched(recording=self.recording()), quiet=True)
+        watched = Watched(recording=self.recording(), keeper=self.keeper)
+        made_here = Region(self._options, command=self.command, watched=watched, quiet=True)
         made_here.baseline = self.baseline
         return made_here
 

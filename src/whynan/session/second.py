@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from whynan.config import Options
 from whynan.records import Replay
 from whynan.report.values import count_text
+from whynan.session import capsules
 from whynan.session.outward import leave
 from whynan.session.region import Region
 from whynan.session.signatures import Signature, place_of
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from whynan.records import Report
 
 SECOND: Final = "second.json"
+CAPSULE: Final = "capsule"
 WHY: Final = "why"
 """The file that says why a second run is not to be used."""
 _NEVER: Final = 1 << 62
@@ -51,7 +53,8 @@ class Second:
         self._wanted = Signature.restored(document["signature"])
         self._folder, self._apart, self._out = folder, apart, out
         self._guard = Guard(explain=self._met, deliver=_nothing, marking=Unmarked(self._stepped))
-        watched = Watched(threads=True, first_step=1 if self._wanted.step == 1 else _NEVER)
+        self._keeper = capsules.keeper_for(self.options)
+        watched = Watched(threads=True, first_step=1 if self._wanted.step == 1 else _NEVER, keeper=self._keeper)
         self._region = Region(self.options, command=self._command, watched=watched, quiet=True)
 
     def begin(self) -> None:
@@ -103,6 +106,8 @@ class Second:
             self._leave_off("nothing bad was born in it")
         replay = Replay(kind="rerun", faithful=True, why=_same(self._wanted))
         report = report.model_copy(update={"run": report.run.model_copy(update={"replay": replay})})
+        within = replace(self.options, capsule=os.path.join(self._folder, CAPSULE))
+        report = capsules.packed(report, self._keeper, within)
         if self.options.redact:
             from whynan.report.redaction import redacted
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from whynan.capture.torch import Capture
+    from whynan.capture.torch.keeping import Keeper
     from whynan.traces.writing import TraceWriter
 
 
@@ -109,7 +110,8 @@ class Watched:
     `copy_all`: keep every overwritten operand. `on_sink`: asked, at the doors of the program, whether a bad number
     that has just reached a fatal sink ends the run; what it gives is raised there. `only`: the path or class of the
     modules whose forward is looked at. `first_step`, `steps`: look from that optimizer step on, at so many. `threads`:
-    look at the threads that the program starts, too. `recording`: writes the trace to disk.
+    look at the threads that the program starts, too. `recording`: writes the trace to disk. `keeper`: keeps the
+    operations that bear bad numbers whole.
     """
 
     copy_all: bool = False
@@ -119,6 +121,7 @@ class Watched:
     steps: int | None = None
     threads: bool = False
     recording: TraceWriter | None = None
+    keeper: Keeper | None = None
 
 
 def watching(
@@ -148,6 +151,7 @@ def watching(
             recording=told.recording,
             threads=told.threads,
             reads=reads,
+            keeper=told.keeper,
         )
 
     return Watching(make)

@@ -130,6 +130,9 @@ _KNOWN: Final = (
     "no second run: {refusal}",
     "a second run was not used: {refusal}",
     "the program had been stopped before a second run could tell that what was born is allowed",
+    "the capsule holds no operation to replay: {refusal}",
+    "there is no capsule: {refusal}",
+    "the capsule holds the values of the operation's operands, which --redact leaves in it",
     # why a second run was believed, or was not
     "results, events and findings identical",
     "{bits} identical, run again {way}",

@@ -156,15 +156,17 @@ def test_completion_completes_commands_and_options() -> None:
         )
         return [line.partition(",")[2] for line in result.stdout.split()]
 
-    assert completed("whynan r", 1) == ["run", "report", "rules"]
+    assert completed("whynan r", 1) == ["run", "report", "replay", "rules"]
     assert "--on-nonfinite" in completed("whynan run --on", 2)
     assert completed("whynan run --on-nonfinite ", 3) == ["stop", "skip", "continue", "raise"]
     assert completed("whynan o", 1) == ["onnx"]
-    assert completed("whynan onnx --ca", 2) == ["--cases"]
+    assert completed("whynan onnx --ca", 2) == ["--cases", "--capsule"]
     assert completed("whynan onnx --level ", 3) == ["disabled", "basic", "extended", "all"]
     assert completed("whynan rules wn60", 2) == ["WN601", "WN602", "WN603"]
     assert completed("whynan rules log-of-z", 2) == ["log-of-zero"]
     # files are the shell's own matter
     assert completed("whynan onnx n", 2) == ["n"]
     assert completed("whynan onnx net.onnx --sidecar n", 4) == ["n"]
+    assert completed("whynan replay n", 2) == ["n"]
+    assert "--run-script" in completed("whynan replay --run", 2)
     assert "CPU" in completed("whynan onnx net.onnx --provider ", 4)

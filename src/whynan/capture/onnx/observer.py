@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from whynan.capture.onnx.execution import Alone, Node, Tensor, Value
+    from whynan.capture.onnx.keeping import NodeKeeper
     from whynan.capture.onnx.labels import Marks, Plane
     from whynan.capture.onnx.masks import Key
     from whynan.capture.onnx.places import Sites
@@ -66,6 +67,7 @@ class Births:
         self.notes: dict[str, None] = {}
         self.before: Callable[[Sequence[Node]], object] = lambda _: None
         """Told of the nodes of the main graph before anything else is."""
+        self.keeper: NodeKeeper | None = None
         self._ranges = ranges
         self._count = count or _counter()
         self._ahead: Callable[[Sequence[Value]], object] = getattr(self._count, "ahead", lambda _: None)
@@ -131,8 +133,12 @@ class Births:
         marks = [self.levels.mark_of(name) for name in node.inputs] if self.levels.marked else []
         read = any(m is not None for m in marks)
         if any(bad) or read or (node.op in CONTROL and self.levels.here.finished):
+            known = len(self.labels.births)
+            given, made = list(map(in_order, inputs)), list(map(in_order, outputs))
             with np.errstate(all="ignore"):
-                self._look(node, list(map(in_order, inputs)), list(map(in_order, outputs)), marks, bad, ordinal)
+                self._look(node, given, made, marks, bad, ordinal)
+            if self.keeper is not None:
+                self.keeper.keep(self.labels.births[known:], node, given, made)
         if node.op in CONTROL:
             self.levels.done(node)
         for name, value in zip(node.outputs, outputs, strict=False):

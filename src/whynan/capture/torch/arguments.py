@@ -32,6 +32,12 @@ def entry_of(operator: Operator, question: Question, index: int) -> int | None:
     return None
 
 
+def entry_of_lists(arguments: experiments.Arguments) -> int:
+    """How many entries the lists of a foreach event have."""
+    args, kwargs = arguments
+    return next((len(v) for v in (*args, *kwargs.values()) if isinstance(v, (list, tuple)) and len(v)), 0)
+
+
 def number_of_output(operator: Operator, question: Question, index: int) -> int:
     """Which of an operator's results the tensor number `index` that it wrote is; 0 of an argument that it changed."""
     if operator.foreach or not operator.mutable or operator.alias_returns:

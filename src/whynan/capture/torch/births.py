@@ -92,6 +92,10 @@ class BadEvents:
                 self.sinks.python_value(args, out)
                 return
             self.nearby.came(row)
+            known, asked = (
+                len(self.tracer.labels.births),
+                (operator, args, kwargs, list(written), before, changed_since),
+            )
             explained: list[Tensor] = []
             stand_ins = StandIns(self) if is_sparse((args, written, list(kwargs.values()))) else None
             if stand_ins is not None:
@@ -107,10 +111,11 @@ class BadEvents:
                 args, written = stand_ins.of(args), stand_ins.of(written)
                 kwargs = {name: stand_ins.of(value) for name, value in kwargs.items()}
                 bad = [i for i in bad if not stand_ins.labelled(written[i])]
-                known = [] if operator.mutable else [i for i in bad if stand_ins.passes_on(written[i], args)]
-                explained, bad = [written[i] for i in bad], [i for i in bad if i not in known]
+                passed_on = [] if operator.mutable else [i for i in bad if stand_ins.passes_on(written[i], args)]
+                explained, bad = [written[i] for i in bad], [i for i in bad if i not in passed_on]
             if bad:
                 self._explain(row, operator, args, kwargs, written, bad, before, node, lane, changed_since)
+                self._keep(row, known, *asked)
             if marked and len(bad) < max(1, len(written)):
                 old = as_before(operator, args, kwargs, before, changed_since)
                 self.damage.absorbed(row, operator, old, written, bad)
@@ -119,6 +124,14 @@ class BadEvents:
             if "non_finite_check" in operator.name:
                 # after the gradients were written: what is bad in them will be skipped
                 self.sinks.scaler.unscaled(args)
+
+    def _keep(self, row: Row, known: int, *event: Any) -> None:
+        """Keep an event of which births have come to those that were known, where that is asked for."""
+        tracer = self.tracer
+        here = row.ordinal - tracer.first
+        born = [b for b in tracer.labels.births[known:] if b.event.op is not None and b.event.ordinal == here]
+        if tracer.keeper is not None and (born := [b for b in born if b.label_kind == "birth"]):
+            tracer.keeper.keep(born, *event)
 
     def _explain(
         self,

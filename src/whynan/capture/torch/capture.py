@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from whynan.capture.torch.inherited import Inherited
+    from whynan.capture.torch.keeping import Keeper
     from whynan.records import ScaleFall
     from whynan.traces import Birth, Silent, Sink
     from whynan.traces.writing import TraceWriter
@@ -55,8 +56,10 @@ class Capture:
         threads: bool = False,
         recording: TraceWriter | None = None,
         reads: frozenset[str] = frozenset(),
+        keeper: Keeper | None = None,
     ) -> None:
         self.tracer = Tracer(memory=memory, ranges=ranges, copy_all=copy_all)
+        self.tracer.keeper = keeper
         self.tracer.silent = Silents(self.tracer, reads)
         if recording is not None:
             self.tracer.recording = Recording(recording, self.tracer, self.so_far)

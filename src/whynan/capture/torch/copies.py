@@ -29,6 +29,8 @@ def in_step(tracer: Tracer, operator: Operator, args: Any) -> bool:
 
 def before(tracer: Tracer, operator: Operator, args: Any, kwargs: Any) -> dict[int, Tensor] | None:
     """What the operation is about to overwrite, by tensor id."""
+    if tracer.keeper is not None:
+        return tracer.keeper.before(operator, args, kwargs)
     everything = tracer.copy_all
     if tracer.stepping and operator.writes_first:
         target = args[0]

@@ -104,7 +104,9 @@ class TraceMode(TorchDispatchMode):
                 operator = KNOWN.get(id(func)) or operator_of(func)
                 if operator.composite and torch.is_inference_mode_enabled() and not _others():
                     bare = torch._C._ForceDispatchKeyGuard(*_BARE)
-                if operator.copies and (not tracer.stepping or in_step(tracer, operator, args)):
+                if (operator.copies and (not tracer.stepping or in_step(tracer, operator, args))) or (
+                    tracer.keeper is not None and tracer.keeper.asks(operator)
+                ):
                     if _others() or _functions():
                         before = _below(copied, tracer, operator, args, kwargs)
                     else:

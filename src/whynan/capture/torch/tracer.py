@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from whynan.capture.torch.keeping import Keeper
     from whynan.capture.torch.narrowing import Only
     from whynan.capture.torch.operators import Operator
     from whynan.capture.torch.recording import Recording
@@ -92,6 +93,7 @@ class Tracer:
         self.regions_watched = False
         self.skipped_steps = 0
         self.copy_all = copy_all
+        self.keeper: Keeper | None = None
         self.any_marked = False
         self.failed = False
         self.target: Any = None

@@ -1,0 +1,83 @@
+"""``whynan replay``: a capsule run again: the recorded operator on the recorded tensors, explained anew."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from whynan.cli.text import beside
+from whynan.errors import UsageError
+
+
+def _folders(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Folders are the shell's own matter."""
+    del context, parameter
+    return [CompletionItem(begun, type="dir")]
+
+
+@click.command()
+@click.argument("directory", metavar="DIR", shell_complete=_folders)
+@click.option(
+    "--import",
+    "modules",
+    multiple=True,
+    metavar="MODULE",
+    help="A Python module of your own that registers the operators of a library.",
+)
+@click.option("--run-script", is_flag=True, help="Run the capsule's repro.py first: it is code from whoever wrote it.")
+@click.option("--json", metavar="FILE", help="Write the report to a file; - is the standard output.")
+@click.option("--quiet", is_flag=True, default=None, help="Print no report.")
+@click.option("--redact", is_flag=True, default=None, help="Leave out source text, values, names and paths.")
+def replay(directory: str, modules: tuple[str, ...], run_script: bool, **chosen: Any) -> int:
+    """Run the operation of a capsule again, and explain it again.
+
+    DIR is the folder that --capsule has written. What is run is the recorded operator of PyTorch, or the node of an
+    ONNX model, on the recorded tensors, and nothing else; its result is compared with the recorded one, bit by bit.
+
+    \b
+    Examples:
+      whynan run --capsule failing train.py
+      whynan replay failing
+      whynan replay failing --json report.json
+      whynan replay failing --import my_kernels       an operator of a library of your own
+      whynan replay failing --run-script              its repro.py too
+
+    Exit status: 1 where the bad number is there again, 0 where it is not. It is 2 where there is nothing to run.
+    """
+    from whynan.config import Options
+    from whynan.session.files import check_writable, write_text
+    from whynan.session.replaying import replayed
+
+    options = Options.load(**chosen)
+    if options.json is not None:
+        check_writable(options.json, "--json")
+        _refuse_to_lose(options.json, directory)
+    if run_script:
+        from whynan.session.scripts import run_script as run
+
+        run(directory)
+    report = replayed(directory, modules=modules)
+    if options.redact:
+        from whynan.report.redaction import redacted
+
+        report = redacted(report)
+    if options.json is not None:
+        try:
+            write_text(options.json, report.to_json() + "\n")
+        except OSError as error:
+            what = f"--json {options.json} cannot be written ({error.strerror})"
+            raise UsageError(what, "name another file") from None
+    if not options.quiet:
+        report.show(to=beside(options.json))
+    return report.run.exit_status.whynan
+
+
+def _refuse_to_lose(target: str, directory: str) -> None:
+    """Raise ``UsageError`` where the report would be written into the capsule."""
+    if os.path.dirname(os.path.realpath(target)) == os.path.realpath(directory):
+        raise UsageError(f"--json {target} would be written into what is read", "name another file")

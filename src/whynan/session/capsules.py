@@ -1,0 +1,99 @@
+"""A capsule at the end of a run: the operation of its first bad number, packed where an option says."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from whynan.capture.failure import FAILED, report_internal_error
+
+if TYPE_CHECKING:
+    from whynan.capsule import Content
+    from whynan.capture.torch.keeping import Keeper
+    from whynan.config import Options
+    from whynan.records import Finding, Report
+    from whynan.verify.visits import Visits
+
+NO_OPERATION: Final = "the capsule holds no operation to replay: {}"
+NO_CAPSULE: Final = "there is no capsule: {}"
+ENTERED: Final = "the bad number came in from outside, or was written by the program itself"
+VALUES: Final = "the capsule holds the values of the operation's operands, which --redact leaves in it"
+
+
+def keeper_for(options: Options) -> Keeper | None:
+    """What keeps the operations of a run that bear bad numbers; None where no capsule was asked for."""
+    if options.capsule is None:
+        return None
+    from whynan.capture.torch.keeping import Keeper
+
+    return Keeper(options.memory)
+
+
+def check_place(options: Options) -> None:
+    """Raise ``UsageError`` where the folder of a capsule could not be made."""
+    if options.capsule is not None:
+        from whynan.capsule.folders import check_free
+
+        check_free(options.capsule)
+
+
+def delivered(report: Report, options: Options, keeper: Keeper | None) -> Report:
+    """The report of a call, without what is private where that was asked for and has waited for a capsule."""
+    if keeper is None or not options.redact:
+        return report
+    from whynan.report.redaction import redacted
+
+    return redacted(report)
+
+
+def packed(report: Report, keeper: Keeper | None, options: Options, *, visits: Visits | None = None) -> Report:
+    """Pack the first finding of a report, where that was asked for; gives the report that says so."""
+    if keeper is None or options.capsule is None:
+        return report
+    try:
+        from whynan.capsule import content_of
+
+        finding = chosen(report)
+        content = None if finding is None else content_of(keeper.of(finding), finding, redact=options.redact)
+        return written(report, finding, content, options, visits=visits)
+    except Exception:
+        report_internal_error()
+        return noted(report, FAILED)
+
+
+def written(
+    report: Report, finding: Finding | None, content: Content | None, options: Options, *, visits: Visits | None = None
+) -> Report:
+    """Write a capsule of a finding; gives the report that says so, or why there is none."""
+    from whynan.capsule import pack
+
+    assert options.capsule is not None
+    if finding is None or content is None:
+        return (
+            report if report.verdict == "clean" else noted(report, NO_CAPSULE.format("no bad number's birth is known"))
+        )
+    if finding.op is None or finding.birth in ("entered", "literal"):
+        content = type(content)(why=ENTERED)
+    run = report.run.model_copy(update={"data": os.path.abspath(options.capsule)})
+    told = report.model_copy(update={"run": run})
+    if content.operation is None:
+        told = noted(told, NO_OPERATION.format(content.why))
+    elif options.redact:
+        told = noted(told, VALUES)
+    try:
+        pack(options.capsule, told, finding, content, visits=visits, redact=options.redact)
+    except OSError as error:
+        return noted(report, NO_CAPSULE.format(f"{options.capsule} cannot be written ({error.strerror or error})"))
+    return told
+
+
+def chosen(report: Report) -> Finding | None:
+    """The finding that is packed: the first whose birth is an operation, else the first."""
+    born = (f for f in report.findings if f.op is not None and f.birth not in ("entered", "literal"))
+    return next(born, next(iter(report.findings), None))
+
+
+def noted(report: Report, note: str) -> Report:
+    """A report with one more note."""
+    notes = tuple(dict.fromkeys((*report.coverage.notes, note)))
+    return report.model_copy(update={"coverage": report.coverage.model_copy(update={"notes": notes})})

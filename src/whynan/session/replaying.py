@@ -1,0 +1,148 @@
+"""A capsule run again: the recorded operator on the recorded tensors, compared with the run and explained anew."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from whynan.capsule import open_capsule
+from whynan.capsule.documents import Packed
+from whynan.errors import UsageError
+from whynan.records import ChainLink, Coverage, Reach
+from whynan.rules.catalogue import explain
+from whynan.session.runs import versions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from whynan.capsule import Capsule
+    from whynan.records import Element, Finding, Report
+
+NO_OPERATION: Final = "{path} holds no operation to run ({why})"
+SAME_BITS: Final = "the result has the bits that it had in the run"
+OTHER_BITS: Final = "{count} of {total} elements of the results have other bits than in the run"
+MOVED: Final = "the run had it on {old}, and here it was run on {new}"
+OTHER_VERSION: Final = "{name} is {here} here, and was {there} in the run"
+GONE: Final = "not reproduced: {where} is {value} here, and was {bad} in the run"
+CUT: Final = "the element that was bad is packed alone: of all its operands there was too much"
+_COMPARED: Final = ("torch", "onnx", "onnxruntime")
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What came of an operation that was run again.
+
+    ``element`` is the bad one; None where what was bad is finite now, and then ``value`` is what it is. ``changed``
+    counts the elements of the results, of ``total``, whose bits are other ones; ``moved`` are devices, old and new.
+    """
+
+    element: Element | None
+    value: float | None
+    changed: int
+    total: int
+    device: str
+    moved: tuple[tuple[str, str], ...] = ()
+
+
+def replayed(directory: str, *, modules: Sequence[str] = ()) -> Report:
+    """Run what a capsule holds and report on it; ``clean`` where the bad number is not reproduced.
+
+    `modules`: those of the user's that register the operators of a library, to be imported first. Raises ``UsageError``
+    where the folder is no capsule, or holds nothing that can be run here.
+    """
+    capsule = open_capsule(directory)
+    operation = capsule.document.operation
+    if operation is None:
+        what = NO_OPERATION.format(path=capsule.directory, why=capsule.document.why or "nothing was packed")
+        raise UsageError(what, "run the program again with --capsule and more --memory, or --mode trace")
+    for name in modules:
+        _import(name)
+    if isinstance(operation, Packed):
+        from whynan.session.replaying_torch import run_again
+    else:
+        from whynan.session.replaying_onnx import run_again
+    return _told(capsule, run_again(capsule))
+
+
+def _import(name: str) -> None:
+    try:
+        import_module(name)
+    except Exception as error:
+        raise UsageError(
+            f"--import {name} failed ({type(error).__name__}: {error})", "name a module that this Python can import"
+        ) from None
+
+
+def _told(capsule: Capsule, again: Again) -> Report:
+    """The report of a replay: the finding of the run, with what is seen now."""
+    report, run = capsule.report, capsule.report.run
+    here = versions()
+    notes = [MOVED.format(old=old, new=new) for old, new in again.moved]
+    notes += [
+        OTHER_VERSION.format(name=name, here=here[name], there=run.versions[name])
+        for name in _COMPARED
+        if name in here and name in run.versions and here[name] != run.versions[name]
+    ]
+    operation = capsule.document.operation
+    if isinstance(operation, Packed) and operation.cut is not None:
+        notes.append(CUT)
+    changed = OTHER_BITS.format(count=f"{again.changed:,}", total=f"{again.total:,}")
+    notes.append(changed if again.changed else SAME_BITS)
+    if again.element is None:
+        notes.append(_not_reproduced(capsule.finding, again.value))
+    found = () if again.element is None else (_finding(capsule.finding, again.element),)
+    status = run.exit_status.model_copy(update={"script": 0, "whynan": 1 if found else 0})
+    told = {
+        "command": f"replay {capsule.directory}",
+        "exit_status": status,
+        "versions": here,
+        "device": again.device,
+        "replay": type(run.replay)(),
+        "history": (),
+        "exception": None,
+    }
+    return type(report)(
+        verdict="nonfinite" if found else "clean",
+        run=run.model_copy(update=told),
+        findings=found,
+        coverage=Coverage(events=1, eager=1, compiled_regions=0, notes=tuple(notes)),
+    )
+
+
+def _not_reproduced(finding: Finding, value: float | None) -> str:
+    element = finding.element
+    where = "the result" if element.index is None else f"element {list(element.index)}"
+    shown = "finite" if value is None else f"{value:g}"
+    was = "bad" if element.value is None else "NaN" if math.isnan(element.value) else "Inf"
+    return GONE.format(where=where, value=shown, bad=was)
+
+
+def _finding(finding: Finding, element: Element) -> Finding:
+    """The finding of the run, explained from what is seen now: it reaches what the operation gives."""
+    way = tuple(link for link in finding.chain if link.role in ("cause", "birth"))
+    total = element.total
+    reach = Reach(kind="output", name=None, bad=element.count, total=total, value=element.value)
+    left = ChainLink(role="sink", op=None, phase=None, summary="the result of the operation")
+    bare = finding.model_copy(
+        update={
+            "rule": "WN000",
+            "name": "unexplained",
+            "severity": "error",
+            "fate": "escaped",
+            "element": element,
+            "chain": (*way, left),
+            "reaches": (reach,),
+            "message": "",
+            "explanation": "",
+            "matched": (),
+            "fixes": (),
+            "occurrences": 1,
+            "scale_fall": None,
+            "allowed": None,
+        }
+    )
+    return explain(bare)
