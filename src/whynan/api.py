@@ -11,6 +11,8 @@ from whynan.config import Options
 from whynan.errors import UsageError
 from whynan.session.calling import Call
 from whynan.session.metrics import sinks_of
+from whynan.session.proving import Once, proved
+from whynan.session.recalling import Recalling
 from whynan.session.region import Region, allowed, exception_text
 from whynan.session.reruns import with_rerun, without_rerun
 from whynan.session.training import Watch
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from whynan.traces.writing import TraceWriter
 
 RERUN_MEMORY = 4 << 30
+CALLED_ONCE = "the target was called once: explain(..., rerun=True) proves fixes"
 
 
 class Trace(Region):
@@ -117,7 +120,8 @@ def explain(
             model, which is run as ``whynan onnx`` does.
         inputs: its arguments; for a model its inputs as arrays, or one dictionary of them by name.
         rerun: call it a second time, from the same state, for operand values that were gone; without torch.compile, if
-            a bad number was born in a compiled region.
+            a bad number was born in a compiled region. And a few times more, for as long as 20 seconds, to prove the
+            fixes of what was found.
         ranges: record counters and finite range of every tensor.
         memory: bytes of operands to hold.
         kwargs: its keyword arguments; for a model inputs by name.
@@ -143,7 +147,7 @@ def explain(
     with region:
         call.run(region.watching)
     if not rerun:
-        return region.report
+        return proved(region.report, Once(CALLED_ONCE))
     eager = born_in_a_region(region.report)
     second = Trace(memory=RERUN_MEMORY, command=region.report.run.command, copy_all=True, quiet=True)
     if not call.rewind(second.watching):
@@ -155,10 +159,15 @@ def explain(
         return without_rerun(region.report, f"the second run raised {exception_text(error)}")
     finally:
         call.restore(second.watching)
+    failed = second.watching.failed
     if eager:
-        return with_eager(region.report, second.report, failed=second.watching.failed)
-    identical = call.identical(second.watching)
-    return with_rerun(region.report, second.report, identical=identical, failed=second.watching.failed)
+        report = with_eager(region.report, second.report, failed=failed)
+    else:
+        identical = call.identical(second.watching)
+        report = with_rerun(region.report, second.report, identical=identical, failed=failed)
+    if report.run.replay.faithful is False:
+        return proved(report, Once(f"no faithful second call: {report.run.replay.why}"))
+    return proved(report, Recalling(call, lambda: Trace(memory=memory, command=report.run.command, quiet=True)))
 
 
 def _name(target: Any) -> str:

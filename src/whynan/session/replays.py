@@ -10,6 +10,7 @@ from whynan.records import Replay
 from whynan.report.values import count_text
 from whynan.session.lateness import advised, compared, made, refused_late
 from whynan.session.region import Region, refuses_another
+from whynan.session.replaying import Replaying
 from whynan.session.watching import Watched
 
 if TYPE_CHECKING:
@@ -89,13 +90,22 @@ class Replays:
                     refused.append(f"no replay {where}: nothing bad was born in it")
                 else:
                     said = (*made(fault), *suspected[:1], *_spoilt(fault))
-                    return _replayed(region.report, Replay(kind=way.kind, faithful=True, why=_same(fault, where)), said)
+                    report = _replayed(
+                        region.report, Replay(kind=way.kind, faithful=True, why=_same(fault, where)), said
+                    )
+                    return self._again(way, fault, eager=eager).proved(report)
         hint = f"whynan run --start-step {fault.step} looks at every operation from that step on, in another run"
         if fault.beside:
             refused = [BESIDE]
         if not refused and not suspected:
             refused.append("no replay: what led to the step stands in no code that can be run again from its source")
         return (_bad(fault), *made(fault), *suspected[:1], *_spoilt(fault), *refused, *advised(fault), hint)
+
+    def _again(self, way: Way, fault: Fault, *, eager: bool) -> Replaying:
+        def unrecorded() -> Region:
+            return Region(self._options, command=self.command, watched=Watched(), quiet=True)
+
+        return Replaying(way, self._guard, fault, eager=eager, region=unrecorded, looked=self._looked)
 
     @contextmanager
     def _looked(self, region: Region, fault: Fault, way: Way) -> Generator[None]:

@@ -16,6 +16,7 @@ from whynan.verify.swapping import swapped
 from whynan.verify.visits import Visit, Visits
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Generator, Mapping
 
     from torch import Tensor
@@ -51,6 +52,11 @@ class Recorder:
         self._left_out = 0
         self._last: dict[str, Tensor] = {}
         self._on = True
+
+    @property
+    def tree(self) -> ast.Module:
+        """The syntax of the file with the calls that tell it."""
+        return self._function.tree
 
     @property
     def visits(self) -> Visits:
