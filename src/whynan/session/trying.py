@@ -45,13 +45,25 @@ def judged(candidate: Candidate, visits: Visits) -> FixVerdict:
     from whynan.verify.formulas import compiled
     from whynan.verify.judging import judge
 
-    given = captured(candidate.original, visits)
+    original, repaired = _readable(candidate.original, candidate.repaired, visits)
+    given = captured(original, visits)
     if isinstance(given, str):
         return FixVerdict(status="unverified", why=given)
     namespace = namespace_of(candidate.path)
-    original = _taking(compiled(candidate.original, namespace), candidate.original)
-    repaired = _taking(compiled(candidate.repaired, namespace), candidate.repaired)
-    return judge(original, repaired, _chosen(original, given), kind=candidate.kind)
+    before = _taking(compiled(original, namespace), original)
+    after = _taking(compiled(repaired, namespace), repaired)
+    return judge(before, after, _chosen(before, given), kind=candidate.kind)
+
+
+def _readable(original: Formula, repaired: Formula, visits: Visits) -> tuple[Formula, Formula]:
+    """The formulas, as what is known at their line can be put into them."""
+    from whynan.verify.lifting import lifted
+
+    there = [visit for visit in visits.visits if visit.line == original.line]
+    if not there or any(all(name in visit.values for name in original.inputs) for visit in there):
+        return original, repaired
+    most = max(there, key=lambda visit: len(visit.values))
+    return lifted(original, repaired, most.values) or (original, repaired)
 
 
 def captured(formula: Formula, visits: Visits) -> list[dict[str, Any]] | str:
@@ -63,7 +75,7 @@ def captured(formula: Formula, visits: Visits) -> list[dict[str, Any]] | str:
     complete = [visit for visit in there if all(name in visit.values for name in formula.inputs)]
     if not complete:
         lost = next(name for name in formula.inputs if any(name not in visit.values for visit in there))
-        return f"the value of {lost} could not be kept: it is no tensor of torch's own, number, text or list of these"
+        return f"what {lost} was there could not be kept: it is no plain tensor, number, text or list of these"
     return [_parameters(formula, visit) for visit in complete]
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 TELL: Final = "_whynan_visit"
 """The name that is called, with the number of the place."""
+SHOW: Final = "_whynan_value"
+"""The name that is called with the number of an expression and its value, which it gives back."""
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Repeated = ast.ListComp | ast.SetComp | ast.GeneratorExp
 _INWARD: Final = frozenset({"locals", "vars", "eval", "exec", "dir"})
@@ -32,21 +34,24 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Instrumented:
-    """The syntax of a file with the calls in one function; ``lines`` are those of the places, by their number.
+    """The syntax of a file with the calls in one function.
 
+    ``lines`` are those of the places, and ``expressions`` the texts of the calls and subscripts, by their numbers.
     ``function`` is its qualified name (``Head.forward``), None for the top of the module.
     """
 
     tree: ast.Module
     function: str | None
     lines: tuple[int, ...]
+    expressions: tuple[str, ...]
     chains: tuple[Chain, ...]
 
 
 def instrumented(text: str, line: int) -> Instrumented:
     """The syntax of a text with the calls in the innermost function at a line; every position is as it was.
 
-    A place is before each statement of the function, and in its lambdas and comprehensions before what they give.
+    A place is before each statement of the function, and in its lambdas and comprehensions before what they give. What
+    a call or a subscript in it gives is shown, too.
 
     Raises:
         UsageError: where the function looks at its own names as a whole (``locals()``), which would tell.
@@ -69,7 +74,7 @@ def instrumented(text: str, line: int) -> Instrumented:
     chains = tuple(dict.fromkeys(_chains(held, classes[-1] if classes and function is not None else None)))
     adder = _Adder()
     adder.block(held.body, head=True)
-    return Instrumented(tree, ".".join(names) or None, tuple(adder.lines), chains)
+    return Instrumented(tree, ".".join(names) or None, tuple(adder.lines), tuple(adder.expressions), chains)
 
 
 def _around(tree: ast.Module, line: int) -> list[_Function | ast.ClassDef]:
@@ -110,6 +115,7 @@ class _Adder(ast.NodeTransformer):
 
     def __init__(self) -> None:
         self.lines: list[int] = []
+        self.expressions: list[str] = []
 
     def block(self, statements: list[ast.stmt], *, head: bool = False) -> None:
         """Put a call before each statement, in the blocks inside them too."""
@@ -128,12 +134,30 @@ class _Adder(ast.NodeTransformer):
             return
         for node in _parts(statement):
             for name, value in ast.iter_fields(node):
+                if name == "annotation":
+                    continue
                 if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
                     self.block(value)
                 elif isinstance(value, ast.expr):
                     setattr(node, name, self.visit(value))
                 elif isinstance(value, list):
                     value[:] = [self.visit(v) if isinstance(v, ast.expr) else v for v in value]
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        return self._shown(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        if isinstance(node.ctx, ast.Load):
+            return self._shown(node)
+        self.generic_visit(node)
+        return node
+
+    def _shown(self, node: ast.expr) -> ast.expr:
+        self.expressions.append(ast.unparse(node))
+        number = len(self.expressions) - 1
+        self.generic_visit(node)
+        at = _at(node)
+        return ast.copy_location(ast.Call(ast.Name(SHOW, ast.Load(), **at), [ast.Constant(number, **at), node], []), node)
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.Lambda:
         self.generic_visit(node)
@@ -170,10 +194,19 @@ class _Adder(ast.NodeTransformer):
 
     def _call(self, place: ast.stmt | ast.expr) -> ast.Call:
         self.lines.append(place.lineno)
-        at = {"lineno": place.lineno, "col_offset": place.col_offset}
-        at |= {"end_lineno": place.lineno, "end_col_offset": place.col_offset}
+        at = _at(place)
         number = ast.Constant(len(self.lines) - 1, **at)
         return ast.Call(ast.Name(TELL, ast.Load(), **at), [number], [], **at)
+
+
+def _at(node: ast.stmt | ast.expr) -> dict[str, int]:
+    """The position at which a node begins."""
+    return {
+        "lineno": node.lineno,
+        "col_offset": node.col_offset,
+        "end_lineno": node.lineno,
+        "end_col_offset": node.col_offset,
+    }
 
 
 def _parts(statement: ast.stmt) -> Iterator[ast.AST]:

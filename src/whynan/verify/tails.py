@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from whynan.source.tails import owner_of
+from whynan.verify.instrumenting import TELL
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -33,7 +34,10 @@ def retold(tail: Tail, before: str, after: str | ast.Module) -> Tail:
     old, new = ast.parse(before), ast.parse(after) if isinstance(after, str) else after
     mine, other = _body(old, tail.owner.code), _body_of_same(old, new, tail.owner.code)
     changes = _Changes()
-    changes.of(mine, other)
+    if isinstance(after, str):
+        changes.of(mine, other)
+    else:
+        changes.of_calls(mine, other)
     statements = changes.applied(copy.deepcopy(list(tail.statements)))
     return replace(tail, statements=tuple(statements))
 
@@ -74,7 +78,7 @@ class _Changes:
     """What takes the place of which statements."""
 
     def __init__(self) -> None:
-        self._instead: dict[_Place, _Block] = {}
+        self._instead: dict[_Place, tuple[str, _Block]] = {}
         self._ahead: dict[_Place, _Block] = {}
         self._behind: dict[_Place, _Block] = {}
 
@@ -86,8 +90,9 @@ class _Changes:
                 for one, other in zip(old[begin:end], new[begin_new:end_new], strict=True):
                     self._one(one, other)
             elif begin < end:
-                self._instead[_place(old[begin])] = new[begin_new:end_new]
-                self._instead |= {_place(statement): [] for statement in old[begin + 1 : end]}
+                for statement in old[begin:end]:
+                    self._replace(statement, [])
+                self._replace(old[begin], new[begin_new:end_new])
             elif begin < len(old):
                 self._ahead[_place(old[begin])] = new[begin_new:end_new]
             elif old:
@@ -95,10 +100,30 @@ class _Changes:
 
     def _one(self, old: ast.stmt, new: ast.stmt) -> None:
         if _head(old) != _head(new):
-            self._instead[_place(old)] = [new]
+            self._replace(old, [new])
             return
         for mine, other in zip(_blocks(old), _blocks(new), strict=True):
             self.of(mine, other)
+
+    def of_calls(self, old: _Block, new: _Block) -> None:
+        """Learn where another block, of the same statements at the same places, has calls that it tells by."""
+        calls: _Block = []
+        rest = iter(old)
+        for statement in new:
+            if _tells(statement):
+                calls.append(statement)
+                continue
+            mine = next(rest)
+            if calls:
+                self._ahead[_place(mine)] = calls
+            calls = []
+            if not _blocks(mine):
+                self._replace(mine, [statement])
+            for inner, other in zip(_blocks(mine), _blocks(statement), strict=True):
+                self.of_calls(inner, other)
+
+    def _replace(self, old: ast.stmt, new: _Block) -> None:
+        self._instead[_place(old)] = _head(old), new
 
     def applied(self, block: _Block) -> _Block:
         """A block with what takes the place of its statements."""
@@ -108,7 +133,9 @@ class _Changes:
             for inner in _blocks(statement):
                 inner[:] = self.applied(inner) or [ast.copy_location(ast.Pass(), statement)]
             made += copy.deepcopy(self._ahead.get(place, []))
-            made += copy.deepcopy(self._instead.get(place, [statement]))
+            head, instead = self._instead.get(place, ("", []))
+            # what is left of a return, or of a loop, stays what it is
+            made += copy.deepcopy(instead) if head == _head(statement) else [statement]
             made += copy.deepcopy(self._behind.get(place, []))
         return made
 
@@ -118,6 +145,14 @@ def _place(statement: ast.stmt) -> _Place:
     at = (getattr(statement, name, 0) for name in ("lineno", "col_offset", "end_lineno", "end_col_offset"))
     line, column, end_line, end_column = at
     return line, column, end_line, end_column
+
+
+def _tells(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Name(id=name))):
+            return name == TELL
+        case _:
+            return False
 
 
 def _head(statement: ast.stmt) -> str:
@@ -135,7 +170,8 @@ def _blocks(statement: ast.stmt) -> list[_Block]:
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return []
     found: list[_Block] = []
-    for node in [statement, *(c for c in ast.iter_child_nodes(statement) if isinstance(c, ast.ExceptHandler | ast.match_case))]:
+    parts = (c for c in ast.iter_child_nodes(statement) if isinstance(c, ast.ExceptHandler | ast.match_case))
+    for node in [statement, *parts]:
         for name in ("body", "orelse", "finalbody"):
             block = getattr(node, name, None)
             if isinstance(block, list) and block:

@@ -8,10 +8,11 @@ import sys
 import types
 from collections import Counter
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.capture.failure import report_internal_error
-from whynan.verify.instrumenting import TELL, instrumented
+from whynan.verify.instrumenting import SHOW, TELL, instrumented
 from whynan.verify.swapping import swapped
 from whynan.verify.visits import Visit, Visits
 
@@ -34,7 +35,19 @@ _DEEPEST: Final = 3
 _OPTIMIZED: Final = 1
 _SNAPSHOT: Final = sys.version_info < (3, 13)
 """Whether ``f_locals`` is a dictionary that stays with the frame and holds what it held."""
+_RECENT: Final = 16
+"""So many visits of a frame learn what an expression behind them gave."""
 _MISSING: Final = object()
+
+
+@dataclass(eq=False)
+class _Kept:
+    """A visit that may still learn what the expressions behind it give; ``number`` counts those of its place."""
+
+    line: int
+    number: int
+    values: dict[str, Any]
+    needs_grad: set[str]
 
 
 class Recorder:
@@ -45,7 +58,8 @@ class Recorder:
         self._sha256 = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
         self._function = function
         self._memory = memory
-        self._visits: list[tuple[int, Visit]] = []
+        self._kept: list[_Kept] = []
+        self._recent: dict[int, list[_Kept]] = {}
         self._seen: Counter[int] = Counter()
         self._held: Counter[int] = Counter()
         self._bytes = 0
@@ -61,49 +75,73 @@ class Recorder:
     @property
     def visits(self) -> Visits:
         """What was kept, in order of time."""
-        kept = tuple(visit for _, visit in self._visits)
+        kept = tuple(Visit(one.line, dict(one.values), frozenset(one.needs_grad)) for one in self._kept)
         return Visits(self._path, self._sha256, self._function.function, kept, self._left_out)
 
     def tell(self, place: int) -> None:
         """A frame has come to a place; nothing that fails here reaches it."""
-        if not self._on:
-            return
-        try:
-            self._visit(place, sys._getframe(1))
-        except Exception:
-            self._on = False
-            report_internal_error()
+        if self._on:
+            try:
+                self._visit(place, sys._getframe(1))
+            except Exception:
+                self._fail()
+
+    def show(self, number: int, value: Any) -> Any:
+        """An expression has given a value, which is given back."""
+        if self._on:
+            try:
+                self._show(self._function.expressions[number], value, sys._getframe(1))
+            except Exception:
+                self._fail()
+        return value
+
+    def _fail(self) -> None:
+        self._on = False
+        report_internal_error()
 
     def _visit(self, place: int, frame: types.FrameType) -> None:
-        import torch
-
         names = dict(frame.f_locals)
         if _SNAPSHOT and frame.f_code.co_flags & _OPTIMIZED:
             # it would hold what the function lets go of
             frame.f_locals.clear()
+        self._seen[place] += 1
+        visit = _Kept(self._function.lines[place], self._seen[place], {}, set())
         alive: dict[int, Tensor] = {}
-        values: dict[str, Any] = {}
-        needs_grad: set[str] = set()
-        without = torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction()
-        with torch.inference_mode(False), torch.no_grad(), without[0], without[1]:
+        with _unseen():
             for chain in self._function.chains:
-                value = resolved(chain, names, frame.f_globals)
-                written = ".".join(chain.written)
-                kept = self._kept(written, value, alive)
-                if kept is not _MISSING:
-                    values[written] = kept
-                    if isinstance(value, torch.Tensor) and value.requires_grad:
-                        needs_grad.add(written)
-        self._keep(place, Visit(self._function.lines[place], values, frozenset(needs_grad)))
+                self._add(visit, ".".join(chain.written), resolved(chain, names, frame.f_globals), alive)
+        self._hold(visit)
+        self._kept.append(visit)
+        if place == 0 or len(self._recent) > _RECENT:
+            self._recent.pop(id(frame), None) if place == 0 else self._recent.clear()
+        self._recent.setdefault(id(frame), []).append(visit)
+        self._bound()
 
-    def _kept(self, name: str, value: Any, alive: dict[int, Tensor], depth: int = 0) -> Any:
+    def _show(self, text: str, value: Any, frame: types.FrameType) -> None:
+        lacking = [visit for visit in self._recent.get(id(frame), [])[-_RECENT:] if text not in visit.values]
+        alive: dict[int, Tensor] = {}
+        for visit in lacking:
+            self._release(visit)
+            with _unseen():
+                self._add(visit, text, value, alive)
+            self._hold(visit)
+        self._bound()
+
+    def _add(self, visit: _Kept, text: str, value: Any, alive: dict[int, Tensor]) -> None:
+        kept = self._copy(text, value, alive)
+        if kept is not _MISSING:
+            visit.values[text] = kept
+            if getattr(kept, "is_floating_point", None) is not None and value.requires_grad:
+                visit.needs_grad.add(text)
+
+    def _copy(self, name: str, value: Any, alive: dict[int, Tensor], depth: int = 0) -> Any:
         """A value as a visit holds it; ``_MISSING`` for what it holds none of."""
         if value is None or type(value) in (bool, int, float, str):
             return value
         if isinstance(value, tuple | list) and type(value) in (tuple, list, _size()):
             if depth >= _DEEPEST or len(value) > _MOST_ENTRIES:
                 return _MISSING
-            entries = [self._kept(f"{name}[{i}]", entry, alive, depth + 1) for i, entry in enumerate(value)]
+            entries = [self._copy(f"{name}[{i}]", entry, alive, depth + 1) for i, entry in enumerate(value)]
             if any(entry is _MISSING for entry in entries):
                 return _MISSING
             return entries if type(value) is list else tuple(entries)
@@ -118,26 +156,42 @@ class Recorder:
         self._last[name] = known
         return known
 
-    def _keep(self, place: int, visit: Visit) -> None:
-        self._seen[place] += 1
+    def _hold(self, visit: _Kept) -> None:
         for tensor in tensors_in(visit.values):
             self._held[id(tensor)] += 1
             self._bytes += _size_of(tensor) if self._held[id(tensor)] == 1 else 0
-        self._visits.append((self._seen[place], visit))
-        while self._visits and (self._bytes > self._memory or len(self._visits) > _MOST_VISITS):
-            self._leave_out()
 
-    def _leave_out(self) -> None:
-        """Let go of the oldest visit that is not among the first of its place; of the latest where all are."""
-        numbered = enumerate(self._visits[:-1])
-        at = next((i for i, (number, _) in numbered if number > _FIRST_KEPT), len(self._visits) - 1)
-        _, visit = self._visits.pop(at)
-        self._left_out += 1
+    def _release(self, visit: _Kept) -> None:
         for tensor in tensors_in(visit.values):
             self._held[id(tensor)] -= 1
             if not self._held[id(tensor)]:
                 del self._held[id(tensor)]
                 self._bytes -= _size_of(tensor)
+
+    def _bound(self) -> None:
+        """Let go of the oldest visits that are not among the first of their places; of the latest where all are."""
+        while self._kept and (self._bytes > self._memory or len(self._kept) > _MOST_VISITS):
+            numbered = enumerate(self._kept[:-1])
+            at = next((i for i, visit in numbered if visit.number > _FIRST_KEPT), len(self._kept) - 1)
+            visit = self._kept.pop(at)
+            self._left_out += 1
+            self._release(visit)
+            for recent in self._recent.values():
+                recent[:] = [other for other in recent if other is not visit]
+
+
+@contextmanager
+def _unseen() -> Generator[None]:
+    """What is done meanwhile is nothing that a mode of the program's sees, or that is differentiated."""
+    import torch
+
+    with (
+        torch.inference_mode(False),
+        torch.no_grad(),
+        torch._C._DisableTorchDispatch(),
+        torch._C.DisableTorchFunction(),
+    ):
+        yield
 
 
 @contextmanager
@@ -166,15 +220,15 @@ def visiting(path: str, text: str, line: int, *, memory: int = MEMORY) -> Genera
 @contextmanager
 def telling(recorder: Recorder) -> Generator[None]:
     """Have the calls in an instrumented text tell a recorder, while the block runs."""
-    held = vars(builtins).get(TELL, _MISSING)
-    setattr(builtins, TELL, recorder.tell)
+    names = {TELL: recorder.tell, SHOW: recorder.show}
+    held = {name: vars(builtins)[name] for name in names if name in vars(builtins)}
+    vars(builtins).update(names)
     try:
         yield
     finally:
-        if held is _MISSING:
-            delattr(builtins, TELL)
-        else:
-            setattr(builtins, TELL, held)
+        for name in names:
+            del vars(builtins)[name]
+        vars(builtins).update(held)
 
 
 def resolved(chain: Chain, names: Mapping[str, Any], module: Mapping[str, Any]) -> Any:

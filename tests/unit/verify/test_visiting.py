@@ -91,7 +91,7 @@ def test_each_statement_is_visited_with_what_its_names_were(loaded: Callable[[st
     assert first.values["self.__hidden"] == 5
     assert "p" not in first.values
     assert torch.allclose(last.values["p"], torch.tensor([8.001, 10.001]))
-    assert last.needs_grad == {"p", "self.weight"}
+    assert last.needs_grad == {"p", "self.weight", "p.log()"}
     assert not last.values["p"].requires_grad
 
 
