@@ -11,7 +11,7 @@ from whynan.config import Options
 from whynan.errors import UsageError
 from whynan.session.calling import Call
 from whynan.session.metrics import sinks_of
-from whynan.session.proving import Once, proved
+from whynan.session.proving import Once, proved, with_surroundings
 from whynan.session.recalling import Recalling
 from whynan.session.region import Region, allowed, exception_text
 from whynan.session.reruns import with_rerun, without_rerun
@@ -146,8 +146,9 @@ def explain(
     call.prepare(region.watching, twice=rerun)
     with region:
         call.run(region.watching)
+    first = with_surroundings(region.report, region.trace)
     if not rerun:
-        return proved(region.report, Once(CALLED_ONCE))
+        return proved(first, Once(CALLED_ONCE))
     eager = born_in_a_region(region.report)
     second = Trace(memory=RERUN_MEMORY, command=region.report.run.command, copy_all=True, quiet=True)
     if not call.rewind(second.watching):
@@ -161,10 +162,10 @@ def explain(
         call.restore(second.watching)
     failed = second.watching.failed
     if eager:
-        report = with_eager(region.report, second.report, failed=failed)
+        report = with_eager(first, second.report, failed=failed)
     else:
         identical = call.identical(second.watching)
-        report = with_rerun(region.report, second.report, identical=identical, failed=failed)
+        report = with_rerun(first, second.report, identical=identical, failed=failed)
     if report.run.replay.faithful is False:
         return proved(report, Once(f"no faithful second call: {report.run.replay.why}"))
     return proved(report, Recalling(call, lambda: Trace(memory=memory, command=report.run.command, quiet=True)))

@@ -16,11 +16,13 @@ from whynan.rules.catalogue import rules
 from whynan.session.trying import Outcome, judged, kind_of, outcome_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from whynan.fixes.candidates import Candidate, Formula
     from whynan.records import Finding, Report
+    from whynan.records.around import Neighbourhood
     from whynan.records.intents import FixIntent, FixKind
+    from whynan.traces import Trace
     from whynan.verify.visits import Visits
 
 SECONDS: Final = 20.0
@@ -81,22 +83,38 @@ class _Judged:
 
     @property
     def rank(self) -> tuple[float, ...]:
-        """The best first: by the verdict, then by how far healthy elements are moved."""
-        verdict = self.verdict
-        moved = (verdict.healthy_worse, verdict.max_rel, verdict.max_ulp)
-        return (_ORDER.index(verdict.status), *(float(m) if m is not None else 0.0 for m in moved))
+        """The best first: by the verdict, by how many healthy elements are moved, then what computes the same."""
+        verdict, kind = self.verdict, _STRICTNESS.index(self.candidate.kind)
+        moved = float(verdict.max_rel or 0.0) if verdict.status == "distorting" else 0.0
+        return _ORDER.index(verdict.status), float(verdict.healthy_worse or 0), kind, moved
 
 
 def proved(report: Report, again: Again) -> Report:
     """A report whose findings have their fixes, proved as far as `again` can run the program; never one that is worse.
 
-    Escaped and damaging findings have fixes, absorbed and allowed ones none.
+    Escaped and damaging findings have fixes, absorbed and allowed ones none. What is known of the surroundings of its
+    births is let go of.
     """
     try:
-        return _Proving(report, again).report()
+        report = _Proving(report, again).report()
     except Exception:
         report_internal_error()
-        return report
+    return _with_around(report, {})
+
+
+def with_surroundings(report: Report, trace: Trace) -> Report:
+    """A report whose findings know what was around their births, in the trace that it was made of."""
+    births = (*trace.births, *trace.silent)
+    # the element of a finding is its birth's own
+    return _with_around(report, {id(birth.element): birth.around for birth in births})
+
+
+def _with_around(report: Report, around: Mapping[int, Neighbourhood | None]) -> Report:
+    changed = {
+        name: tuple(f.model_copy(update={"around": around.get(id(f.element))}) for f in getattr(report, name))
+        for name in ("findings", "damaging")
+    }
+    return report.model_copy(update=changed)
 
 
 def tried(before: str, after: str, path: str, finding: Finding, visits: Visits) -> FixVerdict:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from whynan.capture.failure import FAILED
 from whynan.errors import UsageError
+from whynan.session.proving import with_surroundings
 from whynan.session.region import exception_text
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Recalling:
                 why = self._run(region)
         except SyntaxError as error:
             return f"the edited text is no Python ({error.msg})"
-        return region.report if why is None else why
+        return with_surroundings(region.report, region.trace) if why is None else why
 
     def _run(self, region: Region | None) -> str | None:
         """Call the target from the state of the first call; gives why that did not come to its end."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from whynan.errors import UsageError
-from whynan.session.proving import proved
+from whynan.session.proving import proved, with_surroundings
 from whynan.verify.swapping import is_same_file, swapped
 from whynan.verify.tails import retold
 from whynan.verify.visiting import visiting
@@ -83,7 +83,7 @@ class Replaying:
             return str(error)
         if outcome.judged is None:
             return f"replayed {way.where}, {outcome.why}"
-        report = region.report
+        report = with_surroundings(region.report, region.trace)
         if outcome.judged.is_good or report.findings:
             return report
         # something bad is in the step all the same

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from whynan.records import Replay
 from whynan.report.values import count_text
 from whynan.session.lateness import advised, compared, made, refused_late
+from whynan.session.proving import with_surroundings
 from whynan.session.region import Region, refuses_another
 from whynan.session.replaying import Replaying
 from whynan.session.watching import Watched
@@ -90,9 +91,8 @@ class Replays:
                     refused.append(f"no replay {where}: nothing bad was born in it")
                 else:
                     said = (*made(fault), *suspected[:1], *_spoilt(fault))
-                    report = _replayed(
-                        region.report, Replay(kind=way.kind, faithful=True, why=_same(fault, where)), said
-                    )
+                    report = with_surroundings(region.report, region.trace)
+                    report = _replayed(report, Replay(kind=way.kind, faithful=True, why=_same(fault, where)), said)
                     return self._again(way, fault, eager=eager).proved(report)
         hint = f"whynan run --start-step {fault.step} looks at every operation from that step on, in another run"
         if fault.beside:

@@ -6,14 +6,19 @@ from __future__ import annotations
 
 import ast
 import copy
+import itertools
+import keyword
+import re
 import textwrap
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from whynan.fixes.candidates import Formula
+
+_LONGEST: Final = 32
 
 
 def lifted(original: Formula, repaired: Formula, known: Collection[str]) -> tuple[Formula, Formula] | None:
@@ -29,13 +34,23 @@ def lifted(original: Formula, repaired: Formula, known: Collection[str]) -> tupl
     """
     first, second = _Lifter(original, known), _Lifter(repaired, known)
     found = dict.fromkeys([*first.found, *second.found])
-    names = {text: f"_whynan_{number}" for number, text in enumerate(found)}
+    taken = {*original.parameters, *repaired.parameters}
+    names: dict[str, str] = {}
+    for text in found:
+        names[text] = _name(text, {*taken, *names.values()})
     made = first.formula(names), second.formula(names)
     parameters = dict(pair for one in made for pair in zip(one.parameters, one.inputs, strict=True))
     if any(text not in known for text in parameters.values()):
         return None
     whole = {"inputs": tuple(parameters.values()), "parameters": tuple(parameters)}
     return replace(made[0], **whole), replace(made[1], **whole)
+
+
+def _name(text: str, taken: set[str]) -> str:
+    """A name that says what expression it stands for: ``self_norm_x``."""
+    wanted = re.sub(r"\W+", "_", text).strip("_")[:_LONGEST] or "value"
+    wanted = f"_{wanted}" if wanted[0].isdigit() or keyword.iskeyword(wanted) else wanted
+    return next(name for k in itertools.count() if (name := wanted + "_" * k) not in taken)
 
 
 class _Lifter(ast.NodeTransformer):

@@ -215,5 +215,5 @@ def test_of_very_many_things_the_first_are_told_and_the_rest_counted() -> None:
     text = render(report(found, coverage={"notes": tuple(f"about {n}" for n in range(500))}), width=100)
     assert len(text.splitlines()) < 90
     assert "and 984 more operands" in text
-    assert "and 42 more fixes; the JSON report has them all" in text
+    assert "and 49 more fixes; the JSON report has them all" in text
     assert "and 460 more notes; the JSON report has them all" in text

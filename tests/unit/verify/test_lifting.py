@@ -15,10 +15,10 @@ def test_a_call_of_what_is_unknown_becomes_an_input() -> None:
     after = formula("return torch.linalg.vector_norm(me.lin(x), dim=-1)", me="self", x="x")
     found = lifted(before, after, {"x", "self.lin(x)", "self.lin(x).pow(2)"})
     assert found is not None
-    assert found[0].body == "return torch.sqrt(_whynan_0.pow(2).sum(-1))"
-    assert found[1].body == "return torch.linalg.vector_norm(_whynan_0, dim=-1)"
+    assert found[0].body == "return torch.sqrt(self_lin_x.pow(2).sum(-1))"
+    assert found[1].body == "return torch.linalg.vector_norm(self_lin_x, dim=-1)"
     assert [f.inputs for f in found] == [("self.lin(x)",)] * 2
-    assert [f.parameters for f in found] == [("_whynan_0",)] * 2
+    assert [f.parameters for f in found] == [("self_lin_x",)] * 2
 
 
 def test_an_entry_of_a_dictionary_becomes_an_input() -> None:
@@ -26,7 +26,7 @@ def test_an_entry_of_a_dictionary_becomes_an_input() -> None:
     after = formula("return batch['x'].reciprocal() + y", batch="batch", y="y")
     found = lifted(before, after, {"y", "batch['x']"})
     assert found is not None
-    assert found[0].body == "return 1 / _whynan_0 + y"
+    assert found[0].body == "return 1 / batch_x + y"
     assert set(found[0].inputs) == {"batch['x']", "y"}
 
 
