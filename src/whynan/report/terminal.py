@@ -182,7 +182,7 @@ def _fixes(page: Page, finding: Finding, earlier: Sequence[Finding], *, show_all
     best = finding.fixes[0] if finding.fixes else None
     same = next((n for n, other in enumerate(earlier, 1) if best is not None and _is_same(best, other)), None)
     if best is not None and same is not None and not show_all:
-        page.row("fix", (best.verdict.status, _STATUS[best.verdict.status]), f": that of the {ordinal(same)} finding")
+        page.row("fix", (best.verdict.status, _STATUS[best.verdict.status]), f": the first of finding {same}")
         return
     shown = [fix for fix in finding.fixes if show_all or fix.verdict.status != "rejected"]
     # of those of which nothing is proved one is enough

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from whynan.errors import UsageError
 from whynan.session.proving import proved, with_surroundings
@@ -51,7 +51,7 @@ class Replaying:
 
     def proved(self, report: Report) -> Report:
         """A report with the fixes of its findings."""
-        with self._unheard():
+        with self.unheard():
             return proved(report, self)
 
     def visits(self, path: str, text: str, line: int) -> Visits | str:
@@ -64,7 +64,9 @@ class Replaying:
             return error.what
         except ValueError as error:
             return str(error)
-        if recorder.visits.visits:
+        if outcome.judged is not None and not outcome.judged.same_as(self._fault.judged):
+            return f"no faithful replay {way.where}: other losses or gradients than in the step itself"
+        if outcome.judged is not None and recorder.visits.visits:
             return recorder.visits
         return outcome.why or "; ".join(swap.left) or "the replay did not come there"
 
@@ -97,7 +99,7 @@ class Replaying:
         return outcome
 
     @contextmanager
-    def _unheard(self) -> Generator[None]:
+    def unheard(self) -> Generator[Self]:
         """What is differentiated for a proof is none of the program's losses."""
         from whynan.capture.torch.judging import Losses
 
@@ -105,7 +107,7 @@ class Replaying:
         losses, here.losses = here.losses, Losses()
         before, here.replaying = here.replaying, True
         try:
-            yield
+            yield self
         finally:
             here.losses, here.replaying = losses, before
 
