@@ -38,9 +38,7 @@ _SEVERITY: Final = {"error": "bold red", "warning": "bold yellow", "info": "bold
 _STATUS: Final = {"verified": "green", "distorting": "yellow", "rejected": "red", "unverified": "yellow"}
 
 
-def show(
-    report: Report, *, show_all: bool = False, to: TextIO | None = None, written: str | None = None
-) -> None:
+def show(report: Report, *, show_all: bool = False, to: TextIO | None = None, written: str | None = None) -> None:
     """Print a report to standard output, as wide as the terminal and in its encoding, in colour on a terminal.
 
     `to`: another stream to print to. `written`: the file that has the report's document.

@@ -1,5 +1,7 @@
 """What led to a bad step, run once more to see its names, or with an edit; the program's state stays as it is."""
 
+# pyright: basic
+
 from __future__ import annotations
 
 import ast

@@ -157,7 +157,9 @@ class _Adder(ast.NodeTransformer):
         number = len(self.expressions) - 1
         self.generic_visit(node)
         at = _at(node)
-        return ast.copy_location(ast.Call(ast.Name(SHOW, ast.Load(), **at), [ast.Constant(number, **at), node], []), node)
+        return ast.copy_location(
+            ast.Call(ast.Name(SHOW, ast.Load(), **at), [ast.Constant(number, **at), node], []), node
+        )
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.Lambda:
         self.generic_visit(node)

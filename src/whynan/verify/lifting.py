@@ -72,9 +72,7 @@ class _Lifter(ast.NodeTransformer):
         read = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         sources = {**self._sources, **{name: text for text, name in names.items()}}
         kept = {parameter: text for parameter, text in sources.items() if parameter in read}
-        return replace(
-            self._formula, inputs=tuple(kept.values()), parameters=tuple(kept), body=ast.unparse(tree)
-        )
+        return replace(self._formula, inputs=tuple(kept.values()), parameters=tuple(kept), body=ast.unparse(tree))
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         return self._lifted(node)

@@ -1,5 +1,7 @@
 """What the names of one function are, statement by statement, while the program runs it."""
 
+# pyright: basic
+
 from __future__ import annotations
 
 import builtins
@@ -222,13 +224,15 @@ def telling(recorder: Recorder) -> Generator[None]:
     """Have the calls in an instrumented text tell a recorder, while the block runs."""
     names = {TELL: recorder.tell, SHOW: recorder.show}
     held = {name: vars(builtins)[name] for name in names if name in vars(builtins)}
-    vars(builtins).update(names)
+    for name, function in names.items():
+        setattr(builtins, name, function)
     try:
         yield
     finally:
         for name in names:
-            del vars(builtins)[name]
-        vars(builtins).update(held)
+            delattr(builtins, name)
+        for name, function in held.items():
+            setattr(builtins, name, function)
 
 
 def resolved(chain: Chain, names: Mapping[str, Any], module: Mapping[str, Any]) -> Any:
@@ -286,7 +290,8 @@ def _is_plain_tensor(value: Any) -> bool:
         return False
     if value.layout is not torch.strided or value.is_meta or value.is_quantized or value.is_nested:
         return False
-    return not torch._C._functorch.is_functorch_wrapped_tensor(value)
+    functorch: Any = getattr(torch._C, "_functorch")  # noqa: B009 (torch's stubs do not know it)
+    return not functorch.is_functorch_wrapped_tensor(value)
 
 
 def _size() -> type:

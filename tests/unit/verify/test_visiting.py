@@ -218,7 +218,10 @@ def test_a_function_that_reads_its_own_names_is_refused(loaded: Callable[[str], 
 
 
 def test_what_a_function_lets_go_of_is_let_go(loaded: Callable[[str], ModuleType]) -> None:
-    text = "import weakref\n\n\ndef f():\n    x = type('Thing', (), {})()\n    r = weakref.ref(x)\n    y = x\n    del x, y\n    return r()\n"
+    text = (
+        "import weakref\n\n\ndef f():\n    x = type('Thing', (), {})()\n    r = weakref.ref(x)\n    y = x\n"
+        "    del x, y\n    return r()\n"
+    )
     module = loaded(text)
     with visiting(str(module.__file__), text, 5):
         assert module.f() is None
