@@ -13,7 +13,7 @@ from whynan.capture.failure import FAILED, report_internal_error
 from whynan.errors import WhynanError
 from whynan.records import Fix, FixVerdict
 from whynan.rules.catalogue import rules
-from whynan.session.trying import Outcome, judged, kind_of, outcome_of
+from whynan.session.trying import Outcome, alike, judged, kind_of, outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -128,11 +128,10 @@ def tried(before: str, after: str, path: str, finding: Finding, visits: Visits) 
         visits: of the function that holds the finding's expression.
     """
     from whynan.fixes.candidates import Candidate, Declined
-    from whynan.fixes.source import compared
 
     if finding.site is None:
         return FixVerdict(status="unverified", why="the bad number was born at no place of the source that is known")
-    pair = compared(before, after, path, finding.site.line)
+    pair = alike(before, after, path, finding.site.line, visits)
     if isinstance(pair, Declined):
         return FixVerdict(status="unverified", why=pair.why)
     candidate = Candidate("", kind_of(*pair), path, after, *pair, function=visits.function)
@@ -290,7 +289,7 @@ class _Proving:
     def _further(self, finding: Finding, source: _Source, first: Candidate, left: Finding) -> list[_Judged]:
         """What also mends a birth that a first edit leaves, judged as one edit."""
         from whynan.fixes.candidates import Candidate, Declined
-        from whynan.fixes.source import candidates, compared
+        from whynan.fixes.source import candidates
 
         assert finding.site is not None
         wanted = [intent for intent in _intents(left) if intent.kind != "setting"]
@@ -298,11 +297,14 @@ class _Proving:
         for second in candidates(first.edited, left, wanted):
             if isinstance(second, Declined):
                 continue
-            pair = compared(source.text, second.edited, source.path, finding.site.line)
+            visits = self._visits(source, finding.site.line)
+            if isinstance(visits, str):
+                break
+            pair = alike(source.text, second.edited, source.path, finding.site.line, visits)
             if isinstance(pair, Declined):
                 continue
             title = first.title if first.title == second.title else f"{first.title}; {second.title}"
-            kind = max(first.kind, second.kind, key=_STRICTNESS.index)
+            kind: FixKind = max((first.kind, second.kind), key=_STRICTNESS.index)
             whole = Candidate(title, kind, source.path, second.edited, *pair, function=first.function)
             found.append(self._judged(source, whole))
         kept = [one for one in found if one.verdict.status in ("verified", "distorting")]

@@ -16,7 +16,7 @@ from whynan.verify.swapping import is_same_file
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from whynan.fixes.candidates import Candidate, Formula
+    from whynan.fixes.candidates import Candidate, Declined, Formula
     from whynan.records import Finding, Report
     from whynan.records.intents import FixKind
     from whynan.verify.visits import Visit, Visits
@@ -29,6 +29,7 @@ _GUARDS: Final = frozenset(
     "isfinite isnan isinf".split()
 )
 _GREATEST_EPSILON: Final = 1e-2
+_MOST_BEFORE: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Outcome:
 
 
 def judged(candidate: Candidate, visits: Visits) -> FixVerdict:
-    """The verdict on a candidate by the visits of its function; raises ``UsageError`` where a formula cannot be made."""
+    """The verdict on a candidate by its function's visits; raises ``UsageError`` where a formula cannot be made."""
     from whynan.verify.formulas import compiled
     from whynan.verify.judging import judge
 
@@ -53,6 +54,23 @@ def judged(candidate: Candidate, visits: Visits) -> FixVerdict:
     before = _taking(compiled(original, namespace), original)
     after = _taking(compiled(repaired, namespace), repaired)
     return judge(before, after, _chosen(before, given), kind=candidate.kind)
+
+
+def alike(before: str, after: str, path: str, line: int, visits: Visits) -> tuple[Formula, Formula] | Declined:
+    """Two versions of a file as formulas that read the same, if there are such that begin at a line that was visited.
+
+    What one reads and the other computes would be two inputs that know nothing of each other.
+    """
+    from whynan.fixes.candidates import Declined
+    from whynan.fixes.source import compared
+
+    first = compared(before, after, path, line)
+    earlier = sorted({visit.line for visit in visits.visits if visit.line < line}, reverse=True)
+    for at in (line, *earlier[:_MOST_BEFORE]):
+        pair = compared(before, after, path, at)
+        if not isinstance(pair, Declined) and {*pair[0].inputs} == {*pair[1].inputs}:
+            return pair
+    return first
 
 
 def _readable(original: Formula, repaired: Formula, visits: Visits) -> tuple[Formula, Formula]:

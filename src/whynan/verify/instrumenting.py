@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from whynan.errors import UsageError
 from whynan.source.liveness import mangled
@@ -137,11 +137,12 @@ class _Adder(ast.NodeTransformer):
                 if name == "annotation":
                     continue
                 if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
-                    self.block(value)
+                    self.block(cast("list[ast.stmt]", value))
                 elif isinstance(value, ast.expr):
                     setattr(node, name, self.visit(value))
                 elif isinstance(value, list):
-                    value[:] = [self.visit(v) if isinstance(v, ast.expr) else v for v in value]
+                    entries = cast("list[Any]", value)
+                    entries[:] = [self.visit(v) if isinstance(v, ast.expr) else v for v in entries]
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         return self._shown(node)
@@ -158,7 +159,7 @@ class _Adder(ast.NodeTransformer):
         self.generic_visit(node)
         at = _at(node)
         return ast.copy_location(
-            ast.Call(ast.Name(SHOW, ast.Load(), **at), [ast.Constant(number, **at), node], []), node
+            ast.Call(ast.Name(SHOW, ast.Load(), **at), [ast.Constant(number, None, **at), node], []), node
         )
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.Lambda:
@@ -197,7 +198,7 @@ class _Adder(ast.NodeTransformer):
     def _call(self, place: ast.stmt | ast.expr) -> ast.Call:
         self.lines.append(place.lineno)
         at = _at(place)
-        number = ast.Constant(len(self.lines) - 1, **at)
+        number = ast.Constant(len(self.lines) - 1, None, **at)
         return ast.Call(ast.Name(TELL, ast.Load(), **at), [number], [], **at)
 
 

@@ -8,7 +8,7 @@ import ast
 import copy
 import difflib
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from whynan.source.tails import owner_of
 from whynan.verify.instrumenting import TELL
@@ -175,5 +175,5 @@ def _blocks(statement: ast.stmt) -> list[_Block]:
         for name in ("body", "orelse", "finalbody"):
             block = getattr(node, name, None)
             if isinstance(block, list) and block:
-                found.append(block)
+                found.append(cast("_Block", block))
     return found

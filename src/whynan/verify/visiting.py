@@ -147,7 +147,8 @@ class Recorder:
             if any(entry is _MISSING for entry in entries):
                 return _MISSING
             return entries if type(value) is list else tuple(entries)
-        return self._copied(name, value, alive) if _is_plain_tensor(value) else _MISSING
+        tensor: Any = value
+        return self._copied(name, tensor, alive) if _is_plain_tensor(tensor) else _MISSING
 
     def _copied(self, name: str, tensor: Tensor, alive: dict[int, Tensor]) -> Tensor:
         known = alive.get(id(tensor))
