@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import difflib
 import sys
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -68,9 +69,15 @@ def alike(before: str, after: str, path: str, line: int, visits: Visits) -> tupl
     earlier = sorted({visit.line for visit in visits.visits if visit.line < line}, reverse=True)
     for at in (line, *earlier[:_MOST_BEFORE]):
         pair = compared(before, after, path, at)
-        if not isinstance(pair, Declined) and {*pair[0].inputs} == {*pair[1].inputs}:
+        if not isinstance(pair, Declined) and _read(pair[0]) == _read(pair[1]):
             return pair
     return first
+
+
+def _read(formula: Formula) -> set[str]:
+    """The parameters that a formula's body reads."""
+    tree = ast.parse(textwrap.dedent(formula.body))
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & {*formula.parameters}
 
 
 def _readable(original: Formula, repaired: Formula, visits: Visits) -> tuple[Formula, Formula]:
@@ -173,8 +180,6 @@ def kind_of(original: Formula, repaired: Formula) -> FixKind:
 
 
 def _written(body: str) -> tuple[set[str], set[float]]:
-    import textwrap
-
     calls: set[str] = set()
     numbers: set[float] = set()
     for node in ast.walk(ast.parse(textwrap.dedent(body))):

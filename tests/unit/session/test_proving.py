@@ -34,6 +34,14 @@ def target(x, y):
     out.backward()
     return out
 """
+STEPWISE = """import torch
+
+
+def target(x):
+    p = torch.softmax(x, dim=-1)
+    q = torch.log(p)
+    return q
+"""
 TRAINING = """import torch
 
 
@@ -136,20 +144,21 @@ def test_a_file_that_has_changed_has_no_fix(loaded: Callable[[str], ModuleType])
         ("torch.log_softmax(x, dim=-1)", "verified"),
         ("torch.log(p + 1e-3)", "rejected"),
         ("torch.log(p.detach() + 0 * x)", "rejected"),
-        ("torch.log(p)", "rejected"),
+        ("torch.log(p)", "unverified"),
         ("torch.nan_to_num(torch.log(p))", "rejected"),
     ],
 )
 def test_somebodys_own_edit_is_judged_on_the_visits(
     loaded: Callable[[str], ModuleType], edit: str, status: str
 ) -> None:
-    module = loaded(ENTROPY)
-    report = whynan.explain(module.target, *inputs())
+    module = loaded(STEPWISE)
+    x, _ = inputs()
+    report = whynan.explain(module.target, x)
     path = str(module.__file__)
-    with visiting(path, ENTROPY, 6) as (recorder, _):
-        module.loss(*inputs())
-    after = ENTROPY.replace("y * torch.log(p)", f"{edit} * y")
-    assert tried(ENTROPY, after, path, report.findings[0], recorder.visits).status == status
+    with visiting(path, STEPWISE, 6) as (recorder, _):
+        module.target(x)
+    after = STEPWISE.replace("q = torch.log(p)", f"q = {edit}  # mended")
+    assert tried(STEPWISE, after, path, report.findings[0], recorder.visits).status == status
 
 
 def run(tmp_path: Path, text: str, *options: str) -> tuple[dict[str, Any], str]:
