@@ -16,7 +16,7 @@ from whynan.rules.catalogue import rules
 from whynan.session.trying import Outcome, alike, judged, kind_of, outcome_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from whynan.fixes.candidates import Candidate, Formula
     from whynan.records import Finding, Report
@@ -89,14 +89,14 @@ class _Judged:
         return _ORDER.index(verdict.status), float(verdict.healthy_worse or 0), kind, moved
 
 
-def proved(report: Report, again: Again) -> Report:
+def proved(report: Report, again: Again, *, keep: Callable[[Visits], None] = lambda _: None) -> Report:
     """A report whose findings have their fixes, proved as far as `again` can run the program; never one that is worse.
 
     Escaped and damaging findings have fixes, absorbed and allowed ones none. What is known of the surroundings of its
-    births is let go of.
+    births is let go of. `keep` is given the visits that were recorded on the way.
     """
     try:
-        report = _Proving(report, again).report()
+        report = _Proving(report, again, keep).report()
     except Exception:
         report_internal_error()
     return _with_around(report, {})
@@ -141,8 +141,9 @@ def tried(before: str, after: str, path: str, finding: Finding, visits: Visits) 
 class _Proving:
     """The proof of one report's fixes."""
 
-    def __init__(self, report: Report, again: Again) -> None:
+    def __init__(self, report: Report, again: Again, keep: Callable[[Visits], None]) -> None:
         self._report = report
+        self._keep = keep
         self._again = again
         self._deadline = time.monotonic() + SECONDS
         self._ended = False
@@ -263,7 +264,9 @@ class _Proving:
     def _visits(self, source: _Source, line: int) -> Visits | str:
         key = source.path, line
         if key not in self._visited:
-            self._visited[key] = self._again.visits(source.path, source.text, line)
+            self._visited[key] = found = self._again.visits(source.path, source.text, line)
+            if not isinstance(found, str):
+                self._keep(found)
         return self._visited[key]
 
     def _trial(self, source: _Source, candidate: Candidate) -> Report | str:
