@@ -12,6 +12,8 @@ from whynan.errors import UsageError
 from whynan.session.calling import Call
 from whynan.session.capsules import check_place, delivered, keeper_for, packed
 from whynan.session.metrics import sinks_of
+from whynan.session.proving import Once, proved, with_surroundings
+from whynan.session.recalling import Recalling
 from whynan.session.region import Region, allowed, exception_text
 from whynan.session.reruns import with_rerun, without_rerun
 from whynan.session.training import Watch
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from whynan.traces.writing import TraceWriter
 
 RERUN_MEMORY = 4 << 30
+CALLED_ONCE = "the target was called once: explain(..., rerun=True) proves fixes"
 
 
 class Trace(Region):
@@ -122,7 +125,8 @@ def explain(
             model, which is run as ``whynan onnx`` does.
         inputs: its arguments; for a model its inputs as arrays, or one dictionary of them by name.
         rerun: call it a second time, from the same state, for operand values that were gone; without torch.compile, if
-            a bad number was born in a compiled region.
+            a bad number was born in a compiled region. And a few times more, for as long as 20 seconds, to prove the
+            fixes of what was found.
         ranges: record counters and finite range of every tensor.
         memory: bytes of operands to hold.
         capsule: a new folder to pack the failing operation into, for ``whynan replay``.
@@ -157,8 +161,9 @@ def _explained(call: Call, command: str, options: Options, keeper: Keeper | None
     call.prepare(region.watching, twice=rerun)
     with region:
         call.run(region.watching)
+    first = with_surroundings(region.report, region.trace)
     if not rerun:
-        return region.report
+        return proved(first, Once(CALLED_ONCE))
     eager = born_in_a_region(region.report)
     second = Trace(memory=RERUN_MEMORY, command=region.report.run.command, copy_all=True, quiet=True)
     second.redacts = region.redacts
@@ -171,10 +176,15 @@ def _explained(call: Call, command: str, options: Options, keeper: Keeper | None
         return without_rerun(region.report, f"the second run raised {exception_text(error)}")
     finally:
         call.restore(second.watching)
+    failed = second.watching.failed
     if eager:
-        return with_eager(region.report, second.report, failed=second.watching.failed)
-    identical = call.identical(second.watching)
-    return with_rerun(region.report, second.report, identical=identical, failed=second.watching.failed)
+        report = with_eager(first, second.report, failed=failed)
+    else:
+        identical = call.identical(second.watching)
+        report = with_rerun(first, second.report, identical=identical, failed=failed)
+    if report.run.replay.faithful is False:
+        return proved(report, Once(f"no faithful second call: {report.run.replay.why}"))
+    return proved(report, Recalling(call, lambda: Trace(memory=memory, command=report.run.command, quiet=True)))
 
 
 def _name(target: Any) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import shutil
 import sys
 import textwrap
@@ -15,10 +16,11 @@ from whynan.report import wording
 from whynan.report.closing import closing
 from whynan.report.excerpt import Sources, excerpt
 from whynan.report.layout import Page
+from whynan.report.values import count_text
 from whynan.rules.data import data_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from whynan.records import Finding, Fix, Report
     from whynan.report.excerpt import LineOf
@@ -28,20 +30,22 @@ _UNSEEN: Final = 100
 _WIDEST: Final = 120
 """Sentences longer than this are hard to read."""
 _PATCH_LINES: Final = 16
-_FIXES_SHOWN: Final = 8
+_FIXES_SHOWN: Final = 3
+_MOST_FIXES: Final = 16
+_IN_JSON: Final = "the JSON report has them all"
 
 _SEVERITY: Final = {"error": "bold red", "warning": "bold yellow", "info": "bold"}
 _STATUS: Final = {"verified": "green", "distorting": "yellow", "rejected": "red", "unverified": "yellow"}
 
 
-def show(report: Report, *, show_all: bool = False, to: TextIO | None = None) -> None:
+def show(report: Report, *, show_all: bool = False, to: TextIO | None = None, written: str | None = None) -> None:
     """Print a report to standard output, as wide as the terminal and in its encoding, in colour on a terminal.
 
-    `to`: another stream to print to.
+    `to`: another stream to print to. `written`: the file that has the report's document.
     """
 
     def told(width: int | None, color: bool, encoding: str) -> str:
-        return render(report, width=width, show_all=show_all, color=color, encoding=encoding)
+        return render(report, width=width, show_all=show_all, color=color, encoding=encoding, written=written)
 
     put(told, to)
 
@@ -63,16 +67,18 @@ def render(
     source: LineOf | None = None,
     color: bool = False,
     encoding: str = "utf-8",
+    written: str | None = None,
 ) -> str:
     """The report as text of lines at most `width` cells wide.
 
     Args:
         report: what is to be told.
         width: 32 at least; the terminal's, and 120 at most, where none is given.
-        show_all: tell of the bad numbers that did no harm too.
+        show_all: tell of the bad numbers that did no harm too, and of the fixes that were rejected.
         source: gives a line of a file; by default from the file, if it still is what it was in the run.
         color: with the terminal's colour codes.
         encoding: of the output; what it cannot write is put plainer.
+        written: the file that has the report's document, from which a fix is applied.
     """
     page = Page(width or min(shutil.get_terminal_size((_UNSEEN, 24)).columns, _WIDEST), encoding)
     line_of = source or Sources(report.run.sources).line
@@ -83,6 +89,8 @@ def render(
         _finding(
             page, finding, report, right, line_of, None if like is None else (told[like], f"{like + 1} of {len(told)}")
         )
+        _fixes(page, finding, told[: number - 1], show_all=show_all, written=written)
+        page.blank()
     closing(page, report, show_all=show_all)
     return page.finish(color=color)
 
@@ -131,11 +139,6 @@ def _finding(
     page.items("reaches", wording.reached(finding, raised=raised), " · ")
     if wrong := wording.finite_but_wrong(finding):
         page.row("", wrong)
-    for fix in finding.fixes[:_FIXES_SHOWN]:
-        _fix(page, fix)
-    if len(finding.fixes) > _FIXES_SHOWN:
-        page.row("", f"and {len(finding.fixes) - _FIXES_SHOWN:,} more fixes; the JSON report has them all")
-    page.blank()
 
 
 def _born(page: Page, finding: Finding, line_of: LineOf, like: str) -> None:
@@ -172,12 +175,40 @@ def _operands(page: Page, finding: Finding, report: Report) -> None:
         )
 
 
+def _fixes(page: Page, finding: Finding, earlier: Sequence[Finding], *, show_all: bool, written: str | None) -> None:
+    """The fixes of a finding with their verdicts; one that an earlier finding has by the number of that."""
+    best = finding.fixes[0] if finding.fixes else None
+    same = next((n for n, other in enumerate(earlier, 1) if best is not None and _is_same(best, other)), None)
+    if best is not None and same is not None and not show_all:
+        page.row("fix", (best.verdict.status, _STATUS[best.verdict.status]), f": the first of finding {same}")
+        return
+    shown = [fix for fix in finding.fixes if show_all or fix.verdict.status != "rejected"]
+    # of those of which nothing is proved one is enough
+    proved = sum(fix.verdict.status != "unverified" for fix in shown)
+    most = len(shown) if show_all else min(max(proved, 1), _FIXES_SHOWN)
+    for fix in shown[: min(most, _MOST_FIXES)]:
+        _fix(page, fix)
+    if (more := len(shown) - min(most, _MOST_FIXES)) > 0:
+        page.row("", f"and {count_text(more, 'more fix', 'more fixes')}; {_IN_JSON}")
+    if rejected := len(finding.fixes) - len(shown):
+        what = count_text(rejected, "fix", "fixes")
+        page.row("" if shown else "fix", f"{what} tried and rejected; --all shows {'it' if rejected == 1 else 'them'}")
+    if written is not None and any(f.patch and f.verdict.status in ("verified", "distorting") for f in shown):
+        page.row("", f"whynan fix {shlex.quote(written)} --apply")
+
+
+def _is_same(fix: Fix, earlier: Finding) -> bool:
+    """Whether a fix is the first of an earlier finding's, with the same outcome."""
+    first = earlier.fixes[0] if earlier.fixes else None
+    return first is not None and first.patch == fix.patch and first.verdict.status == fix.verdict.status
+
+
 def _fix(page: Page, fix: Fix) -> None:
     verdict = fix.verdict
-    page.row("fix", (verdict.status, _STATUS[verdict.status]), f": {fix.title}")
-    if verdict.why:
-        page.row("", verdict.why)
+    page.row("fix", (verdict.status, _STATUS[verdict.status]), f": {verdict.why or fix.title}")
     edits = _edits(fix.patch or "")
+    if verdict.why and not edits:
+        page.row("", fix.title)
     for line in edits[:_PATCH_LINES]:
         page.row("", (line, "green" if line.startswith("+") else "red"))
     if len(edits) > _PATCH_LINES:

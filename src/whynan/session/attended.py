@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from whynan.capture.failure import tell_once
 from whynan.config import Options
 from whynan.session import capsules, recorded
-from whynan.session.ending import debugger, hide, stopped, user_frame
+from whynan.session.ending import debugger, hide, stepping, stopped, user_frame
+from whynan.session.proving import Once
 from whynan.session.region import Region, exception_text
 from whynan.session.waiting import told
 from whynan.session.watching import Watched
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 MEMORY: Final = 256 << 20
 """Bytes of operands that a run holds unless it is told another number; a region holds fewer."""
+RUN_ONCE: Final = "the program was run once: explain(function, ..., rerun=True) of a part of it proves fixes"
 
 
 class Attended:
@@ -121,6 +123,8 @@ class Attended:
         with told("explaining what was found", quiet=self.options.quiet):
             # what has excused nothing may have done so in the steps that were watched
             region.end(kind, error, traceback, early=early or bool(watched))
+            if not any(finding.fixes for finding in region.report.findings):
+                region.prove(Once(RUN_ONCE))
         found = region.report if self._training is None else self._training.after(region.report)
         self._tell(found if error is None else _raised(found, error))
 
@@ -159,6 +163,7 @@ class Attended:
             if not errors:
                 return None
             self._stopped = self.options.on_nonfinite == "stop"
+            self._prove()
             self.end(early=True)
             opened = self._debugger()
         if opened is not None:
@@ -168,6 +173,19 @@ class Attended:
 
             return NonFiniteError(errors[0])
         return stopped()
+
+    def _prove(self) -> None:
+        """The program is about to make a bad step, and to be stopped there: what led to it can still be run again."""
+        assert self._region is not None
+        optimizer = stepping(sys._getframe())  # pyright: ignore[reportPrivateUsage]
+        if self._training is None or optimizer is None:
+            return
+        with told("proving what would mend it", quiet=self.options.quiet):
+            self._region.end(early=True)
+            try:
+                self._training.replays.prove(self._region, optimizer)
+            except Exception:
+                self._training.guard.fail()
 
     def _debugger(self) -> Callable[[], None] | None:
         """What opens the debugger at the program's line, where that was asked for."""

@@ -51,6 +51,15 @@ class Call:
         if known is not None:
             watching.tell(lambda _: known.keep(result))
 
+    def again(self, watching: Watching) -> None:
+        """Call the target for the sake of a fix: nothing of it compiled, and its value is not kept."""
+        known = self._known
+        if known is not None:
+            watching.tell(known.introduce)
+        with _uncompiled():
+            result = self._target(*self._inputs, **self._kwargs)
+        watching.tell(lambda capture: capture.target_returned(result))
+
     def rewind(self, watching: Watching) -> bool:
         """Put the state of the first call back; False, and the state as it is, where that cannot be done."""
         if self._known is None:

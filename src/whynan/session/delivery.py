@@ -35,15 +35,17 @@ def deliver(report: Report, options: Options, names: Pseudonyms | None = None) -
         # a stream of the program's own would notice
         with suppress(Exception):
             sys.stdout.flush()
+    written = None
     if options.json is not None:
         try:
             write_text(options.json, json.to_json(report) + "\n")
+            written = options.json if stream(options.json) is None else None
         except OSError as error:
             say(f"the report could not be written to {options.json} ({error.strerror})")
     if shown is not None:
         with suppress(OSError):
             # nobody can be told that nobody can be told
-            terminal.show(report, show_all=options.all_, to=shown)
+            terminal.show(report, show_all=options.all_, to=shown, written=written)
 
 
 def say(text: str) -> None:

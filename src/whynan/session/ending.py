@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from whynan.errors import NonFiniteError
 from whynan.session.delivery import say
@@ -36,6 +36,18 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
     while frame is not None and owner_of(frame.f_code.co_filename) is not Owner.USER:
         frame = frame.f_back
     return frame
+
+
+def stepping(frame: FrameType | None) -> Any:
+    """The optimizer whose step is being called, seen from a frame in it; None where none is."""
+    from torch.optim import Optimizer
+
+    while frame is not None and owner_of(frame.f_code.co_filename) is not Owner.USER:
+        for value in frame.f_locals.values():
+            if isinstance(value, Optimizer):
+                return value
+        frame = frame.f_back
+    return None
 
 
 def debugger(frame: FrameType) -> Callable[[], None]:

@@ -14,6 +14,7 @@ from whynan.rules.catalogue import readings
 from whynan.session import recorded
 from whynan.session.allow import Allowance, Allowances, allowance, numbered
 from whynan.session.interpreter import command_line
+from whynan.session.proving import proved, with_surroundings
 from whynan.session.runs import report_of
 from whynan.session.watching import Watched, watching
 from whynan.source.command import keep
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from whynan.config import Options
     from whynan.records import Report
     from whynan.session.baseline import Baseline
+    from whynan.session.proving import Again
     from whynan.traces import Trace
 
 STEPPED_ASIDE = "the program traces itself: what it did from there on is in its own report"
@@ -120,6 +122,11 @@ class Region:
             from whynan.report.redaction import redacted
 
             self._report = redacted(self._report)
+
+    def prove(self, again: Again) -> None:
+        """Give the findings of the report their fixes, proved as far as `again` can run the program."""
+        if self._report is not None and not self.redacts:
+            self._report = proved(with_surroundings(self._report, self.trace), again)
 
     def preview(self, capture: Capture) -> Report:
         """What has been found so far; the region goes on."""

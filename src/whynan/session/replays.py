@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from whynan.records import Replay
 from whynan.report.values import count_text
 from whynan.session.lateness import advised, compared, made, refused_late
+from whynan.session.proving import Once, with_surroundings
 from whynan.session.region import Region, refuses_another
+from whynan.session.retelling import Replaying
 from whynan.session.watching import Watched
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ SUSPECT = (
     "the compiler is the suspect; TORCHDYNAMO_DISABLE=1 runs the program as it is written, and "
     'torch.compile(backend="aot_eager") without the kernels of inductor'
 )
+
+NO_WAY = "what led to the step stands in no code that can be run again from its source"
 
 BESIDE = (
     "no replay: another optimizer has stepped on the gradients of the same backward, and its weights have moved; two "
@@ -93,13 +97,35 @@ class Replays:
                     refused.append(f"no replay {where}: nothing bad was born in it")
                 else:
                     said = (*made(fault), *suspected[:1], *_spoilt(fault))
-                    return _replayed(region.report, Replay(kind=way.kind, faithful=True, why=_same(fault, where)), said)
+                    report = with_surroundings(region.report, region.trace)
+                    report = _replayed(report, Replay(kind=way.kind, faithful=True, why=_same(fault, where)), said)
+                    return self._again(way, fault, eager=eager).proved(report)
         hint = f"whynan run --start-step {fault.step} looks at every operation from that step on, in another run"
         if fault.beside:
             refused = [BESIDE]
         if not refused and not suspected:
-            refused.append("no replay: what led to the step stands in no code that can be run again from its source")
+            refused.append(f"no replay: {NO_WAY}")
         return (_bad(fault), *made(fault), *suspected[:1], *_spoilt(fault), *refused, *advised(fault), hint)
+
+    def prove(self, region: Region, optimizer: Any) -> None:
+        """Prove the fixes of what a region has found that has looked at a bad step as it was made, and has ended."""
+        from whynan.capture.torch.judging import Fault, judge
+        from whynan.capture.torch.replay import compiles
+        from whynan.capture.torch.ways import ways
+
+        fault = Fault(optimizer, self._guard.attempts(optimizer) + 1, judge(optimizer, self._guard.here.losses))
+        way = next(ways(self._marks.kept()), None)
+        if way is None:
+            region.prove(Once(NO_WAY))
+        else:
+            with self._again(way, fault, eager=compiles()).unheard() as again:
+                region.prove(again)
+
+    def _again(self, way: Way, fault: Fault, *, eager: bool) -> Replaying:
+        def unrecorded() -> Region:
+            return Region(self._options, command=self.command, watched=Watched(), quiet=True)
+
+        return Replaying(way, self._guard, fault, eager=eager, region=unrecorded, looked=self._looked)
 
     @contextmanager
     def _looked(self, region: Region, fault: Fault, way: Way) -> Generator[None]:

@@ -28,8 +28,20 @@ def test_with_rerun_it_is_called_twice() -> None:
         calls.append(1)
         return x.log()
 
-    whynan.explain(target, torch.zeros(1), rerun=True)
+    whynan.explain(target, torch.ones(1), rerun=True)
     assert calls == [1, 1]
+
+
+def test_with_rerun_it_is_called_for_each_proof_too() -> None:
+    calls: list[int] = []
+
+    def target(x: Tensor) -> Tensor:
+        calls.append(1)
+        return x.log()
+
+    report = whynan.explain(target, torch.zeros(1), rerun=True)
+    assert report.findings[0].fixes
+    assert 2 < len(calls) <= 12
 
 
 def test_a_healthy_target_is_clean() -> None:

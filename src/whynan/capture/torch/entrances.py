@@ -138,12 +138,16 @@ class Entrances:
     def _comes(self, module: Any) -> Evaluations | None:
         """A module is called from outside of every other one; gives who calls it, where that is not just done."""
         here = self._guard.here
-        if not self._guard.on or not self._guard.looks:
+        if not self._guard.on or here.replaying or is_capturing():
             return None
         if here.model_wanted:
             here.model_wanted = False
             self._guard.harms.names.roots.add(module)
-            self._marking.model()
+            # what traces the first steps must not see it
+            with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+                self._marking.model()
+        if not self._guard.looks:
+            return None
         return None if torch.is_grad_enabled() else self._guard.evaluations
 
     def _scaled(self, original: Any) -> Any:

@@ -1,0 +1,344 @@
+"""The fixes of a report's findings, each with its verdict: candidates are judged, and the best tried in the program."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Protocol
+
+from whynan.capture.failure import FAILED, report_internal_error
+from whynan.errors import WhynanError
+from whynan.records import Fix, FixVerdict
+from whynan.rules.catalogue import rules
+from whynan.session.trying import Outcome, alike, judged, kind_of, outcome_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from whynan.fixes.candidates import Candidate, Formula
+    from whynan.records import Finding, Report
+    from whynan.records.around import Neighbourhood
+    from whynan.records.intents import FixIntent, FixKind
+    from whynan.traces import Trace
+    from whynan.verify.visits import Visits
+
+SECONDS: Final = 20.0
+"""So long fixes are sought and proved for one report; what has begun then comes to its end."""
+_MOST_TRIED: Final = 2
+"""So many candidates of one finding are tried in the program."""
+_MOST_EDITS: Final = 3
+_ORDER: Final = ("verified", "distorting", "unverified", "rejected")
+_STRICTNESS: Final[tuple[FixKind, ...]] = ("reformulation", "guard", "epsilon", "setting")
+_ENDED: Final = f"the proof of fixes was ended after {SECONDS:.0f} seconds"
+_NOT_TRIED: Final = "not tried in the program: others did better on the captured operands"
+_SETTING: Final = "it is no edit of an expression, and was not tried"
+
+
+class Again(Protocol):
+    """A way to run once more what a report is of; all is put back after it, and nothing that fails in it is raised."""
+
+    def visits(self, path: str, text: str, line: int) -> Visits | str:
+        """The visits of the function at a line of a file whose text that is; or why there are none."""
+        ...
+
+    def trial(self, path: str, before: str, after: str) -> Report | str:
+        """The report of a run in which a file has another text; or why there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """No way to run it again, and why."""
+
+    why: str
+
+    def visits(self, path: str, text: str, line: int) -> str:
+        """Why there are none."""
+        del path, text, line
+        return self.why
+
+    def trial(self, path: str, before: str, after: str) -> str:
+        """Why there is none."""
+        del path, before, after
+        return self.why
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A file of the program, whose text is what ran."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A candidate and what is known of it so far."""
+
+    candidate: Candidate
+    verdict: FixVerdict
+
+    @property
+    def rank(self) -> tuple[float, ...]:
+        """The best first: by the verdict, by how many healthy elements are moved, then what computes the same."""
+        verdict, kind = self.verdict, _STRICTNESS.index(self.candidate.kind)
+        moved = float(verdict.max_rel or 0.0) if verdict.status == "distorting" else 0.0
+        return _ORDER.index(verdict.status), float(verdict.healthy_worse or 0), kind, moved
+
+
+def proved(report: Report, again: Again, *, keep: Callable[[Visits], None] = lambda _: None) -> Report:
+    """A report whose findings have their fixes, proved as far as `again` can run the program; never one that is worse.
+
+    Escaped and damaging findings have fixes, absorbed and allowed ones none. What is known of the surroundings of its
+    births is let go of. `keep` is given the visits that were recorded on the way.
+    """
+    try:
+        report = _Proving(report, again, keep).report()
+    except Exception:
+        report_internal_error()
+    return _with_around(report, {})
+
+
+def with_surroundings(report: Report, trace: Trace) -> Report:
+    """A report whose findings know what was around their births, in the trace that it was made of."""
+    births = (*trace.births, *trace.silent)
+    # the element of a finding is its birth's own
+    return _with_around(report, {id(birth.element): birth.around for birth in births})
+
+
+def _with_around(report: Report, around: Mapping[int, Neighbourhood | None]) -> Report:
+    changed = {
+        name: tuple(f.model_copy(update={"around": around.get(id(f.element))}) for f in getattr(report, name))
+        for name in ("findings", "damaging")
+    }
+    return report.model_copy(update=changed)
+
+
+def tried(before: str, after: str, path: str, finding: Finding, visits: Visits) -> FixVerdict:
+    """The verdict on somebody's own edit of a file, on the visits that were recorded of the finding's function.
+
+    Args:
+        before: the text that ran.
+        after: the edited text.
+        path: of the file.
+        finding: what the edit is to mend.
+        visits: of the function that holds the finding's expression.
+    """
+    from whynan.fixes.candidates import Candidate, Declined
+
+    if finding.site is None:
+        return FixVerdict(status="unverified", why="the bad number was born at no place of the source that is known")
+    pair = alike(before, after, path, finding.site.line, visits)
+    if isinstance(pair, Declined):
+        return FixVerdict(status="unverified", why=pair.why)
+    candidate = Candidate("", kind_of(*pair), path, after, *pair, function=visits.function)
+    return judged(candidate, visits)
+
+
+class _Proving:
+    """The proof of one report's fixes."""
+
+    def __init__(self, report: Report, again: Again, keep: Callable[[Visits], None]) -> None:
+        self._report = report
+        self._keep = keep
+        self._again = again
+        self._deadline = time.monotonic() + SECONDS
+        self._ended = False
+        self._known: dict[object, tuple[Fix, ...]] = {}
+        self._visited: dict[tuple[str, int], Visits | str] = {}
+        self._verdicts: dict[tuple[Formula, Formula, str], FixVerdict] = {}
+        self._trials: dict[tuple[str, str], Report | str] = {}
+        self._hashes = {source.file: source.sha256 for source in report.run.sources}
+
+    def report(self) -> Report:
+        """The report with the fixes of its findings."""
+        changed: dict[str, object] = {
+            name: tuple(self._with_fixes(finding) for finding in getattr(self._report, name))
+            for name in ("findings", "damaging")
+        }
+        if self._ended:
+            coverage = self._report.coverage
+            changed["coverage"] = coverage.model_copy(update={"notes": (*coverage.notes, _ENDED)})
+        return self._report.model_copy(update=changed)
+
+    def _with_fixes(self, finding: Finding) -> Finding:
+        if finding.allowed is not None or finding.fate == "absorbed":
+            return finding
+        key = finding.rule, finding.site, finding.phase
+        if key not in self._known:
+            self._known[key] = self._fixes(finding)
+        return finding.model_copy(update={"fixes": self._known[key]})
+
+    def _is_over(self) -> bool:
+        self._ended = self._ended or time.monotonic() > self._deadline
+        return self._ended
+
+    def _fixes(self, finding: Finding) -> tuple[Fix, ...]:
+        intents = _intents(finding)
+        settings = tuple(
+            Fix(title=i.title, kind="setting", patch=None, verdict=FixVerdict(status="unverified", why=_SETTING))
+            for i in intents
+            if i.kind == "setting"
+        )
+        source = self._source(finding)
+        if source is None or self._is_over():
+            return settings
+        from whynan.fixes.candidates import Declined
+        from whynan.fixes.source import candidates, patch
+
+        found = candidates(source.text, finding, [intent for intent in intents if intent.kind != "setting"])
+        proofs = self._proofs(finding, source, [_in(source, c) for c in found if not isinstance(c, Declined)])
+        made = tuple(
+            Fix(
+                title=p.candidate.title,
+                kind="source",
+                patch=patch(_shown(source.path), source.text, p.candidate.edited),
+                verdict=p.verdict,
+            )
+            for p in proofs
+        )
+        if not made:
+            reasons = {c.why: c.title for c in found if isinstance(c, Declined)}
+            made = tuple(
+                Fix(title=title, kind="source", patch=None, verdict=FixVerdict(status="unverified", why=why))
+                for why, title in reasons.items()
+            )
+        return (*made, *settings)
+
+    def _source(self, finding: Finding) -> _Source | None:
+        """The file of a finding's expression, if it is what ran."""
+        from whynan.source import sha256_of
+
+        site = finding.site
+        if site is None or site.file not in self._hashes or sha256_of(site.file) != self._hashes[site.file]:
+            return None
+        import tokenize
+
+        try:
+            with open(site.file, "rb") as raw:
+                encoding, _ = tokenize.detect_encoding(raw.readline)
+            with open(site.file, encoding=encoding, newline="") as file:
+                return _Source(os.path.abspath(site.file), file.read())
+        except (OSError, SyntaxError, UnicodeError):
+            return None
+
+    def _proofs(self, finding: Finding, source: _Source, found: Sequence[Candidate]) -> list[_Judged]:
+        """The candidates with their verdicts, the best first."""
+        judged_ = sorted((self._judged(source, candidate) for candidate in found), key=lambda j: j.rank)
+        tried_: list[_Judged] = []
+        for number, one in enumerate(judged_):
+            # what does not cure the captured operands may still do so with another edit
+            may_cure = one.verdict.status != "rejected" or one.verdict.forward_finite is False
+            may_cure = may_cure or one.verdict.backward_finite is False
+            if one.verdict.status == "unverified" or not may_cure:
+                tried_.append(one)
+            elif number >= _MOST_TRIED and any(t.verdict.status == "verified" for t in tried_):
+                tried_.append(_unverified(one, _NOT_TRIED))
+            elif self._is_over():
+                tried_.append(_unverified(one, _ENDED))
+            else:
+                tried_.append(self._in_place(finding, source, one))
+        return sorted(tried_, key=lambda j: j.rank)
+
+    def _judged(self, source: _Source, candidate: Candidate) -> _Judged:
+        unknown = FixVerdict(status="unverified", why=_ENDED)
+        if self._is_over():
+            return _Judged(candidate, unknown)
+        visits = self._visits(source, candidate.original.line)
+        if isinstance(visits, str):
+            return _Judged(candidate, unknown.model_copy(update={"why": visits}))
+        key = candidate.original, candidate.repaired, candidate.kind
+        try:
+            if key not in self._verdicts:
+                self._verdicts[key] = judged(candidate, visits)
+            return _Judged(candidate, self._verdicts[key])
+        except WhynanError as error:
+            return _Judged(candidate, unknown.model_copy(update={"why": str(error)}))
+        except Exception:
+            report_internal_error()
+            return _Judged(candidate, unknown.model_copy(update={"why": FAILED}))
+
+    def _visits(self, source: _Source, line: int) -> Visits | str:
+        key = source.path, line
+        if key not in self._visited:
+            self._visited[key] = found = self._again.visits(source.path, source.text, line)
+            if not isinstance(found, str):
+                self._keep(found)
+        return self._visited[key]
+
+    def _trial(self, source: _Source, candidate: Candidate) -> Report | str:
+        key = source.path, candidate.edited
+        if key not in self._trials:
+            self._trials[key] = self._again.trial(source.path, source.text, candidate.edited)
+        return self._trials[key]
+
+    def _in_place(self, finding: Finding, source: _Source, one: _Judged, edits: int = 1) -> _Judged:
+        """A candidate after the program has run with it, and with what mends the births that it leaves."""
+        candidate = one.candidate
+        trial = self._trial(source, candidate)
+        if isinstance(trial, str):
+            return _unverified(one, f"it holds on the captured operands, but was not tried in the program: {trial}")
+        outcome = outcome_of(trial, self._report, finding, source.text, candidate.edited)
+        if outcome.next is not None and edits < _MOST_EDITS and not self._is_over():
+            for further in self._further(finding, source, candidate, outcome.next):
+                mended = self._in_place(finding, source, further, edits + 1)
+                if mended.verdict.status in ("verified", "distorting"):
+                    return mended
+        return _Judged(candidate, _with(one.verdict, outcome))
+
+    def _further(self, finding: Finding, source: _Source, first: Candidate, left: Finding) -> list[_Judged]:
+        """What also mends a birth that a first edit leaves, judged as one edit."""
+        from whynan.fixes.candidates import Candidate, Declined
+        from whynan.fixes.source import candidates
+
+        assert finding.site is not None
+        wanted = [intent for intent in _intents(left) if intent.kind != "setting"]
+        found: list[_Judged] = []
+        for second in candidates(first.edited, left, wanted):
+            if isinstance(second, Declined):
+                continue
+            visits = self._visits(source, finding.site.line)
+            if isinstance(visits, str):
+                break
+            pair = alike(source.text, second.edited, source.path, finding.site.line, visits)
+            if isinstance(pair, Declined):
+                continue
+            title = first.title if first.title == second.title else f"{first.title}; {second.title}"
+            kind: FixKind = max((first.kind, second.kind), key=_STRICTNESS.index)
+            whole = Candidate(title, kind, source.path, second.edited, *pair, function=first.function)
+            found.append(self._judged(source, whole))
+        kept = [one for one in found if one.verdict.status in ("verified", "distorting")]
+        return sorted(kept, key=lambda j: j.rank)[:1]
+
+
+def _intents(finding: Finding) -> tuple[FixIntent, ...]:
+    return next((rule.fixes for rule in rules() if rule.code == finding.rule), ())
+
+
+def _in(source: _Source, candidate: Candidate) -> Candidate:
+    return replace(candidate, path=source.path)
+
+
+def _unverified(one: _Judged, why: str) -> _Judged:
+    return _Judged(one.candidate, one.verdict.model_copy(update={"status": "unverified", "why": why}))
+
+
+def _with(verdict: FixVerdict, outcome: Outcome) -> FixVerdict:
+    """A verdict with what the program did with the edit."""
+    if outcome.rejected is not None:
+        if verdict.status == "rejected":
+            return verdict
+        return verdict.model_copy(update={"status": "rejected", "why": outcome.rejected})
+    if outcome.remains is not None:
+        return verdict.model_copy(update={"why": f"{verdict.why}; {outcome.remains}"})
+    return verdict
+
+
+def _shown(path: str) -> str:
+    """A file as a patch names it: relative to the working directory where it lies inside."""
+    from whynan.source.positions import file_of_site
+
+    return file_of_site(path)

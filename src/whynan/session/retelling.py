@@ -1,0 +1,127 @@
+"""What led to a bad step, run once more to see its names, or with an edit; the program's state stays as it is."""
+
+# pyright: basic
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Self
+
+from whynan.errors import UsageError
+from whynan.session.proving import proved, with_surroundings
+from whynan.verify.swapping import is_same_file, swapped
+from whynan.verify.tails import retold
+from whynan.verify.visiting import visiting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from contextlib import AbstractContextManager
+
+    from whynan.capture.torch.judging import Fault
+    from whynan.capture.torch.replay import Outcome
+    from whynan.capture.torch.watch import Guard
+    from whynan.capture.torch.ways import Way
+    from whynan.records import Report
+    from whynan.session.region import Region
+    from whynan.verify.visits import Visits
+
+
+class Replaying:
+    """The way on which a replay was faithful, once more.
+
+    `region` makes what looks at the operations of a replay, and `looked` puts it around one.
+    """
+
+    def __init__(
+        self,
+        way: Way,
+        guard: Guard,
+        fault: Fault,
+        *,
+        eager: bool,
+        region: Callable[[], Region],
+        looked: Callable[[Region, Fault, Way], AbstractContextManager[None]],
+    ) -> None:
+        self._way = way
+        self._guard = guard
+        self._fault = fault
+        self._eager = eager
+        self._region = region
+        self._looked = looked
+
+    def proved(self, report: Report) -> Report:
+        """A report with the fixes of its findings."""
+        with self.unheard():
+            return proved(report, self)
+
+    def visits(self, path: str, text: str, line: int) -> Visits | str:
+        """The visits of the function at a line of a file whose text that is; or why there are none."""
+        try:
+            with visiting(path, text, line) as (recorder, swap):
+                way = _retold(self._way, path, text, recorder.tree)
+                outcome = self._replay(way, nullcontext)
+        except UsageError as error:
+            return error.what
+        except ValueError as error:
+            return str(error)
+        if outcome.judged is not None and not outcome.judged.same_as(self._fault.judged):
+            return f"no faithful replay {way.where}: other losses or gradients than in the step itself"
+        if outcome.judged is not None and recorder.visits.visits:
+            return recorder.visits
+        return outcome.why or "; ".join(swap.left) or "the replay did not come there"
+
+    def trial(self, path: str, before: str, after: str) -> Report | str:
+        """The report of a replay in which a file has another text; or why there is none."""
+        region = self._region()
+        try:
+            with swapped(path, before, after) as swap:
+                way = _retold(self._way, path, before, after)
+                if not swap.swapped and way is self._way:
+                    return "; ".join(swap.left) or "nothing that is replayed is changed by it"
+                outcome = self._replay(way, lambda: self._looked(region, self._fault, way))
+        except SyntaxError as error:
+            return f"the edited text is no Python ({error.msg})"
+        except ValueError as error:
+            return str(error)
+        if outcome.judged is None:
+            return f"replayed {way.where}, {outcome.why}"
+        report = with_surroundings(region.report, region.trace)
+        if outcome.judged.is_good or report.findings:
+            return report
+        # something bad is in the step all the same
+        return report.model_copy(update={"verdict": "inconclusive"})
+
+    def _replay(self, way: Way, region: Callable[[], AbstractContextManager[Any]]) -> Outcome:
+        from whynan.capture.torch.replay import replay
+
+        outcome = replay(way, self._guard, self._fault, region, eager=self._eager)
+        self._guard.here.replaying = True
+        return outcome
+
+    @contextmanager
+    def unheard(self) -> Generator[Self]:
+        """What is differentiated for a proof is none of the program's losses."""
+        from whynan.capture.torch.judging import Losses
+
+        here = self._guard.here
+        losses, here.losses = here.losses, Losses()
+        before, here.replaying = here.replaying, True
+        try:
+            yield self
+        finally:
+            here.losses, here.replaying = losses, before
+
+
+def _retold(way: Way, path: str, before: str, after: str | ast.Module) -> Way:
+    """A way whose own code is that of another text of a file, where it stands in that file."""
+    from whynan.capture.torch.ways import Tailed
+
+    if not isinstance(way, Tailed) or not is_same_file(way.standing.frame.f_code.co_filename, path):
+        return way
+    tail = retold(way.standing.tail, before, after)
+    told = [ast.dump(statement) for statement in tail.statements]
+    if told == [ast.dump(statement) for statement in way.standing.tail.statements]:
+        return way
+    return dataclasses.replace(way, standing=dataclasses.replace(way.standing, tail=tail))

@@ -1,0 +1,243 @@
+"""One edit, judged on what its function's names were, and on what the program did when it ran with it."""
+
+# pyright: basic
+
+from __future__ import annotations
+
+import ast
+import difflib
+import sys
+import textwrap
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from whynan.records import FixVerdict
+from whynan.verify.swapping import is_same_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from whynan.fixes.candidates import Candidate, Declined, Formula
+    from whynan.records import Finding, Report
+    from whynan.records.intents import FixKind
+    from whynan.verify.visits import Visit, Visits
+
+_MOST_FAILING: Final = 3
+_MOST_HEALTHY: Final = 5
+_MOST_LOOKED_AT: Final = 64
+_GUARDS: Final = frozenset(
+    "where masked_fill masked_fill_ nan_to_num clamp clamp_ clamp_min clamp_max clip maximum minimum max min copysign "
+    "isfinite isnan isinf".split()
+)
+_GREATEST_EPSILON: Final = 1e-2
+_MOST_BEFORE: Final = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run with an edit shows: why the edit is rejected, what is left of another hazard, which birth is next."""
+
+    rejected: str | None = None
+    remains: str | None = None
+    next: Finding | None = None
+
+
+def judged(candidate: Candidate, visits: Visits) -> FixVerdict:
+    """The verdict on a candidate by its function's visits; raises ``UsageError`` where a formula cannot be made."""
+    from whynan.verify.formulas import compiled
+    from whynan.verify.judging import judge
+
+    original, repaired = _readable(candidate.original, candidate.repaired, visits)
+    given = captured(original, visits)
+    if isinstance(given, str):
+        return FixVerdict(status="unverified", why=given)
+    namespace = namespace_of(candidate.path)
+    before = _taking(compiled(original, namespace), original)
+    after = _taking(compiled(repaired, namespace), repaired)
+    return judge(before, after, _chosen(before, given), kind=candidate.kind)
+
+
+def alike(before: str, after: str, path: str, line: int, visits: Visits) -> tuple[Formula, Formula] | Declined:
+    """Two versions of a file as formulas that read the same, if there are such that begin at a line that was visited.
+
+    What one reads and the other computes would be two inputs that know nothing of each other.
+    """
+    from whynan.fixes.candidates import Declined
+    from whynan.fixes.source import compared
+
+    first = compared(before, after, path, line)
+    earlier = sorted({visit.line for visit in visits.visits if visit.line < line}, reverse=True)
+    for at in (line, *earlier[:_MOST_BEFORE]):
+        pair = compared(before, after, path, at)
+        if not isinstance(pair, Declined) and _read(pair[0]) == _read(pair[1]):
+            return pair
+    return first
+
+
+def _read(formula: Formula) -> set[str]:
+    """The parameters that a formula's body reads."""
+    tree = ast.parse(textwrap.dedent(formula.body))
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & {*formula.parameters}
+
+
+def _readable(original: Formula, repaired: Formula, visits: Visits) -> tuple[Formula, Formula]:
+    """The formulas, as what is known at their line can be put into them."""
+    from whynan.verify.lifting import lifted
+
+    there = [visit for visit in visits.visits if visit.line == original.line]
+    if not there or any(all(name in visit.values for name in original.inputs) for visit in there):
+        return original, repaired
+    most = max(there, key=lambda visit: len(visit.values))
+    return lifted(original, repaired, most.values) or (original, repaired)
+
+
+def captured(formula: Formula, visits: Visits) -> list[dict[str, Any]] | str:
+    """What a formula's parameters were at each visit of its line; or why that is not known."""
+    there = [visit for visit in visits.visits if visit.line == formula.line]
+    if not there:
+        where = visits.function or "the module"
+        return f"{where} did not come to line {formula.line} when it was run again"
+    complete = [visit for visit in there if all(name in visit.values for name in formula.inputs)]
+    if not complete:
+        lost = next(name for name in formula.inputs if any(name not in visit.values for visit in there))
+        return f"what {lost} was there could not be kept: it is no plain tensor, number, text or list of these"
+    return [_parameters(formula, visit) for visit in complete]
+
+
+def _parameters(formula: Formula, visit: Visit) -> dict[str, Any]:
+    import torch
+
+    given: dict[str, Any] = {}
+    for name, parameter in zip(formula.inputs, formula.parameters, strict=True):
+        value = visit.values[name]
+        if isinstance(value, torch.Tensor) and name in visit.needs_grad:
+            value = value.detach().clone().requires_grad_()
+        given[parameter] = value
+    return given
+
+
+def _taking(function: Callable[..., Any], formula: Formula) -> Callable[..., Any]:
+    """A formula's function, which takes more than its parameters and leaves that alone."""
+
+    def taken(**given: Any) -> Any:
+        return function(**{name: given[name] for name in formula.parameters})
+
+    return taken
+
+
+def _chosen(original: Callable[..., Any], given: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A few of the visits: of those at which the original fails, and of the others; the last count most."""
+    latest = given[-_MOST_LOOKED_AT:]
+    failing = [_fails(original, one) for one in latest]
+    bad = [one for one, fails in zip(latest, failing, strict=True) if fails][-_MOST_FAILING:]
+    healthy = [one for one, fails in zip(latest, failing, strict=True) if not fails][-_MOST_HEALTHY:]
+    return [*bad, *healthy]
+
+
+def _fails(original: Callable[..., Any], given: Mapping[str, Any]) -> bool:
+    """Whether a formula's value or one of its gradients is NaN or Inf where its inputs are finite or not."""
+    import torch
+
+    leaves = [v for v in given.values() if isinstance(v, torch.Tensor) and v.requires_grad]
+    try:
+        with torch.random.fork_rng(), torch.inference_mode(False), torch.enable_grad():
+            out = original(**{n: v.clone() if isinstance(v, torch.Tensor) else v for n, v in given.items()})
+            outs = [o for o in (out if isinstance(out, tuple) else (out,)) if isinstance(o, torch.Tensor)]
+            outs = [o for o in outs if o.is_floating_point() or o.is_complex()]
+            ways = [o for o in outs if o.requires_grad]
+            grads = (
+                torch.autograd.grad(ways, leaves, [torch.ones_like(o) for o in ways], allow_unused=True)
+                if ways and leaves
+                else ()
+            )
+        return any(not bool(torch.isfinite(t).all()) for t in (*outs, *grads) if t is not None)
+    except Exception:
+        # the judge says why
+        return False
+
+
+def namespace_of(path: str) -> dict[str, Any]:
+    """The names of the module that was loaded from a file; none where there is no such module."""
+    for module in list(sys.modules.values()):
+        file: Any = getattr(module, "__file__", None)
+        if isinstance(file, str) and is_same_file(file, path):
+            return vars(module)
+    return {}
+
+
+def kind_of(original: Formula, repaired: Formula) -> FixKind:
+    """How somebody's own edit is to be judged: by what it writes that was not there before.
+
+    A selection, a bound or a comparison is a guard, a small constant an epsilon, anything else a reformulation.
+    """
+    calls, numbers = _written(original.body)
+    new_calls, new_numbers = _written(repaired.body)
+    if (new_calls - calls) & {*_GUARDS, "compare"}:
+        return "guard"
+    if any(0 < abs(n) <= _GREATEST_EPSILON for n in new_numbers - numbers):
+        return "epsilon"
+    return "reformulation"
+
+
+def _written(body: str) -> tuple[set[str], set[float]]:
+    calls: set[str] = set()
+    numbers: set[float] = set()
+    for node in ast.walk(ast.parse(textwrap.dedent(body))):
+        match node:
+            case ast.Call(func=ast.Attribute(attr=name)) | ast.Call(func=ast.Name(id=name)):
+                calls.add(name)
+            case ast.Compare():
+                calls.add("compare")
+            case ast.Constant(value=float() as number):
+                numbers.add(number)
+            case _:
+                continue
+    return calls, numbers
+
+
+def outcome_of(trial: Report, first: Report, finding: Finding, before: str, after: str) -> Outcome:
+    """What a run with an edited file shows of the finding that the edit is to mend.
+
+    A birth that the first run had too is another hazard, which remains; one that it had not is the edit's doing where
+    it stands in an edited line, and else one that the first had hidden.
+    """
+    left = [f for f in trial.findings if f.allowed is None]
+    if again := next((f for f in left if _birth(f) == _birth(finding)), None):
+        return Outcome(rejected=f"run with it, the program still bears {_told(again)}", next=again)
+    known = {_birth(f) for f in first.findings}
+    new = [f for f in left if _birth(f) not in known]
+    lines = _edited_lines(before, after)
+    for one in new:
+        if one.site is not None and lines & {*range(one.site.line, (one.site.end_line or one.site.line) + 1)}:
+            return Outcome(rejected=f"run with it, the program bears {_told(one)}", next=one)
+    if new:
+        return Outcome(remains=f"behind it, the program bears {_told(new[0])}", next=new[0])
+    if left:
+        return Outcome(remains=f"another finding remains: {_told(left[0])}")
+    if trial.verdict in ("nonfinite", "inconclusive"):
+        return Outcome(rejected="run with it, the program still ends with a bad number")
+    return Outcome()
+
+
+def _birth(finding: Finding) -> tuple[object, ...]:
+    site = finding.site
+    place = None if site is None else (site.file, site.function, site.code)
+    return finding.op, finding.phase, finding.birth, place
+
+
+def _told(finding: Finding) -> str:
+    site = finding.site
+    where = "" if site is None else f" at {site.file}:{site.line}"
+    value = "a bad number" if finding.element.value is None else _number(float(finding.element.value))
+    return f"{value}{where} ({finding.rule} {finding.name})"
+
+
+def _number(value: float) -> str:
+    return "NaN" if value != value else "-Inf" if value < 0 else "Inf"
+
+
+def _edited_lines(before: str, after: str) -> set[int]:
+    """The lines of a text that another one does not have, from 1."""
+    matcher = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
+    opcodes = [code for code in matcher.get_opcodes() if code[0] != "equal"]
+    return {line + 1 for _, _, _, begin, end in opcodes for line in range(begin, end)}

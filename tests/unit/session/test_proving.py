@@ -1,0 +1,193 @@
+"""Fixes are shown with a verdict that the program itself has given."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+import whynan
+from whynan.session.proving import Once, proved, tried
+from whynan.verify.visiting import visiting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import ModuleType
+
+ENTROPY = """import torch
+
+
+def loss(x, y):
+    p = torch.softmax(x, dim=-1)
+    return -(y * torch.log(p)).sum(dim=-1).mean()
+
+
+def target(x, y):
+    out = loss(x, y)
+    out.backward()
+    return out
+"""
+STEPWISE = """import torch
+
+
+def target(x):
+    p = torch.softmax(x, dim=-1)
+    q = torch.log(p)
+    return q
+"""
+TRAINING = """import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = torch.nn.Linear(3, 3)
+
+    def forward(self, x):
+        h = self.lin(x)
+        return torch.sqrt((h * h).sum(-1))
+
+
+torch.manual_seed(0)
+net = Net()
+net.lin.bias.data.zero_()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+for step in range(4):
+    x = torch.randn(5, 3)
+    if step == BAD:
+        x[1] = 0
+    optimizer.zero_grad()
+    loss = net(x).mean()
+    loss.backward()
+    optimizer.step()
+    print(step, loss.item(), torch.rand(1).item())
+"""
+LOOP = TRAINING.replace("loss = net(x).mean()", "loss = torch.sqrt(net.lin(x).pow(2).sum(-1)).mean()")
+
+
+@pytest.fixture
+def loaded(tmp_path: Path) -> Iterator[Callable[[str], ModuleType]]:
+    """Gives a module of a text, in a file of its own."""
+    names: list[str] = []
+
+    def load(text: str) -> ModuleType:
+        path = tmp_path / f"proved_{len(names)}.py"
+        path.write_text(text)
+        names.append(path.stem)
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module
+        spec.loader.exec_module(module)
+        return module
+
+    yield load
+    for name in names:
+        del sys.modules[name]
+
+
+def inputs() -> tuple[torch.Tensor, torch.Tensor]:
+    x = torch.tensor([[0.0, 200.0, 1.0], [1.0, 2.0, 3.0]], requires_grad=True)
+    return x, torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+
+
+def test_a_second_run_proves_the_fix_and_leaves_everything_as_it_was(loaded: Callable[[str], ModuleType]) -> None:
+    module = loaded(ENTROPY)
+    x, y = inputs()
+    code, state = module.loss.__code__, torch.get_rng_state()
+    report = whynan.explain(module.target, x, y, rerun=True)
+    best = report.findings[0].fixes[0]
+    assert best.verdict.status == "verified"
+    assert best.patch is not None
+    assert "+    return -(y * torch.log_softmax(x, -1)).sum(dim=-1).mean()" in best.patch
+    assert module.loss.__code__ == code
+    assert torch.equal(torch.get_rng_state(), state)
+    assert Path(str(module.__file__)).read_text() == ENTROPY
+    assert all(finding.around is None for finding in report.findings)
+
+
+def test_without_a_second_run_a_fix_is_unverified_and_the_report_says_why(
+    loaded: Callable[[str], ModuleType],
+) -> None:
+    report = whynan.explain(loaded(ENTROPY).target, *inputs())
+    verdicts = {(fix.verdict.status, fix.verdict.why) for finding in report.findings for fix in finding.fixes}
+    assert verdicts == {("unverified", "the target was called once: explain(..., rerun=True) proves fixes")}
+
+
+def test_an_absorbed_birth_has_no_fix(loaded: Callable[[str], ModuleType]) -> None:
+    text = "import torch\n\n\ndef target(x):\n    return torch.where(x > 0, x.log(), 0.0)\n"
+    report = whynan.explain(loaded(text).target, torch.tensor([0.0, 1.0]), rerun=True)
+    assert report.findings == ()
+    assert all(finding.fixes == () for finding in report.absorbed)
+
+
+def test_a_file_that_has_changed_has_no_fix(loaded: Callable[[str], ModuleType]) -> None:
+    module = loaded(ENTROPY)
+    report = whynan.explain(module.target, *inputs())
+    bare = report.model_copy(update={"findings": tuple(f.model_copy(update={"fixes": ()}) for f in report.findings)})
+    with open(str(module.__file__), "a") as file:
+        file.write("\n")
+    assert all(finding.fixes == () for finding in proved(bare, Once("never")).findings)
+
+
+@pytest.mark.parametrize(
+    ("edit", "status"),
+    [
+        ("torch.log_softmax(x, dim=-1)", "verified"),
+        ("torch.log(p + 1e-3)", "rejected"),
+        ("torch.log(p.detach() + 0 * x)", "rejected"),
+        ("torch.log(p)", "unverified"),
+        ("torch.nan_to_num(torch.log(p))", "rejected"),
+    ],
+)
+def test_somebodys_own_edit_is_judged_on_the_visits(
+    loaded: Callable[[str], ModuleType], edit: str, status: str
+) -> None:
+    module = loaded(STEPWISE)
+    x, _ = inputs()
+    report = whynan.explain(module.target, x)
+    path = str(module.__file__)
+    with visiting(path, STEPWISE, 6) as (recorder, _):
+        module.target(x)
+    after = STEPWISE.replace("q = torch.log(p)", f"q = {edit}  # mended")
+    assert tried(STEPWISE, after, path, report.findings[0], recorder.visits).status == status
+
+
+def run(tmp_path: Path, text: str, *options: str) -> tuple[dict[str, Any], str]:
+    """A program under ``whynan run``: its report, and what it printed."""
+    script, document = tmp_path / "train.py", tmp_path / "report.json"
+    script.write_text(text)
+    command = [sys.executable, "-m", "whynan", "run", "--json", str(document), *options, str(script)]
+    environment = {**os.environ, "WHYNAN_RAISE_INTERNAL": "1"}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path, check=False)
+    return json.loads(document.read_text()), ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "bad", "options"),
+    [
+        pytest.param(TRAINING, 2, ("--mode", "watch"), id="watched"),
+        pytest.param(TRAINING, 0, (), id="first step"),
+        pytest.param(LOOP, 2, (), id="in the loop itself"),
+    ],
+)
+def test_a_bad_step_of_a_training_is_mended_on_the_way_of_its_replay(
+    tmp_path: Path, text: str, bad: int, options: tuple[str, ...]
+) -> None:
+    text = text.replace("BAD", str(bad))
+    report, printed = run(tmp_path, text, *options)
+    assert len(printed.splitlines()) == bad
+    (finding,) = report["findings"]
+    best = finding["fixes"][0]
+    assert best["verdict"]["status"] == "verified", best["verdict"]
+    (tmp_path / "fix.patch").write_text(best["patch"])
+    subprocess.run(["git", "apply", "--check", "fix.patch"], cwd=tmp_path, check=True)
+    assert any(fix["verdict"]["status"] == "rejected" for fix in finding["fixes"])
