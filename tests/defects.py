@@ -189,7 +189,7 @@ def in_branch() -> Defect:
 
 def in_loop() -> Defect:
     """A division by a state of a Loop that becomes 0."""
-    info = helper.make_tensor_value_info
+    info, real = helper.make_tensor_value_info, TensorProto.FLOAT
     body = helper.make_graph(
         [
             N("Sub", ["state", "one"], ["less"], name="less"),
@@ -197,11 +197,11 @@ def in_loop() -> Defect:
             N("Identity", ["going"], ["on"], name="on"),
         ],
         "body",
-        [info("i", TensorProto.INT64, []), info("going", TensorProto.BOOL, []), info("state", TensorProto.FLOAT, None)],
+        [info("i", TensorProto.INT64, []), info("going", TensorProto.BOOL, []), info("state", real, None)],
         [
             info("on", TensorProto.BOOL, []),
             info("less", TensorProto.FLOAT, None),
-            info("part", TensorProto.FLOAT, None),
+            info("part", real, None),
         ],
     )
     nodes = [N("Loop", ["count", "true", "start"], ["last", "y"], name="loop", body=body)]

@@ -20,7 +20,7 @@ _TRUE_MAX: Final = 8
 _WHERE: Final = 9
 
 
-class Unwritable(Exception):
+class Unwritable(Exception):  # noqa: N818
     """What cannot be written in this model, and why."""
 
 

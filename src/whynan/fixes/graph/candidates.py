@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-    from whynan.fixes.graph.building import Builder
     from whynan.records import Finding
     from whynan.records.intents import FixKind
 
@@ -37,8 +36,14 @@ OWN: Final = (
         "atan2(y, x)",
         "atan2(y, x)",
     ),
+    FixIntent(
+        "equal weights for a row of which a mask has left nothing",
+        "guard",
+        "softmax(x, d)",
+        "softmax(where(amax(x, d, True) < finfo(x).min, 0, x), d)",
+    ),
 )
-"""What only graphs have: how an exporter wrote an operator that ONNX lacks."""
+"""What graphs need beside: how an exporter wrote an operator that ONNX lacks, and a softmax without one of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +70,12 @@ def candidates(
     """
     if finding.fate == "absorbed":
         return []
+    written = [intent for intent in intents if intent.kind != "setting"]
     why = unfit(model)
-    found: list[GraphCandidate | Declined] = []
-    for intent in (*intents, *OWN):
-        if intent.kind != "setting":
-            made = Declined(intent.title, why) if why is not None else _intended(model, finding, intent)
-            if made is not None:
-                found.append(made)
-    if why is None:
-        found += _special(model, finding)
-    return _different(found)
+    if why is not None:
+        return [Declined(intent.title, why) for intent in written]
+    made = (_intended(model, finding, intent) for intent in (*written, *OWN))
+    return _different([*(one for one in made if one is not None), *_special(model, finding)])
 
 
 def _special(model: onnx.ModelProto, finding: Finding) -> list[GraphCandidate | Declined]:

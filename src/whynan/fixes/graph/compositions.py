@@ -164,7 +164,8 @@ def atan2(build: Builder, y: Made, x: Made) -> ir.Value:
     angle = build.op("Atan", ratio)
     angle = build.where(steep, build.op("Sub", math.pi / 2, angle), angle)
     angle = build.where(_negative(build, x), build.op("Sub", math.pi, angle), angle)
-    return build.where(_negative(build, y), build.op("Neg", angle), angle)
+    # not by Neg, which ONNX Runtime computes as a difference: of 0 it is 0, not -0
+    return build.op("Mul", angle, build.where(_negative(build, y), build.value(-1.0), build.value(1.0)))
 
 
 def _atan2(write: Writing, call: Call) -> Made:

@@ -145,7 +145,8 @@ def refused(model: onnx.ModelProto) -> str | None:
     domains = {entry.domain for entry in whole.opset_import} - {"", "ai.onnx", "ai.onnx.ml"}
     domains -= {function.domain for function in whole.functions}
     try:
-        onnx.checker.check_model(whole, full_check=not domains)
+        checked: Any = onnx.checker
+        checked.check_model(whole, full_check=not domains)
     except Exception as error:
         return str(error).strip().splitlines()[0][:_SAID]
     return None

@@ -30,7 +30,7 @@ _WIDE: Final = ELEMENTWISE | frozenset(REDUCTIONS.values()) | _CONTRACTS | {"Mat
 
 def islands(model: onnx.ModelProto, finding: Finding) -> Iterator[Special]:
     """Islands around a birth out of range, the smallest first."""
-    if finding.birth not in ("overflow", "pole", "invalid") or finding.element.dtype not in ("float16", "bfloat16"):
+    if finding.birth != "overflow" or finding.element.dtype not in ("float16", "bfloat16"):
         return
     sizes = [len(found) for found in _around(Edit(model), finding)]
     for number in range(min(len(sizes), _MOST)):
@@ -69,7 +69,7 @@ def _reads(node: ir.Node, nodes: list[ir.Node]) -> bool:
 def _widened(edit: Edit, nodes: list[ir.Node]) -> Special | None:
     """The edit that puts casts around nodes."""
     dtype = nodes[0].outputs[0].dtype
-    if dtype not in _NARROW:
+    if dtype is None or dtype not in _NARROW:
         return None
     order = [node for node in nodes[0].graph or () if any(node is one for one in nodes)]
     builder = Builder(opset_at(edit.model, order[0]), ir.DataType.FLOAT, edit.names)

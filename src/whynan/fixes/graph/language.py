@@ -78,7 +78,7 @@ class Call:
 Expression = Variable | Number | Limit | Call
 
 
-class Unreadable(UsageError):
+class Unreadable(UsageError):  # noqa: N818
     """An expression that is none of the language."""
 
     def __init__(self, text: str, why: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import onnx_ir as ir
@@ -172,7 +172,9 @@ def _reduced(pattern: Call, node: ir.Node, match: Match, opset: int) -> Iterator
         yield from _with_axes(pattern, 1, axes, keep, one)
 
 
-def _with_axes(pattern: Call, first: int, axes: Any, keep: bool | None, match: Match) -> Iterator[Match]:
+def _with_axes(
+    pattern: Call, first: int, axes: tuple[int, ...] | None, keep: bool | None, match: Match
+) -> Iterator[Match]:
     """The axes and keepdim that a pattern asks for; what it does not name is whatever it is where no axis is named."""
     given: dict[str, Expression] = dict(pattern.named)
     rest = list(pattern.arguments[first:])
@@ -185,10 +187,8 @@ def _with_axes(pattern: Call, first: int, axes: Any, keep: bool | None, match: M
             if bound is None:
                 return
             match = bound
-        elif isinstance(wanted, Number):
-            plain = what[0] if isinstance(what, tuple) and len(what) == 1 else what
-            if plain != wanted.value:
-                return
+        elif isinstance(wanted, Number) and what != (wanted.value,) and what != wanted.value:
+            return
     yield match
 
 

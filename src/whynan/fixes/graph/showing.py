@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 _LONGEST: Final = 240
+_MOST: Final = 12
+"""Nodes that are named of a long expression."""
 _TELLING: Final = ("axis", "axes", "to", "keepdims")
 
 
 def shown(before: ir.Value, old: Sequence[ir.Node], after: ir.Value, new: Sequence[ir.Node]) -> str:
-    """``- Log(Softmax(x))`` and ``+ LogSoftmax(x)``; a long expression as the list of its nodes."""
+    """``- Log(Softmax(x))`` and ``+ LogSoftmax(x)``; a long expression as the types of its nodes."""
     return f"{_lines('-', before, old)}\n{_lines('+', after, new)}\n"
 
 
@@ -24,12 +26,9 @@ def _lines(sign: str, value: ir.Value, nodes: Sequence[ir.Node]) -> str:
     whole = _text(value, nodes)
     if len(whole) <= _LONGEST:
         return f"{sign} {whole}"
-    told = [f"{node.outputs[0].name} = {_text(node.outputs[0], (node,))}" for node in nodes if _counts(node)]
-    return "\n".join(f"{sign} {line}" for line in told)
-
-
-def _counts(node: ir.Node) -> bool:
-    return node.op_type != "Constant"
+    made = [node.op_type for node in nodes if node.op_type != "Constant"]
+    more = f" and {len(made) - _MOST} more" if len(made) > _MOST else ""
+    return f"{sign} {len(made)} nodes: {', '.join(made[:_MOST])}{more}"
 
 
 def _text(value: ir.Value, nodes: Sequence[ir.Node]) -> str:

@@ -99,13 +99,15 @@ class Writer:
         rest = call.arguments[1:]
         dim = named.get("dim", rest[0] if rest else None)
         keep = named.get("keepdim", rest[1] if len(rest) > 1 else None)
-        axes: object = self._bound.get(dim.name) if isinstance(dim, Variable) else getattr(dim, "value", None)
-        kept: object = self._bound.get(keep.name) if isinstance(keep, Variable) else getattr(keep, "value", None)
-        if isinstance(axes, int):
-            axes = (axes,)
-        if axes is not None and not isinstance(axes, tuple):
+        axes, kept = self._said(dim), self._said(keep)
+        if isinstance(axes, ir.Value | float):
             raise Unwritable("the axes are not known")
-        return axes, bool(kept)
+        return (axes,) if isinstance(axes, int) else axes, bool(kept)
+
+    def _said(self, of: Expression | None) -> Bound:
+        if isinstance(of, Variable):
+            return self._bound.get(of.name)
+        return of.value if isinstance(of, Number) else None
 
 
 def limit(dtype: ir.DataType, which: str) -> float:

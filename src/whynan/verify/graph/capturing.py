@@ -52,7 +52,7 @@ def _within(model: onnx.ModelProto, region: Region, feed: Mapping[str, Any], eng
         whole.CopyFrom(model)
         if engines.folder is not None:
             onnx.load_external_data_for_model(whole, engines.folder)
-        onnx.save(whole, path)
+        path.write_bytes(whole.SerializeToString())
         seen = _Seen(region)
         settings = EngineSettings(
             path=str(path), graph="original", engine=engines.engine, custom_ops=engines.custom_ops, intra_threads=1
@@ -80,11 +80,11 @@ class _Seen:
     def wrote(self, values: Sequence[Value]) -> None:
         """Nothing is needed of them."""
 
-    def enters(self, name: str, value: Value, kind: str) -> None:
+    def enters(self, name: str, value: Value, kind: str) -> None:  # noqa: ARG002
         """An input or a constant."""
         self._keep(name, value)
 
-    def enters_body(self, names: Sequence[str], values: Sequence[Value], carried: Sequence[str]) -> None:
+    def enters_body(self, names: Sequence[str], values: Sequence[Value], carried: Sequence[str]) -> None:  # noqa: ARG002
         """The inputs of a body."""
         for name, value in zip(names, values, strict=False):
             self._keep(name, value)

@@ -8,7 +8,7 @@ import numpy as np
 
 from whynan.verify.comparing import Truth
 from whynan.verify.graph.angles import angle_of
-from whynan.verify.graph.programs import cut, program_of, small_enough
+from whynan.verify.graph.programs import Unknown, cut, places_of, program_of, small_enough
 from whynan.verify.graph.running import Unrunnable
 
 if TYPE_CHECKING:
@@ -37,11 +37,12 @@ class Exactness:
             if not small_enough(list(inputs.values())):
                 self.unsupported["way to cut such inputs down"] = None
                 return {}
-            found = dict(inputs), {name: np.arange(mask.size).reshape(mask.shape) for name, mask in asked.items()}
+            whole: dict[str, Any] = {name: places_of(mask) for name, mask in asked.items()}
+            found = dict(inputs), whole
         small, where = found
         try:
             small_truths = self._asked(small)
-        except (Unrunnable, ValueError) as error:
+        except (Unrunnable, Unknown) as error:
             self.unsupported[str(error)] = None
             return {}
         return {
@@ -58,8 +59,17 @@ class Exactness:
             found = exact(program, inputs, {})
             noise = noise_floor(program, inputs, {})
         except Unsupported as error:
-            raise ValueError(str(error)) from error
-        raise NotImplementedError((found, noise))
+            raise Unknown(error.op) from error
+        return {
+            name: Truth(
+                values=np.nan_to_num(balls.midpoint(), nan=0.0, posinf=np.inf, neginf=-np.inf),
+                infinite=balls.infinite(),
+                undefined=balls.undefined(),
+                undecided=balls.undecided(),
+                noise=noise.outputs[name],
+            )
+            for name, balls in found.outputs.items()
+        }
 
 
 def _spread(truth: Truth, places: Any, shape: tuple[int, ...]) -> tuple[Truth, Any]:

@@ -35,7 +35,7 @@ def judge_graph(
     feeds: Sequence[Mapping[str, Any]],
     *,
     kind: FixKind,
-    engines: Engines = Engines(),
+    engines: Engines | None = None,
     others: int = 0,
     seed: int = 0,
     seconds: float = 30.0,
@@ -47,13 +47,15 @@ def judge_graph(
         repaired: the same with an edit.
         feeds: inputs by name; on at least one of them the original gives a bad number.
         kind: how the edit is judged; a ``guard`` may change nothing that is healthy.
-        engines: what runs both.
+        engines: what runs both; ONNX Runtime where None.
         others: further births that escaped, whose bad numbers may remain.
         seed: of the inputs that are made.
         seconds: after these no more inputs are made up.
     """
     try:
-        return _Judge(original, repaired, kind, engines, others, seed, time.monotonic() + seconds).verdict(feeds)
+        return _Judge(original, repaired, kind, engines or Engines(), others, seed, time.monotonic() + seconds).verdict(
+            feeds
+        )
     except Unrunnable as error:
         return FixVerdict(status="unverified", why=f"could not be run again: {error}")
 
@@ -201,12 +203,14 @@ class _Judge:
         if self._is_strict and any(map(np.any, invented.values())):
             truths = exactness.truths(values, invented)
         for name in names:
-            old_values, new_values, truth = _wide(before[name]), _wide(after[name]), None
+            old_values: Any = _wide(before[name])
+            new_values: Any = _wide(after[name])
+            truth = None
             if name in truths:
                 # of very many elements in question some are looked at, and nothing is said of the others
                 truth, looked = truths[name]
                 left = (invented if self._is_strict else asked)[name] & ~looked
-                new_values = np.where(left, old_values, new_values)
+                new_values[left] = old_values[left]
             self._tally(old_values, new_values, before[name].dtype.name, truth, counted, own)
 
     @property

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
     from whynan.verify.graph.regions import Region
 
+
+class Unknown(Exception):  # noqa: N818  (what is said is what the oracle lacks)
+    """What no exact values are known of."""
+
+
 _ROWS: Final = 48
 _ELEMENTS: Final = 200
 
@@ -24,13 +29,15 @@ _ELEMENTS: Final = 200
 def program_of(model: onnx.ModelProto, region: Region, inputs: Mapping[str, Any], engines: Engines) -> Program:
     """The nodes of a region before the repair as a program, with the dtypes and shapes that they have on these inputs.
 
-    Raises ``Unrunnable`` where they cannot be run on them, ``ValueError`` for what no program can say.
+    Raises ``Unrunnable`` where they cannot be run on them, ``Unknown`` for what no program can say.
     """
     nodes = [node for node in region.before if node.op_type != "Constant"]
     written = [name for node in nodes for name in node.output if name]
     whole = part(model, region.before, inputs, written, region.constants)
     values = engines.opened(whole).run(inputs)
-    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in region.constants if _is_here(tensor)}
+    if not all(map(_is_here, region.constants)):
+        raise Unknown("weights in another file")
+    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in region.constants}
     for node in region.before:
         if node.op_type == "Constant":
             constants[node.output[0]] = _constant(node)
@@ -39,7 +46,7 @@ def program_of(model: onnx.ModelProto, region: Region, inputs: Mapping[str, Any]
         dialect="onnx",
         inputs=tuple(inputs),
         steps=tuple(_step(node, values, opsets) for node in nodes),
-        outputs=region.outputs,
+        outputs=tuple(name for name in region.outputs if values[name].dtype.name in FORMATS),
         dtypes={name: value.dtype.name for name, value in inputs.items()},
         shapes={name: value.shape for name, value in inputs.items()},
         constants=constants,
@@ -57,11 +64,14 @@ def _constant(node: onnx.NodeProto) -> Any:
         if attribute.name in ("value_float", "value_int", "value_floats", "value_ints"):
             held = helper.get_attribute_value(attribute)
             return np.array(held, np.float32 if "float" in attribute.name else np.int64)
-    raise ValueError("a constant of another kind")
+    raise Unknown("a constant of another kind")
 
 
 def _step(node: onnx.NodeProto, values: Mapping[str, Any], opsets: Mapping[str, int]) -> Step:
-    schema = onnx.defs.get_schema(node.op_type, opsets.get(node.domain, 1), node.domain)
+    try:
+        schema = onnx.defs.get_schema(node.op_type, opsets.get(node.domain, 1), node.domain)
+    except onnx.defs.SchemaError:
+        raise Unknown(f"{node.domain}::{node.op_type}") from None
     arguments: dict[str, Any] = {}
     for i, name in enumerate(node.input):
         formal = schema.inputs[min(i, len(schema.inputs) - 1)]
@@ -72,7 +82,7 @@ def _step(node: onnx.NodeProto, values: Mapping[str, Any], opsets: Mapping[str, 
             arguments[formal.name] = ref
     for attribute in node.attribute:
         if attribute.ref_attr_name or attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS):
-            raise ValueError(f"{node.op_type} with {attribute.name}")
+            raise Unknown(f"{node.op_type} with {attribute.name}")
         held = helper.get_attribute_value(attribute)
         arguments[attribute.name] = held.decode() if isinstance(held, bytes) else held
     outputs = [name for name in node.output if name]
@@ -120,10 +130,13 @@ def _agrees(
 
 def _ordinary(inputs: Mapping[str, Any]) -> dict[str, Any]:
     random = np.random.default_rng(0)
-    return {
-        name: (1 + random.random(value.shape)).astype(value.dtype) if value.dtype.name in FORMATS else value
-        for name, value in inputs.items()
-    }
+    made: dict[str, Any] = {}
+    for name, value in inputs.items():
+        made[name] = value
+        if value.dtype.name in FORMATS:
+            made[name] = random.uniform(1, 2, value.shape)
+            made[name] = np.asarray(made[name]).astype(value.dtype)
+    return made
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -152,8 +165,13 @@ def _rows(inputs: Mapping[str, Any], asked: Mapping[str, Any]) -> tuple[dict[str
     bad = np.logical_or.reduce([mask.reshape(count, -1).any(axis=1) for mask in asked.values()])
     chosen = _chosen(bad, _ROWS)
     small = {n: v[chosen] if v.ndim and v.shape[0] == count else v for n, v in inputs.items()}
-    where = {name: np.arange(mask.size).reshape(mask.shape)[chosen] for name, mask in asked.items()}
+    where: dict[str, Any] = {name: places_of(mask)[chosen] for name, mask in asked.items()}
     return small, where
+
+
+def places_of(mask: Any) -> Any:
+    """Where each element of an array stands in it laid out flat."""
+    return np.arange(mask.size, dtype=np.int64).reshape(mask.shape)
 
 
 def _chosen(wanted: Any, most: int) -> Any:

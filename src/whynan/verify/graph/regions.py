@@ -1,4 +1,4 @@
-"""The part of a graph that a repair has changed: the nodes before and after, and the values between them and the rest."""
+"""The part of a graph that a repair has changed: nodes before and after, and the values between them and the rest."""
 
 # pyright: strict
 
@@ -76,7 +76,7 @@ class _Finder:
         constants = (*around, *before.initializer, *(one for one in after.initializer if one.name not in held))
         if len(gone) == len(come) == 1 and gone[0].op_type == come[0].op_type and list(bodies(gone[0])):
             return self._within(gone[0], come[0], way, constants)
-        if differing or not gone and not come:
+        if differing or (not gone and not come):
             # one name would be two constants
             return None
         return self._region(before, after, gone, come, way, constants)

@@ -23,7 +23,7 @@ _SILENT: Final = 4
 _SEED: Final = 0
 
 
-class Unrunnable(Exception):
+class Unrunnable(Exception):  # noqa: N818
     """A model that an engine refuses, or cannot run to its end; the text says why."""
 
 

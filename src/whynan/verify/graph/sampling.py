@@ -40,20 +40,22 @@ def perturbed(captured: Sequence[Values], seed: int) -> Iterator[dict[str, Any]]
 def sampled(captured: Sequence[Values], seed: int) -> Iterator[dict[str, Any]]:
     """Numbers log-uniform over the dtype's range, with scales of their own per element and per row, and extremes.
 
-    A value that was never negative, or never beyond 1, in all that was captured stays so in every second sample.
+    A value that was never negative, or never beyond 1, in all that was captured stays so in every second round; one
+    that was nothing but 0 and 1 stays a mask.
     """
     if not captured:
         return
     random = np.random.default_rng((seed, 2))
     given = _smaller(captured[0])
     domains = {name: _domain([values[name] for values in captured]) for name in given}
+    masks = {name for name in given if _is_mask([values[name] for values in captured])}
     for round_ in range(_ROUNDS):
         pattern = given if round_ == 0 else _larger(given)
         for how in (_wide, _by_row, _ordinary, _extreme):
             made: dict[str, Any] = {}
             for name, value in pattern.items():
                 known = _format(value)
-                if known is None:
+                if known is None or name in masks:
                     made[name] = _shuffled(value, random)
                     continue
                 numbers = how(value.shape, known, random)
@@ -63,8 +65,8 @@ def sampled(captured: Sequence[Values], seed: int) -> Iterator[dict[str, Any]]:
             yield made
 
 
-def _format(value: NDArray[Any]) -> Format | None:
-    return FORMATS.get(value.dtype.name)
+def _format(value: Any) -> Format | None:
+    return FORMATS.get(str(getattr(value, "dtype", "")))
 
 
 def _smaller(values: Values) -> dict[str, Any]:
@@ -95,6 +97,11 @@ def _domain(values: Sequence[NDArray[Any]]) -> tuple[float, float]:
     if not numbers.size or numbers.min() < 0:
         return -np.inf, np.inf
     return 0.0, 1.0 if numbers.max() <= 1 else np.inf
+
+
+def _is_mask(values: Sequence[NDArray[Any]]) -> bool:
+    """Whether floats were nothing but 0 and 1."""
+    return all(_format(value) is not None and bool(np.isin(value, (0, 1)).all()) for value in values)
 
 
 def _within(numbers: Any, domain: tuple[float, float]) -> Any:
