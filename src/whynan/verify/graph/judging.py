@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from whynan.records.intents import FixKind
 
 _FLOATS: Final = ("float16", "bfloat16", "float32", "float64")
+_UPWARDS: Final = 12
+"""So many nodes up the inputs of a part are looked for that are finite."""
 _TOLERATED: Final = 1e-3
 """Relative: what a declared epsilon may move of the run's own values."""
 
@@ -161,11 +163,24 @@ class _Judge:
         total = sum(value.size for value in old.values())
         return f"{spoilt:,} of {total:,} elements of a healthy input become NaN or Inf" if spoilt else None
 
+    def _captured(self, region: Region, feeds: Sequence[Mapping[str, Any]]) -> tuple[Region, list[dict[str, Any]]]:
+        """What the part reads; where that is bad already, so that the truth is lost before, a part that makes it."""
+        before, after = inlined(self.original), inlined(self.repaired)
+        made: frozenset[str] = frozenset()
+        for _ in range(_UPWARDS):
+            known = captured_in(before, region, feeds, self.engines, self.seed)
+            if not known:
+                raise Unrunnable("what the changed part reads could not be captured")
+            bad = {name for values in known for name, value in values.items() if _count(value)}
+            wider = changed(before, after, made=made | bad) if bad - made else None
+            if wider is None or wider == region:
+                break
+            made, region = made | bad, wider
+        return region, known
+
     def _counted(self, region: Region, feeds: Sequence[Mapping[str, Any]]) -> _Counted:
-        known = captured_in(inlined(self.original), region, feeds, self.engines, self.seed)
+        region, known = self._captured(region, feeds)
         counted = _Counted()
-        if not known:
-            raise Unrunnable("what the changed part reads could not be captured")
         first = known[0]
         before = part(self.original, region.before, first, region.outputs, region.constants)
         after = part(self.repaired, region.after, first, region.outputs, region.constants)

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 _ROWWISE: Final = frozenset({"Softmax", "LogSoftmax"})
 _FOLLOWS: Final = _ROWWISE | frozenset(
-    "Abs Acos Add And Asin Atan Cast Clip Cos Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid "
+    "ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp "
+    "ReduceSumSquare Squeeze Unsqueeze Transpose Expand Abs Acos Add And Asin Atan Cast Clip Cos Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid "
     "Identity IsInf IsNaN Less LessOrEqual Log Max Min Mul Neg Not Or Pow Reciprocal Relu Selu Sigmoid Sign Sin "
     "Softplus Sqrt Sub Tan Tanh Where Xor".split()
 )
-"""What is done with a value right behind the region may make an Inf that was never an error harmless."""
+"""What may belong to a part behind what was changed."""
 _FAR: Final = 8
 
 
@@ -47,20 +48,24 @@ def inlined(model: ModelProto) -> ModelProto:
     return inliner.inline_local_functions(model) if model.functions else model
 
 
-def changed(original: ModelProto, repaired: ModelProto, *, follow: bool = True) -> Region | None:
+def changed(
+    original: ModelProto, repaired: ModelProto, *, follow: bool = True, made: frozenset[str] = frozenset()
+) -> Region | None:
     """The part that a repair has changed; None where nothing is, or where no single part of one graph is.
 
-    Both are to be inlined. With ``follow`` what is done element by element behind the part belongs to it, a few nodes
-    far.
+    Both are to be inlined. With ``follow`` what is computed behind the part belongs to it, a few nodes far: there an
+    infinity may be made harmless, and a number beyond the range of its dtype come back into it. What writes the values
+    ``made`` belongs to it too.
     """
-    return _Finder(follow).changed(original.graph, repaired.graph, (), ())
+    return _Finder(follow, made).changed(original.graph, repaired.graph, (), ())
 
 
 class _Finder:
     """Finds what was changed, body by body."""
 
-    def __init__(self, follow: bool) -> None:
+    def __init__(self, follow: bool, made: frozenset[str]) -> None:
         self._follow = follow
+        self._made = made
 
     def changed(
         self, before: GraphProto, after: GraphProto, way: tuple[tuple[str, str], ...], around: tuple[TensorProto, ...]
@@ -105,7 +110,8 @@ class _Finder:
         constants: tuple[TensorProto, ...],
     ) -> Region | None:
         names = {tensor.name for tensor in constants} | _constant_values(before) | _constant_values(after)
-        old, new = _closed(before, gone, names), _closed(after, come, names)
+        old = _closed(before, [*gone, *self._makers(before, gone)], names)
+        new = _closed(after, [*come, *self._makers(after, come)], names)
         written = _written(old) & _written(new) if old and new else _written(old) | _written(new)
         unchanged = [node for node in before.node if not _is_in(node, gone)]
         read = _read(old) | _read(new)
@@ -126,6 +132,9 @@ class _Finder:
             tuple(dict.fromkeys(outputs)),
             tuple({tensor.name: tensor for tensor in constants if tensor.name in used}.values()),
         )
+
+    def _makers(self, graph: GraphProto, known: Sequence[NodeProto]) -> list[NodeProto]:
+        return [node for node in graph.node if set(node.output) & self._made and not _is_in(node, known)]
 
 
 def _key(node: NodeProto, differing: set[str], sign: str) -> bytes:
@@ -166,7 +175,7 @@ def _closed(graph: GraphProto, nodes: Sequence[NodeProto], constants: set[str]) 
 
 
 def _followed(nodes: Sequence[NodeProto], written: set[str], constants: set[str], read: set[str]) -> list[NodeProto]:
-    """What is done element by element with values of a region, and with what else the region reads."""
+    """What is done with values of a region, and with what else the region reads."""
     found: list[NodeProto] = []
     known = set(written)
     beside = {name for name in read if name not in constants}

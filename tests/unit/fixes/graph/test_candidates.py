@@ -193,7 +193,10 @@ def test_names_metadata_opsets_and_custom_domains_survive() -> None:
     for node in model.graph.node:
         node.metadata_props.add(key="line", value=f"of {node.name}")
     made = _only(model, finding("Log", "log", "y"), defects.LOG_SOFTMAX).model
-    assert [(node.op_type, list(node.output)) for node in made.graph.node] == [("LogSoftmax", ["y"]), ("Strange", ["z"])]
+    assert [(node.op_type, list(node.output)) for node in made.graph.node] == [
+        ("LogSoftmax", ["y"]),
+        ("Strange", ["z"]),
+    ]
     assert [entry.value for entry in made.graph.node[0].metadata_props] == ["of log"]
     assert {entry.domain: entry.version for entry in made.opset_import} == {"": 20, "custom": 7}
     assert made.metadata_props[0].value == "me"
