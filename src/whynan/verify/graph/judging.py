@@ -13,7 +13,7 @@ from whynan.verify.comparing import disputed, distances, standing
 from whynan.verify.graph.angles import angle_of
 from whynan.verify.graph.capturing import captured_in
 from whynan.verify.graph.exactness import Exactness
-from whynan.verify.graph.regions import Region, changed, inlined
+from whynan.verify.graph.regions import Region, behind, changed, inlined
 from whynan.verify.graph.running import Engines, Opened, Unrunnable, part
 from whynan.verify.graph.sampling import perturbed, sampled
 
@@ -182,13 +182,7 @@ class _Judge:
         region, known = self._captured(region, feeds)
         counted = _Counted()
         first = known[0]
-        before = part(self.original, region.before, first, region.outputs, region.constants)
-        after = part(self.repaired, region.after, first, region.outputs, region.constants)
-        old = self.engines.opened(before, optimised=True)
-        try:
-            new = self.engines.opened(after, optimised=True)
-        except Unrunnable as error:
-            raise Unrunnable(f"the changed part by itself: {error}") from error
+        old, new = self._parts(region, first)
         exactness = Exactness(self.original, region, self.engines, old)
         for values in (*known, *perturbed(known, self.seed)):
             self._compared(values, old, new, exactness, counted, own=True)
@@ -197,7 +191,35 @@ class _Judge:
                 break
             self._compared(values, old, new, exactness, counted, own=False)
         counted.unsupported.update(exactness.unsupported)
+        counted.invented += self._invented(region, feeds)
         return counted
+
+    def _invented(self, region: Region, feeds: Sequence[Mapping[str, Any]]) -> int:
+        """Of what was captured, how many elements become finite and wrong by the truth of a wider part.
+
+        The logarithm of a 0 to which a softmax has underflowed is no pole.
+        """
+        before, after = inlined(self.original), inlined(self.repaired)
+        made = frozenset[str]() if region.way else behind(before, region)
+        wider = changed(before, after, made=made) if made else None
+        if wider is None or wider == region:
+            return 0
+        counted = _Counted()
+        known = captured_in(before, wider, feeds, self.engines, self.seed)
+        old, new = self._parts(wider, known[0])
+        exactness = Exactness(self.original, wider, self.engines, old)
+        for values in known:
+            self._compared(values, old, new, exactness, counted, own=True)
+        return counted.invented
+
+    def _parts(self, region: Region, inputs: Mapping[str, Any]) -> tuple[Opened, Opened]:
+        """A part before and after, as models of their own."""
+        try:
+            before = part(self.original, region.before, inputs, region.outputs, region.constants)
+            after = part(self.repaired, region.after, inputs, region.outputs, region.constants)
+            return self.engines.opened(before, optimised=True), self.engines.opened(after, optimised=True)
+        except Unrunnable as error:
+            raise Unrunnable(f"the changed part by itself: {error}") from error
 
     def _compared(
         self, values: Mapping[str, Any], old: Opened, new: Opened, exactness: Exactness, counted: _Counted, *, own: bool

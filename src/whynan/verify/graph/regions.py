@@ -26,6 +26,8 @@ _FOLLOWS: Final = _ROWWISE | frozenset(
 )
 """What may belong to a part behind what was changed."""
 _FAR: Final = 8
+_BACK: Final = 3
+"""Nodes before and behind a part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,18 @@ def changed(
     ``made`` belongs to it too.
     """
     return _Finder(follow, made).changed(original.graph, repaired.graph, (), ())
+
+
+def behind(model: ModelProto, region: Region) -> frozenset[str]:
+    """What the inputs of a part in the main graph are computed of, a few nodes back: the values on the way."""
+    makers = {name: node for node in model.graph.node for name in node.output}
+    found: set[str] = set()
+    front = set(region.inputs)
+    for _ in range(_BACK):
+        reached = {name for name in front if name in makers and makers[name].op_type in _FOLLOWS} - found
+        found |= reached
+        front = {name for one in reached for name in makers[one].input}
+    return frozenset(found)
 
 
 class _Finder:
