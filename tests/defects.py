@@ -197,11 +197,11 @@ def in_loop() -> Defect:
             N("Identity", ["going"], ["on"], name="on"),
         ],
         "body",
-        [info("i", TensorProto.INT64, []), info("going", TensorProto.BOOL, []), info("state", real, None)],
+        [info("i", TensorProto.INT64, []), info("going", TensorProto.BOOL, []), info("state", real, [1, 2])],
         [
             info("on", TensorProto.BOOL, []),
-            info("less", TensorProto.FLOAT, None),
-            info("part", real, None),
+            info("less", real, [1, 2]),
+            info("part", real, [1, 2]),
         ],
     )
     nodes = [N("Loop", ["count", "true", "start"], ["last", "y"], name="loop", body=body)]

@@ -35,9 +35,8 @@ def program_of(model: onnx.ModelProto, region: Region, inputs: Mapping[str, Any]
     written = [name for node in nodes for name in node.output if name]
     whole = part(model, region.before, inputs, written, region.constants)
     values = engines.opened(whole).run(inputs)
-    if not all(map(_is_here, region.constants)):
-        raise Unknown("weights in another file")
-    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in region.constants}
+    home = engines.folder or ""
+    constants = {tensor.name: numpy_helper.to_array(tensor, home) for tensor in region.constants}
     for node in region.before:
         if node.op_type == "Constant":
             constants[node.output[0]] = _constant(node)
@@ -51,10 +50,6 @@ def program_of(model: onnx.ModelProto, region: Region, inputs: Mapping[str, Any]
         shapes={name: value.shape for name, value in inputs.items()},
         constants=constants,
     )
-
-
-def _is_here(tensor: onnx.TensorProto) -> bool:
-    return tensor.data_location != onnx.TensorProto.EXTERNAL
 
 
 def _constant(node: onnx.NodeProto) -> Any:

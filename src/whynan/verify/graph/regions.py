@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 _ROWWISE: Final = frozenset({"Softmax", "LogSoftmax"})
 _FOLLOWS: Final = _ROWWISE | frozenset(
-    "ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp "
-    "ReduceSumSquare Squeeze Unsqueeze Transpose Expand Abs Acos Add And Asin Atan Cast Clip Cos Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid "
-    "Identity IsInf IsNaN Less LessOrEqual Log Max Min Mul Neg Not Or Pow Reciprocal Relu Selu Sigmoid Sign Sin "
-    "Softplus Sqrt Sub Tan Tanh Where Xor".split()
+    "Abs Acos Add And Asin Atan Cast Clip Cos Div Elu Equal Erf Exp Expand Floor Gelu Greater GreaterOrEqual "
+    "HardSigmoid Identity IsInf IsNaN Less LessOrEqual Log Max Min Mul Neg Not Or Pow Reciprocal ReduceL1 ReduceL2 "
+    "ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Selu "
+    "Sigmoid Sign Sin Softplus Sqrt Squeeze Sub Tan Tanh Transpose Unsqueeze Where Xor".split()
 )
 """What may belong to a part behind what was changed."""
 _FAR: Final = 8
@@ -227,10 +227,17 @@ def _outputs(graph: GraphProto, nodes: Sequence[NodeProto]) -> list[str]:
 
 
 def _uses(node: NodeProto) -> list[str]:
-    """What a node reads, its bodies included."""
-    inner = [name for body in bodies(node) for one in nodes_of(body.node) for name in one.input]
-    leaves = [value.name for body in bodies(node) for value in body.output]
-    return [name for name in (*node.input, *inner, *leaves) if name]
+    """What a node reads, and what its bodies read of the graph around them."""
+    found = list(node.input)
+    for body in bodies(node):
+        inside = list(nodes_of(body.node))
+        held = _written(inside) | {value.name for value in body.input} | {one.name for one in body.initializer}
+        for one in inside:
+            for inner in bodies(one):
+                held |= {value.name for value in inner.input} | {tensor.name for tensor in inner.initializer}
+        read = [*(name for one in inside for name in one.input), *(value.name for value in body.output)]
+        found += [name for name in read if name not in held]
+    return [name for name in found if name]
 
 
 def _is_in(node: NodeProto, nodes: Iterable[NodeProto]) -> bool:
