@@ -167,6 +167,7 @@ class _Judge:
         """What the part reads; where that is bad already, so that the truth is lost before, a part that makes it."""
         before, after = inlined(self.original), inlined(self.repaired)
         made: frozenset[str] = frozenset()
+        known: list[dict[str, Any]] = []
         for _ in range(_UPWARDS):
             known = captured_in(before, region, feeds, self.engines, self.seed)
             if not known:

@@ -171,7 +171,7 @@ def places_of(mask: Any) -> Any:
 
 def _chosen(wanted: Any, most: int) -> Any:
     """Some of what is wanted, spread evenly."""
-    found = np.flatnonzero(wanted)
+    found: Any = np.flatnonzero(wanted)
     return found if found.size <= most else found[np.linspace(0, found.size - 1, most).astype(np.int64)]
 
 
