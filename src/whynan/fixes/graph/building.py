@@ -10,7 +10,7 @@ import onnx_ir as ir
 from whynan.fixes.graph.operators import AXES_ARE_AN_INPUT, AXES_OTHERWISE, MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 Made = ir.Value | float | int | bool
 _EQUAL_OF_FLOATS: Final = 11
@@ -18,6 +18,7 @@ _OR_EQUAL: Final = 12
 _CLIP_OF_INPUTS: Final = 12
 _TRUE_MAX: Final = 8
 _WHERE: Final = 9
+_ASK: Final = ("Less", "Greater", "Equal", "LessOrEqual", "GreaterOrEqual", "And", "Or", "Not", "IsNaN", "IsInf")
 
 
 class Unwritable(Exception):  # noqa: N818
@@ -37,13 +38,19 @@ class Builder:
     def op(
         self, op: str, *inputs: Made | None, attributes: Mapping[str, Any] | None = None, dtype: Any = None
     ) -> ir.Value:
-        """One node; numbers among its inputs become constants of the dtype."""
+        """One node; numbers among its inputs become constants of the dtype of the others."""
+        dtype = dtype or self._beside(inputs)
         given = [self.value(one, dtype) if one is not None else None for one in inputs]
         name = self._name(op)
         made = ir.node(op, given, attributes=attributes or {}, name=name)
         made.outputs[0].name = name
+        made.outputs[0].dtype = ir.DataType.BOOL if op in _ASK else dtype
         self.nodes.append(made)
         return made.outputs[0]
+
+    def _beside(self, inputs: Iterable[Made | None]) -> ir.DataType:
+        kinds = [one.dtype for one in inputs if isinstance(one, ir.Value)]
+        return next((kind for kind in kinds if kind is not None and kind.is_floating_point()), self.dtype)
 
     def value(self, made: Made, dtype: ir.DataType | None = None) -> ir.Value:
         """A number as a constant of a dtype; a value as it is."""
@@ -113,7 +120,7 @@ class Builder:
 
     def cast(self, value: ir.Value, dtype: ir.DataType) -> ir.Value:
         """A value in another dtype."""
-        return self.op("Cast", value, attributes={"to": dtype.value})
+        return self.op("Cast", value, attributes={"to": dtype.value}, dtype=dtype)
 
     def again(self, node: ir.Node, inputs: list[ir.Value | None]) -> ir.Value:
         """A node once more, on other inputs."""

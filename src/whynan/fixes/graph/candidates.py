@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.fixes.candidates import Declined
 from whynan.fixes.graph.building import Unwritable
-from whynan.fixes.graph.editing import Edit, unfit
+from whynan.fixes.graph.editing import Edit, typed, unfit
 from whynan.fixes.graph.islands import islands
-from whynan.fixes.graph.language import Call, Expression, Limit, parsed
+from whynan.fixes.graph.language import Call, Expression, Limit, Unreadable, parsed
 from whynan.fixes.graph.masks import masks
 from whynan.fixes.graph.operators import NORMALISED, ONE_AXIS, REDUCTIONS
 from whynan.fixes.graph.places import anchors, downstream
@@ -74,7 +74,8 @@ def candidates(
     why = unfit(model)
     if why is not None:
         return [Declined(intent.title, why) for intent in written]
-    made = (_intended(model, finding, intent) for intent in (*written, *OWN))
+    known = typed(model)
+    made = (_intended(model, known, finding, intent) for intent in (*written, *OWN))
     return _different([*(one for one in made if one is not None), *_special(model, finding)])
 
 
@@ -100,10 +101,15 @@ def _different(found: list[GraphCandidate | Declined]) -> list[GraphCandidate | 
     return list(known.values())
 
 
-def _intended(model: onnx.ModelProto, finding: Finding, intent: FixIntent) -> GraphCandidate | Declined | None:
-    """The edit of one intent; None where its pattern is not there."""
-    pattern, replacement = parsed(intent.pattern), parsed(intent.replacement)
-    edit = Edit(model)
+def _intended(
+    model: onnx.ModelProto, known: onnx.ModelProto, finding: Finding, intent: FixIntent
+) -> GraphCandidate | Declined | None:
+    """The edit of one intent; None where its pattern is not there, or is none that a graph could have."""
+    try:
+        pattern, replacement = parsed(intent.pattern), parsed(intent.replacement)
+    except Unreadable:
+        return None
+    edit = Edit(model, known)
     found = _nearest(edit, finding, pattern)
     if found is None:
         return None

@@ -194,6 +194,27 @@ def _itself(write: Writing, call: Call) -> Made:
     return write.made(call.arguments[0])
 
 
+def _cast(dtype: ir.DataType) -> Callable[[Writing, Call], Made]:
+    def written(write: Writing, call: Call) -> Made:
+        return write.builder.cast(write.value(call.arguments[0]), dtype)
+
+    return written
+
+
+def _type_as(write: Writing, call: Call) -> Made:
+    value, other = (write.value(one) for one in call.arguments)
+    return write.builder.cast(value, other.dtype or write.builder.dtype)
+
+
+def _masked_fill(write: Writing, call: Call) -> Made:
+    x, asked, number = (write.made(one) for one in call.arguments)
+    return write.builder.where(asked, number, x)
+
+
+def _product(write: Writing, call: Call) -> Made:
+    return write.builder.op("MatMul", *(write.made(one) for one in call.arguments))
+
+
 def _xlogy(write: Writing, call: Call) -> Made:
     build = write.builder
     x, y = (write.value(one) for one in call.arguments)
@@ -234,5 +255,13 @@ COMPOSED: Final[dict[str, Callable[[Writing, Call], Made]]] = {
     "ones_like": _alike(1.0),
     "detach": _itself,
     "xlogy": _xlogy,
+    "float": _cast(ir.DataType.FLOAT),
+    "double": _cast(ir.DataType.DOUBLE),
+    "type_as": _type_as,
+    "masked_fill": _masked_fill,
+    "mm": _product,
+    "bmm": _product,
+    "mv": _product,
+    "dot": _product,
 }
 """By the name of the operator in the language of fixes."""

@@ -30,9 +30,12 @@ def unfit(model: onnx.ModelProto) -> str | None:
 class Edit:
     """One edit of a model, which itself stays as it is."""
 
-    def __init__(self, model: onnx.ModelProto) -> None:
+    def __init__(self, model: onnx.ModelProto, known: onnx.ModelProto | None = None) -> None:
         self._before = model
-        self.model = ir.from_proto(typed(model))
+        # what is read from a proto shares its tensors
+        copy = onnx.ModelProto()
+        copy.CopyFrom(known or typed(model))
+        self.model = ir.from_proto(copy)
         self.names = {value.name or "" for node in all_nodes(self.model) for value in node.outputs}
         self.names |= {node.name or "" for node in all_nodes(self.model)}
         self.names |= {value.name or "" for value in self.model.graph.inputs} | set(self.model.graph.initializers)

@@ -112,6 +112,11 @@ def is_number(value: ir.Value, wanted: float) -> bool:
 
 
 def _called(pattern: Call, value: ir.Value, match: Match, opset: int) -> Iterator[Match]:
+    if pattern.operator == "vector_norm" and len(pattern.arguments) > 1:
+        # the order stands before the axes
+        if pattern.arguments[1] != Number(2):
+            return
+        pattern = Call("norm", (pattern.arguments[0], *pattern.arguments[2:]), pattern.named)
     name, arguments = pattern.operator, pattern.arguments
     node = value.producer()
     if node is None:
@@ -225,6 +230,10 @@ def _otherwise(pattern: Call, node: ir.Node, value: ir.Value, match: Match, opse
 
 def _spellings(name: str, arguments: tuple[Expression, ...], pattern: Call, op: str) -> Iterator[Call]:
     match name, op:
+        case (("mm" | "bmm" | "mv" | "dot"), "MatMul"):
+            yield Call("matmul", arguments)
+        case "masked_fill", "Where":
+            yield Call("where", (arguments[1], arguments[2], arguments[0]))
         case "square", "Mul":
             yield Call("mul", (arguments[0], arguments[0]))
         case "square", "Pow":

@@ -221,3 +221,26 @@ def test_external_data_stay_where_they_are() -> None:
     assert {entry.key: entry.value for entry in kept.external_data} == {
         "location": "weights.bin", "offset": "4096", "length": "12",
     }  # fmt: skip
+
+
+def test_what_is_computed_in_a_wider_dtype_has_its_numbers_in_that() -> None:
+    intent = FixIntent("t", "reformulation", "sqrt(x + e)", "type_as(sqrt(double(x) + 1e-12), x)")
+    nodes = [N("Add", ["x", "eps"], ["a"]), N("Sqrt", ["a"], ["y"], name="root")]
+    feeds = {"x": np.array([4.0, 0.0], F32)}
+    made = _only(model_of(nodes, feeds, ["y"], {"eps": np.array(0, F32)}), finding("Sqrt", "root", "y"), intent)
+    y = bare(made.model, feeds)["y"]
+    assert (y.dtype, y.tolist()) == (F32, [2.0, pytest.approx(1e-6)])
+
+
+def test_an_intent_that_only_source_can_have_is_none_of_a_graph() -> None:
+    defect = defects.log_softmax()
+    intent = FixIntent("t", "reformulation", "nll_loss(x, t)", "nll_loss(x, t, reduction='sum')")
+    assert candidates(defect.model, finding("Log", "log", "y"), (intent,)) == []
+
+
+def test_a_norm_is_known_by_its_squares() -> None:
+    defect = defects.norm()
+    intent = FixIntent("t", "guard", "x / vector_norm(x, 2, d, True)", "x / where(vector_norm(x, 2, d, True) == 0, 1, vector_norm(x, 2, d, True))")  # fmt: skip  # noqa: E501
+    made = _only(defect.model, finding("Div", "div", "y"), intent)
+    y = bare(made.model, {"x": np.array([[3e30, 4e30, 0], [0, 0, 0]], F32)})["y"]
+    assert y == pytest.approx(np.array([[0.6, 0.8, 0], [0, 0, 0]]))
