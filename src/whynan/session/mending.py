@@ -109,10 +109,15 @@ def _proved(model: onnx.ModelProto, finding: Finding, feeds: Mapping[str, Any], 
 
 
 def intents_of(finding: Finding) -> tuple[FixIntent, ...]:
-    """What would mend a finding by the rule that explains it, then by the others that matched."""
+    """What would mend a finding by the rule that explains it, by the others that matched, and by its family.
+
+    Of the family only what is computed otherwise: a graph shows the whole expression, even where a run did not.
+    """
     known = {rule.code: rule for rule in rules()}
     codes = dict.fromkeys((finding.rule, *finding.matched))
-    return tuple(intent for code in codes if code in known for intent in known[code].fixes)
+    own = tuple(intent for code in codes if code in known for intent in known[code].fixes)
+    family = [rule for rule in known.values() if rule.code[:3] == finding.rule[:3] and rule.code not in codes]
+    return (*own, *(one for rule in family for one in rule.fixes if one.kind == "reformulation"))
 
 
 def _candidates(model: onnx.ModelProto, finding: Finding) -> list[GraphCandidate]:

@@ -75,7 +75,9 @@ def candidates(
     if why is not None:
         return [Declined(intent.title, why) for intent in written]
     known = typed(model)
-    made = (_intended(model, known, finding, intent) for intent in (*written, *OWN))
+    read = Edit(model, known)
+    here = [intent for intent in (*written, *OWN) if _is_there(read, finding, intent)]
+    made = (_intended(model, known, finding, intent) for intent in here)
     return _different([*(one for one in made if one is not None), *_special(model, finding)])
 
 
@@ -101,14 +103,20 @@ def _different(found: list[GraphCandidate | Declined]) -> list[GraphCandidate | 
     return list(known.values())
 
 
+def _is_there(read: Edit, finding: Finding, intent: FixIntent) -> bool:
+    """Whether the pattern of an intent is found; one that a graph could not have is not."""
+    try:
+        pattern, _ = parsed(intent.pattern), parsed(intent.replacement)
+    except Unreadable:
+        return False
+    return _nearest(read, finding, pattern) is not None
+
+
 def _intended(
     model: onnx.ModelProto, known: onnx.ModelProto, finding: Finding, intent: FixIntent
 ) -> GraphCandidate | Declined | None:
-    """The edit of one intent; None where its pattern is not there, or is none that a graph could have."""
-    try:
-        pattern, replacement = parsed(intent.pattern), parsed(intent.replacement)
-    except Unreadable:
-        return None
+    """The edit of one intent."""
+    pattern, replacement = parsed(intent.pattern), parsed(intent.replacement)
     edit = Edit(model, known)
     found = _nearest(edit, finding, pattern)
     if found is None:

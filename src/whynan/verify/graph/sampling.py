@@ -40,8 +40,8 @@ def perturbed(captured: Sequence[Values], seed: int) -> Iterator[dict[str, Any]]
 def sampled(captured: Sequence[Values], seed: int) -> Iterator[dict[str, Any]]:
     """Numbers log-uniform over the dtype's range, with scales of their own per element and per row, and extremes.
 
-    A value that was never negative, or never beyond 1, in all that was captured stays so in every second round; one
-    that was nothing but 0 and 1 stays a mask.
+    A value that was never negative, never beyond 1, or nothing but 0 and 1 in all that was captured stays so in every
+    second round.
     """
     if not captured:
         return
@@ -55,7 +55,7 @@ def sampled(captured: Sequence[Values], seed: int) -> Iterator[dict[str, Any]]:
             made: dict[str, Any] = {}
             for name, value in pattern.items():
                 known = _format(value)
-                if known is None or name in masks:
+                if known is None or (round_ % 2 == 0 and name in masks):
                     made[name] = _shuffled(value, random)
                     continue
                 numbers = how(value.shape, known, random)
