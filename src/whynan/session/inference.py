@@ -18,6 +18,9 @@ from whynan.records import ExitStatus
 from whynan.rules.catalogue import readings
 from whynan.session.allow import allowance
 from whynan.session.engines import EngineProcess
+from whynan.session.mending import JOB as JOB
+from whynan.session.mending import OUTCOME as OUTCOME
+from whynan.session.mending import with_fixes
 from whynan.session.merging import VERDICTS
 from whynan.session.runs import build_report
 from whynan.session.waiting import told
@@ -34,8 +37,6 @@ if TYPE_CHECKING:
     from whynan.records import Report
     from whynan.traces.reading import Recorded
 
-JOB: Final = "job.json"
-OUTCOME: Final = "outcome.json"
 FEEDS: Final = "feeds"
 TRACE: Final = "trace"
 KEPT: Final = "kept"
@@ -164,7 +165,8 @@ def _case(
     (place / JOB).write_text(json.dumps(job), encoding="utf-8")
     with told(f"running {os.path.basename(model.path)}", quiet=options.quiet):
         status, said = at.process.do(place)
-    return _report(model, case, settings, options, place, folder, status, said)
+    report, refusal = _report(model, case, settings, options, place, folder, status, said)
+    return (report if refusal is not None else with_fixes(report, job, at.process, place)), refusal
 
 
 def command_of(model: OnnxModel) -> str:

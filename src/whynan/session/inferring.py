@@ -22,6 +22,7 @@ from whynan.session.files import write_text
 from whynan.session.further import looked_further
 from whynan.session.inference import FAILED_AT, FEEDS, JOB, KEPT, OUTCOME
 from whynan.session.keeping_nodes import hand_over
+from whynan.session.mending import FIXES, MEND, proved
 from whynan.session.recorded import private
 from whynan.session.runs import versions
 from whynan.session.witness import binding
@@ -30,6 +31,7 @@ from whynan.traces.writing import TraceWriter
 if TYPE_CHECKING:
     from whynan.capture.onnx.engine import Engine, EngineSettings, Outcome
     from whynan.capture.onnx.sites import Sites
+    from whynan.models.onnx_opening import OnnxModel
     from whynan.traces import Trace
 
 
@@ -75,6 +77,8 @@ class Runner:
 
         job: dict[str, Any] = json.loads((place / JOB).read_text(encoding="utf-8"))
         feeds = read_feeds(place / FEEDS, job["feeds"])
+        if MEND in job:
+            return {FIXES: proved(_model(job).proto, job, feeds)}
         settings = settings_of(job)
         writer = TraceWriter(job["trace"], redact=job["redact"])
         known = _run_record(job)
@@ -195,12 +199,17 @@ def _run_record(job: dict[str, Any]) -> Run:
     return Run(command=job["command"], exit_status=status, versions=versions(), inference=inference)
 
 
+def _model(job: dict[str, Any]) -> OnnxModel:
+    from whynan.models.onnx_opening import open_model
+
+    return open_model(job["model"], custom_ops=bool(job["settings"]["custom_ops"]))
+
+
 def _sites(job: dict[str, Any]) -> Sites:
     from whynan.capture.onnx.sites import Sites
-    from whynan.models.onnx_opening import open_model
     from whynan.models.onnx_sidecar import read
 
-    model = open_model(job["model"], custom_ops=bool(job["settings"]["custom_ops"]))
+    model = _model(job)
     sidecar = None if job["settings"]["map"] is None else read(job["settings"]["map"])
     return Sites(model.proto, None, sidecar)
 
