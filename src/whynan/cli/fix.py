@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -18,16 +18,30 @@ if TYPE_CHECKING:
     from whynan.session.fixing import Edit
 
 
+_FILE: Final = click.Path(readable=False)
+"""For shells, which complete it; what is wrong with a file is said where it is opened."""
+_FOLDER: Final = click.Path(readable=False, file_okay=False)
+
+
 @click.command()
-@click.argument("path", metavar="REPORT.json")
+@click.argument("path", metavar="REPORT.json", type=_FILE)
 @click.option("--apply", "apply_", is_flag=True, help="Edit the source file; what it was is kept beside it.")
-@click.option("--patch", metavar="FILE", help="Write the fix as a patch for git apply; - is the standard output.")
-@click.option("--output", metavar="FILE", help="Write the repaired ONNX model to a new file.")
-@click.option("--try", "try_", metavar="FILE", help="Judge a diff of your own, or a repaired .onnx.")
+@click.option(
+    "--patch", metavar="FILE", type=_FILE, help="Write the fix as a patch for git apply; - is the standard output."
+)
+@click.option("--output", metavar="FILE", type=_FILE, help="Write the repaired ONNX model to a new file.")
+@click.option("--try", "try_", metavar="FILE", type=_FILE, help="Judge a diff of your own, or a repaired .onnx.")
 @click.option("--choose", type=int, metavar="N", help="The fix, by its number in the list; else the best verified one.")
-@click.option("--capsule", metavar="DIR", help="The tensors that --try needs: the folder that run --capsule has made.")
+@click.option(
+    "--capsule",
+    metavar="DIR",
+    type=_FOLDER,
+    help="The tensors that --try needs: the folder that run --capsule has made.",
+)
 @click.option("--yes", is_flag=True, help="Edit without asking.")
-@click.option("--json", metavar="FILE", help="Write the verdict of --try to a file; - is the standard output.")
+@click.option(
+    "--json", metavar="FILE", type=_FILE, help="Write the verdict of --try to a file; - is the standard output."
+)
 def fix(path: str, **chosen: Any) -> int:
     """List the fixes of a saved report with their verdicts, make one, or judge one of your own.
 
@@ -47,28 +61,17 @@ def fix(path: str, **chosen: Any) -> int:
     Exit status: 0 where it was done; with --try 0 for verified, 1 for distorting or rejected. It is 2 where it cannot
     be done or judged.
     """
-    apply, tried = chosen["apply_"], chosen["try_"]
     _check_options(chosen)
     report = _report(path)
-    if tried is not None:
-        return _try(report, tried, capsule=chosen["capsule"], json=chosen["json"])
+    if chosen["try_"] is not None:
+        return _try(report, chosen["try_"], capsule=chosen["capsule"], json=chosen["json"])
     if chosen["output"] is not None:
         return _write_model(report, chosen["output"], chosen["choose"])
-    if apply or chosen["patch"] is not None:
-        from whynan.session.fixing import chosen as chosen_fix
-        from whynan.session.fixing import made_anew
-
-        offer = chosen_fix(report, chosen["choose"], "source")
-        edit = made_anew(report, offer)
-        if edit is None:
-            _say(f"fix {offer.number} is in {offer.finding.site.file} already, and nothing was changed")
-            return 0
-        return _apply(edit, ask=not chosen["yes"]) if apply else _write_patch(edit, chosen["patch"])
-    from whynan.report.fixes import show
-    from whynan.session.fixing import why_none
-
-    show(report, path, why_none(report))
-    return 0
+    if chosen["patch"] is not None:
+        return _write_patch(report, chosen["patch"], chosen["choose"])
+    if chosen["apply_"]:
+        return _apply(report, chosen["choose"], ask=not chosen["yes"])
+    return _list(report, path)
 
 
 def _check_options(chosen: dict[str, Any]) -> None:
@@ -81,8 +84,8 @@ def _check_options(chosen: dict[str, Any]) -> None:
             raise UsageError(f"{option} {why}", f"give it with {' or '.join(needed)}")
 
 
-_ACTIONS = {"--apply": "apply_", "--patch": "patch", "--output": "output", "--try": "try_"}
-_NEEDED = {
+_ACTIONS: Final = {"--apply": "apply_", "--patch": "patch", "--output": "output", "--try": "try_"}
+_NEEDED: Final = {
     "--yes": (("--apply",), "answers a question that is not asked"),
     "--json": (("--try",), "writes the verdict of a fix of yours"),
     "--capsule": (("--try",), "holds what a fix of yours is judged on"),
@@ -99,27 +102,51 @@ def _report(path: str) -> Report:
     return document.report
 
 
-def _apply(edit: Edit, *, ask: bool) -> int:
+def _list(report: Report, path: str) -> int:
+    from whynan.report.fixes import show
+    from whynan.session.fixing import why_none
+
+    show(report, path, why_none(report))
+    return 0
+
+
+def _made_anew(report: Report, number: int | None) -> Edit | None:
+    """The fix that is asked for, or None, with a word, where it is in the file already."""
+    from whynan.session.fixing import chosen, made_anew
+
+    offer = chosen(report, number, "source")
+    edit = made_anew(report, offer)
+    if edit is None:
+        click.echo(f"fix {offer.number} is in the file already, and nothing was changed", err=True)
+    return edit
+
+
+def _apply(report: Report, number: int | None, *, ask: bool) -> int:
     """Show a change, and make it once the user agrees."""
     from whynan.report.fixes import show_change, verdict_text
 
+    edit = _made_anew(report, number)
+    if edit is None:
+        return 0
     if ask and not _at_a_terminal():
         raise UsageError("there is no terminal to ask at", "add --yes to edit without being asked")
     edit.file.check_writable()
     fix = edit.offer.fix
     show_change(f"fix {edit.offer.number} in {edit.file.path}: {fix.title}", verdict_text(fix), edit.shown)
-    if ask:
-        try:
-            agreed = click.confirm(for_stream(one_line(f"Edit {edit.file.path}?"), sys.stdout))
-        except click.Abort:
-            click.echo()
-            raise InterruptedEditError(edit.file.path) from None
-        if not agreed:
-            _say("nothing was changed")
-            return 0
+    if ask and not _agreed(edit.file.path):
+        _say("nothing was changed")
+        return 0
     backup = edit.make()
     _say(f"{edit.file.path} is edited; what it was is in {backup}")
     return 0
+
+
+def _agreed(path: str) -> bool:
+    try:
+        return click.confirm(for_stream(one_line(f"Edit {path}?"), sys.stdout))
+    except click.Abort:
+        click.echo()
+        raise InterruptedEditError(path) from None
 
 
 def _at_a_terminal() -> bool:
@@ -142,16 +169,18 @@ def _try(report: Report, change: str, *, capsule: str | None, json: str | None) 
     return _STATUSES[found.verdict.status]
 
 
-_STATUSES = {"verified": 0, "distorting": 1, "rejected": 1, "unverified": 2}
+_STATUSES: Final = {"verified": 0, "distorting": 1, "rejected": 1, "unverified": 2}
 """The exit status of a verdict."""
 
 
-def _write_patch(edit: Edit, target: str) -> int:
-    from whynan.session.files import check_writable, stream, write_bytes
+def _write_patch(report: Report, target: str, number: int | None) -> int:
+    from whynan.session.files import stream, write_bytes
 
-    if stream(target) is None and os.path.lexists(target) and os.path.isfile(target):
-        raise UsageError(f"--patch {target} is there already", "name a new file")
-    check_writable(target, "--patch")
+    edit = _made_anew(report, number)
+    if edit is None:
+        return 0
+    if stream(target) is None:
+        _check_new(target, "--patch")
     try:
         write_bytes(target, edit.patch)
     except OSError as error:
@@ -159,8 +188,24 @@ def _write_patch(edit: Edit, target: str) -> int:
     return 0
 
 
+def _check_new(target: str, option: str) -> None:
+    """Raise ``UsageError`` where a file could not be written, or would take another one's place."""
+    from whynan.session.files import check_writable
+
+    if os.path.lexists(target) and (os.path.islink(target) or os.path.isfile(target)):
+        raise UsageError(f"{option} {target} is there already", "name a new file")
+    check_writable(target, option)
+
+
 def _write_model(report: Report, target: str, number: int | None) -> int:
-    raise NotImplementedError
+    from whynan.session.fixing import chosen
+    from whynan.session.mending import mended_model
+
+    offer = chosen(report, number, "graph")
+    _check_new(target, "--output")
+    mended_model(report, target, choose=offer.number)
+    _say(f"{target} is the model with fix {offer.number}: {offer.fix.title}")
+    return 0
 
 
 def _say(text: str) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import sys
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tests.unit.report.programs import finding, report
@@ -13,7 +16,6 @@ from whynan.report.json import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     import pytest
 
@@ -69,9 +71,19 @@ def candidates(text: str, found: Finding, intents: Sequence[FixIntent]) -> list[
     return made
 
 
+class Mending(ModuleType):
+    """Stands in for the repair of models: writes what it was asked for."""
+
+    def mended_model(self, report: Report, path: str, choose: int | None = None) -> None:
+        """Write a model to a file."""
+        Path(path).write_text(f"{report.run.command} with fix {choose}")
+
+
 def standing_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Edits by the stand-ins above."""
     from whynan.fixes import source
+
+    monkeypatch.setitem(sys.modules, "whynan.session.mending", Mending("whynan.session.mending"))
 
     monkeypatch.setattr(source, "candidates", candidates, raising=False)
     monkeypatch.setattr(source, "patch", patch, raising=False)

@@ -167,7 +167,7 @@ def test_a_second_application_changes_nothing(
     main(["fix", "report.json", "--apply", "--yes"])
     capsys.readouterr()
     assert main(["fix", "report.json", "--apply", "--yes"]) == 0
-    assert capsys.readouterr().out == snapshot
+    assert capsys.readouterr().err == snapshot
     assert (here / "net.py").read_text() == MENDED
     assert files(here) == ["net.py", "net.py.orig", "report.json"]
 
@@ -250,6 +250,15 @@ def test_a_patch_has_the_output_for_itself(here: Path, capfd: pytest.CaptureFixt
     assert files(here) == ["net.py", "report.json"]
 
 
+# -- a model ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_best_verified_fix_of_a_model_is_made(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fix", "report.json", "--output", "fixed.onnx"]) == 0
+    assert (here / "fixed.onnx").read_text() == "train.py with fix 5"
+    assert capsys.readouterr().out == "fixed.onnx is the model with fix 5: LogSoftmax\n"
+
+
 def test_help_has_examples(snapshot: SnapshotAssertion) -> None:
     result = CliRunner().invoke(whynan, ["fix", "--help"], prog_name="whynan", terminal_width=100)
     assert result.exit_code == 0
@@ -330,6 +339,14 @@ def patch_there(here: Path) -> None:
     (here / "fix.patch").write_text("mine")
 
 
+def model_there(here: Path) -> None:
+    (here / "fixed.onnx").write_text("mine")
+
+
+def link_there(here: Path) -> None:
+    (here / "fixed.onnx").symlink_to("net.py")
+
+
 def nothing_special(here: Path) -> None: ...
 
 
@@ -355,6 +372,10 @@ REFUSED: dict[str, tuple[Any, list[str]]] = {
     "a setting": (nothing_special, [*APPLY, "--choose", "4"]),
     "a change of the model": (nothing_special, [*APPLY, "--choose", "5"]),
     "a change of the source for a model": (nothing_special, ["--output", "fixed.onnx", "--choose", "1"]),
+    "an existing model": (model_there, ["--output", "fixed.onnx"]),
+    "a link to a model": (link_there, ["--output", "fixed.onnx"]),
+    "a folder for a model": (nothing_special, ["--output", "."]),
+    "no fix of the model": (none_verified, ["--output", "fixed.onnx"]),
     "nobody to ask": (nothing_special, ["--apply"]),
     "two things": (nothing_special, ["--apply", "--patch", "fix.patch"]),
     "an answer to no question": (nothing_special, ["--yes"]),
