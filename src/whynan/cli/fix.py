@@ -157,8 +157,8 @@ def _at_a_terminal() -> bool:
 def _try(report: Report, change: str, *, capsule: str | None, json: str | None) -> int:
     """Judge a fix of the user's."""
     from whynan.report import trial
+    from whynan.session.brought import tried
     from whynan.session.files import check_writable, write_text
-    from whynan.session.trying import tried
 
     if json is not None:
         check_writable(json, "--json")

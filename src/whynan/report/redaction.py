@@ -106,7 +106,7 @@ _FINDING: Final[Table] = {
 REPORT: Final[Mapping[type, Table]] = {
     **FACTS,
     Finding: _FINDING,
-    Fix: {"title": by_holder(_title), "kind": kept, "patch": unknown, "verdict": record},
+    Fix: {"title": by_holder(_title), "kind": kept, "patch": unknown, "verdict": record, "further": dropped},
     FixVerdict: {
         "status": kept, "forward_finite": kept, "backward_finite": kept, "healthy_elements": kept,
         "healthy_worse": kept, "max_ulp": kept, "max_rel": kept, "why": dropped,

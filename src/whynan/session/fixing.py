@@ -19,6 +19,7 @@ from whynan.session.editing import RUN_AGAIN, Editable, opened
 if TYPE_CHECKING:
     from whynan.records import Finding, Report
     from whynan.records.intents import FixIntent
+    from whynan.records.report import Further
     from whynan.report.fixes import Offer
 
 _MARK: Final = "\ufeff"
@@ -130,18 +131,23 @@ def _is_there(file: Editable, change: str | None, recorded: str) -> bool:
 
 def _edited(file: Editable, offer: Offer) -> str:
     """The text of a file with a fix, made from the rule and the place; it must be the change that the verdict is of."""
-    finding, text = offer.finding, file.text
     proved = _change(offer.fix.patch or "")
-    made = source.candidates(text, finding, _intents(finding))
-    for candidate in made:
-        if isinstance(candidate, Declined) or candidate.edited == text:
-            continue
-        if _change(source.patch(file.path, text, candidate.edited)) == proved:
-            return candidate.edited
-    why = [declined.why for declined in made if isinstance(declined, Declined)]
-    because = f" ({why[0]})" if why and len(why) == len(made) else ""
-    what = f"fix {offer.number} is not what {finding.rule} makes of {file.path} now{because}"
+    texts, declined = [file.text], list[str]()
+    for birth in (offer.finding, *(_left(offer.finding, left) for left in offer.fix.further)):
+        made = [candidate for text in texts for candidate in source.candidates(text, birth, _intents(birth))]
+        texts = [candidate.edited for candidate in made if not isinstance(candidate, Declined)]
+        declined += [candidate.why for candidate in made if isinstance(candidate, Declined)]
+    for text in texts:
+        if text != file.text and _change(source.patch(file.path, file.text, text)) == proved:
+            return text
+    why = f" ({declined[0]})" if declined and not texts else ""
+    what = f"fix {offer.number} is not what {offer.finding.rule} makes of {file.path} now{why}"
     raise UsageError(what, "the report was altered, or is of another version of whynan: run the program again")
+
+
+def _left(finding: Finding, further: Further) -> Finding:
+    """The birth that the edits before left, as a finding."""
+    return finding.model_copy(update=dict(further))
 
 
 def _intents(finding: Finding) -> tuple[FixIntent, ...]:

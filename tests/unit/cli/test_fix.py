@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import stat
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.unit.cli.fixing import EDITS, FIXES, GRAPH, PROGRAM, SETTING, SITE, e
 from tests.unit.report.programs import finding, report
 from whynan.cli import fix as module
 from whynan.cli.main import main, whynan
+from whynan.records.report import Further
 from whynan.report.redaction import redacted
 
 MENDED = edited(PROGRAM, SITE, EDITS["log_softmax"])
@@ -436,3 +438,34 @@ def test_the_edits_are_those_of_the_rule(here: Path, monkeypatch: pytest.MonkeyP
 def test_a_graph_is_no_source(here: Path) -> None:
     save(here, told(GRAPH))
     assert main(["fix", "report.json", *APPLY]) == 2
+
+
+# -- several edits ---------------------------------------------------------------------------------------------------
+
+TWICE = edited(PROGRAM, SITE, EDITS["clamp"]).replace("torch.zeros(3)", "torch.zeros(3).double()")
+CALL = {"line": 9, "column": 15, "end_line": 9, "end_column": 29, "code": "torch.zeros(3)", "function": None}
+LEFT = Further(rule="WN101", birth="invalid", phase="forward", op="aten.div.Tensor", site=SITE.model_copy(update=CALL))
+
+
+def in_two_steps(text: str, found: Any, intents: Any) -> Any:
+    """The edits of the finding, and of what the first of them leaves."""
+    if found.rule == "WN206":
+        return fixing.candidates(text, found, intents)
+    assert (found.rule, found.site, found.birth) == (LEFT.rule, LEFT.site, LEFT.birth)
+    after = edited(text, found.site, "torch.zeros(3).double()")
+    return [replace(made, edited=after) for made in fixing.candidates(text, found, intents)[1:2]]
+
+
+def test_a_fix_of_several_edits_is_made_of_each_rule_at_its_place(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whynan.fixes.source.candidates", in_two_steps)
+    whole = fix("log_softmax", patch=fixing.patch("net.py", PROGRAM, TWICE), further=(LEFT,))
+    save(here, told(whole))
+    assert main(["fix", "report.json", *APPLY]) == 0
+    assert (here / "net.py").read_text() == TWICE
+
+
+def test_half_of_a_fix_is_not_made(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whynan.fixes.source.candidates", in_two_steps)
+    save(here, told(fix("log_softmax", patch=fixing.patch("net.py", PROGRAM, TWICE))))
+    assert main(["fix", "report.json", *APPLY]) == 2
+    assert (here / "net.py").read_text() == PROGRAM
