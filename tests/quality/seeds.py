@@ -1,4 +1,4 @@
-"""The fixes that the seed documents publish, each as an edit of a small program with the hazard, and what is right to say.
+"""The fixes that the seed documents publish, each as an edit of a small program with the hazard, and what to say of it.
 
 The table "From the seed documents" of docs/hazards.md has the measurements. Each program has a function ``once`` that
 fails as the document's did: most of its values are healthy and normally distributed, a few are not.

@@ -38,6 +38,15 @@ _FOLDER: Final = click.Path(readable=False, file_okay=False)
     type=_FOLDER,
     help="The tensors that --try needs: the folder that run --capsule has made.",
 )
+@click.option(
+    "-i",
+    "--inputs",
+    multiple=True,
+    metavar="WHAT",
+    type=_FILE,
+    help="What --try runs a model on: as for whynan onnx.",
+)
+@click.option("--random", type=click.IntRange(0), metavar="SEED", help="Make up every input of a model not given.")
 @click.option("--yes", is_flag=True, help="Edit without asking.")
 @click.option(
     "--json", metavar="FILE", type=_FILE, help="Write the verdict of --try to a file; - is the standard output."
@@ -57,6 +66,7 @@ def fix(path: str, **chosen: Any) -> int:
       whynan fix report.json --patch fix.patch        for git apply
       whynan fix report.json --output fixed.onnx      the repaired model
       whynan fix report.json --capsule failure --try my.diff
+      whynan fix report.json -i batch.npz --try repaired.onnx
 
     Exit status: 0 where it was done; with --try 0 for verified, 1 for distorting or rejected. It is 2 where it cannot
     be done or judged.
@@ -64,7 +74,7 @@ def fix(path: str, **chosen: Any) -> int:
     _check_options(chosen)
     report = _report(path)
     if chosen["try_"] is not None:
-        return _try(report, chosen["try_"], capsule=chosen["capsule"], json=chosen["json"])
+        return _try(report, chosen)
     if chosen["output"] is not None:
         return _write_model(report, chosen["output"], chosen["choose"])
     if chosen["patch"] is not None:
@@ -80,7 +90,10 @@ def _check_options(chosen: dict[str, Any]) -> None:
     if len(asked) > 1:
         raise UsageError(f"{asked[0]} and {asked[1]} ask for two things", "give one of them")
     for option, (needed, why) in _NEEDED.items():
-        if chosen[option.strip("-")] and not any(action in asked for action in needed):
+        given = chosen[option.strip("-")]
+        # a seed of 0 is one
+        is_given = given is not None and given is not False and given != ()
+        if is_given and not any(action in asked for action in needed):
             raise UsageError(f"{option} {why}", f"give it with {' or '.join(needed)}")
 
 
@@ -89,6 +102,8 @@ _NEEDED: Final = {
     "--yes": (("--apply",), "answers a question that is not asked"),
     "--json": (("--try",), "writes the verdict of a fix of yours"),
     "--capsule": (("--try",), "holds what a fix of yours is judged on"),
+    "--inputs": (("--try",), "gives what a repaired model is judged on"),
+    "--random": (("--try",), "makes up what a repaired model is judged on"),
     "--choose": (("--apply", "--patch", "--output"), "chooses what to make"),
 }
 
@@ -154,15 +169,19 @@ def _at_a_terminal() -> bool:
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
-def _try(report: Report, change: str, *, capsule: str | None, json: str | None) -> int:
+def _try(report: Report, chosen: dict[str, Any]) -> int:
     """Judge a fix of the user's."""
     from whynan.report import trial
-    from whynan.session.brought import tried
+    from whynan.session.brought import tried, tried_model
     from whynan.session.files import check_writable, write_text
 
+    change, json = chosen["try_"], chosen["json"]
     if json is not None:
         check_writable(json, "--json")
-    found = tried(report, change, capsule)
+    if change.endswith(".onnx"):
+        found = tried_model(report, change, chosen["inputs"], chosen["random"])
+    else:
+        found = tried(report, change, chosen["capsule"])
     if json is not None:
         write_text(json, f"{trial.to_json(found)}\n")
     trial.show(found, to=beside(json))
@@ -201,10 +220,11 @@ def _write_model(report: Report, target: str, number: int | None) -> int:
     from whynan.session.fixing import chosen
     from whynan.session.mending import mended_model
 
-    offer = chosen(report, number, "graph")
+    # of a fix that is chosen, whether it may be made; the best of each finding are verified
+    chosen(report, number, "graph")
     _check_new(target, "--output")
-    mended_model(report, target, choose=offer.number)
-    _say(f"{target} is the model with fix {offer.number}: {offer.fix.title}")
+    made = mended_model(report, target, number)
+    _say(f"{target} is the model with {'; '.join(dict.fromkeys(fix.title for fix in made))}")
     return 0
 
 

@@ -146,8 +146,8 @@ def _closing(told: tuple[Offer, ...], path: str) -> list[str]:
     lines: list[str] = []
     if made := best(told, "source"):
         lines.append(f"{command} --apply makes fix {made.number}; --patch FILE writes it as a patch")
-    if made := best(told, "graph"):
-        lines.append(f"{command} --output FILE.onnx writes the model with fix {made.number}")
+    if best(told, "graph"):
+        lines.append(f"{command} --output FILE.onnx writes the model with the first verified fix of each finding")
     if not lines:
         lines.append("no fix is verified: none is made but by --choose")
     return lines

@@ -1,4 +1,4 @@
-"""A fix that the user brings, judged on the tensors of the failure that a capsule holds."""
+"""A fix that the user brings: a diff, judged on the tensors that a capsule holds, or a model, judged on its inputs."""
 
 # pyright: strict
 
@@ -13,6 +13,8 @@ from whynan.report.redaction import is_redacted
 from whynan.session.editing import RUN_AGAIN, Editable, opened
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from whynan.records import Finding, Report
 
 _MOST_BYTES: Final = 16 << 20
@@ -45,6 +47,40 @@ def tried(report: Report, change: str, capsule: str | None) -> Trial:
         raise UsageError(f"{change} {error}", f"make it against {file.path} as it was during the run") from None
     verdict = proved(before, after, file.path, finding, held.visits)
     return Trial(change=change, rule=finding.rule, name=finding.name, site=finding.site, verdict=verdict)
+
+
+def tried_model(report: Report, change: str, inputs: Sequence[str], seed: int | None) -> Trial:
+    """The verdict of a repaired model in a file, for the first finding of the report of an ONNX model.
+
+    Args:
+        report: of the model as it is.
+        change: the file of the repaired model.
+        inputs: what the run was given, as ``whynan onnx -i`` takes it.
+        seed: what is not given is generated from it.
+
+    Raises:
+        UsageError: for a report of no model, inputs that do not fit, a file that is no model.
+    """
+    inference = report.run.inference
+    if inference is None:
+        raise UsageError(f"{change} is a model, and the report is of a program", "give a diff of its source")
+    if not report.findings:
+        raise UsageError("the report has no finding", "there is nothing to be mended")
+    from whynan.models.extras import need
+
+    need("onnx")
+    from whynan.models.onnx_inputs import read_inputs
+    from whynan.models.onnx_opening import open_model
+    from whynan.session.inference import Settings
+    from whynan.session.mending import judged_model
+
+    cases = read_inputs(open_model(inference.model, custom_ops=True), inputs, seed=seed)
+    settings = Settings(engine=inference.engine)
+    verdict = judged_model(report, change, [case.values for case in cases], settings)
+    finding = report.findings[0]
+    return Trial(
+        change=change, rule=finding.rule, name=finding.name, site=finding.site, node=finding.node, verdict=verdict
+    )
 
 
 def _diff(change: str) -> Diff:

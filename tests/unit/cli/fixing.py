@@ -74,9 +74,10 @@ def candidates(text: str, found: Finding, intents: Sequence[FixIntent]) -> list[
 class Mending(ModuleType):
     """Stands in for the repair of models: writes what it was asked for."""
 
-    def mended_model(self, report: Report, path: str, choose: int | None = None) -> None:
+    def mended_model(self, made: Report, output: str, choose: int | None = None) -> tuple[Fix, ...]:
         """Write a model to a file."""
-        Path(path).write_text(f"{report.run.command} with fix {choose}")
+        Path(output).write_text(f"{made.run.command} with fix {choose}")
+        return (GRAPH,)
 
 
 def standing_in(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -257,8 +257,10 @@ def test_a_patch_has_the_output_for_itself(here: Path, capfd: pytest.CaptureFixt
 
 def test_the_best_verified_fix_of_a_model_is_made(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fix", "report.json", "--output", "fixed.onnx"]) == 0
-    assert (here / "fixed.onnx").read_text() == "train.py with fix 5"
-    assert capsys.readouterr().out == "fixed.onnx is the model with fix 5: LogSoftmax\n"
+    assert (here / "fixed.onnx").read_text() == "train.py with fix None"
+    assert capsys.readouterr().out == "fixed.onnx is the model with LogSoftmax\n"
+    assert main(["fix", "report.json", "--output", "chosen.onnx", "--choose", "5"]) == 0
+    assert (here / "chosen.onnx").read_text() == "train.py with fix 5"
 
 
 def test_help_has_examples(snapshot: SnapshotAssertion) -> None:
@@ -383,6 +385,8 @@ REFUSED: dict[str, tuple[Any, list[str]]] = {
     "an answer to no question": (nothing_special, ["--yes"]),
     "a verdict of nothing": (nothing_special, ["--json", "verdict.json"]),
     "a capsule for nothing": (nothing_special, ["--capsule", "failure"]),
+    "inputs for nothing": (nothing_special, ["-i", "batch.npz"]),
+    "a seed for nothing": (nothing_special, ["--random", "0"]),
     "a number for nothing": (nothing_special, ["--choose", "1"]),
     "no report at all": (nothing_special, ["--help-me"]),
 }

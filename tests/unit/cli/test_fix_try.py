@@ -198,6 +198,7 @@ def at_no_place(proving: Proving) -> None:
 REFUSED: dict[str, tuple[Any, list[str]]] = {
     "no capsule": (nothing, TRY[:2] + TRY[4:]),
     "no such capsule": (nothing, [*TRY, "--capsule", "nothing"]),
+    "a model for a program": (nothing, [*TRY[:-1], "repaired.onnx"]),
     "no such diff": (no_such_file, TRY),
     "a folder": (nothing, [*TRY[:-1], "."]),
     "no diff": (no_diff, TRY),
