@@ -40,8 +40,18 @@ class Offer:
 
 
 def offers(report: Report) -> tuple[Offer, ...]:
-    """The fixes of all that did harm, in the order of the findings; what was absorbed needs none."""
-    found = [(finding, fix) for finding in (*report.findings, *report.damaging) for fix in finding.fixes]
+    """The fixes of all that did harm, in the order of the findings; what was absorbed needs none.
+
+    A change of the source that mends several findings is offered once, for the first of them.
+    """
+    found: list[tuple[Finding, Fix]] = []
+    known: set[str] = set()
+    for finding in (*report.findings, *report.damaging):
+        for fix in finding.fixes:
+            change = fix.patch if fix.kind == "source" else None
+            if change is None or change not in known:
+                found.append((finding, fix))
+            known.update(() if change is None else (change,))
     return tuple(Offer(number, finding, fix) for number, (finding, fix) in enumerate(found, 1))
 
 

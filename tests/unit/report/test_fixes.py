@@ -80,6 +80,13 @@ def test_absorbed_findings_have_no_offers() -> None:
 
 
 def test_the_numbers_run_over_all_findings() -> None:
-    told = [Fix(title=name, kind="source", patch="", verdict=FixVerdict(status="rejected")) for name in "abc"]
+    told = [Fix(title=name, kind="source", patch=name, verdict=FixVerdict(status="rejected")) for name in "abc"]
     made = report(finding(fixes=told[:2]), damaging=(finding(fate="damaging", fixes=told[2:]),))
     assert [(offer.number, offer.fix.title) for offer in fixes.offers(made)] == [(1, "a"), (2, "b"), (3, "c")]
+
+
+def test_a_change_that_mends_several_findings_is_offered_once() -> None:
+    told = [Fix(title=name, kind="source", patch=name, verdict=FixVerdict(status="verified")) for name in "abc"]
+    made = report(finding(fixes=told[:2]), finding(op="aten.log.default", fixes=told[1:]))
+    assert [offer.fix.title for offer in fixes.offers(made)] == ["a", "b", "c"]
+    assert [offer.finding.op for offer in fixes.offers(made)] == ["aten.div.Tensor"] * 2 + ["aten.log.default"]
