@@ -32,8 +32,6 @@ class Published:
 PHASE = """\
 import torch
 
-EPS = 1e-7
-
 
 def phase(real, imag):
     return torch.atan2(imag, real)
@@ -46,16 +44,11 @@ def once():
     real.requires_grad_()
     imag.requires_grad_()
     phase(real, imag).sum().backward()
-
-
-once()
 """
 ATAN2 = "    return torch.atan2(imag, real)\n"
 
 SIMILARITY = """\
 import torch
-
-EPS = 1e-6
 
 
 def similarity(one, other):
@@ -70,9 +63,6 @@ def once():
     one.requires_grad_()
     other.requires_grad_()
     similarity(one, other).sum().backward()
-
-
-once()
 """
 
 ENTROPY = """\
@@ -90,30 +80,27 @@ def once():
     scores[5, 2] = -200
     scores.requires_grad_()
     entropy(scores, torch.full((32, 8), 0.125)).backward()
-
-
-once()
 """
 
 FIXES: dict[str, Published] = {
     "000: an eps where the operand is 0": Published(
         PHASE,
         ATAN2,
-        f"    real = real + EPS * (real == 0)\n    imag = imag + EPS * (imag == 0)\n{ATAN2}",
+        f"    real = real + 1e-7 * (real == 0)\n    imag = imag + 1e-7 * (imag == 0)\n{ATAN2}",
         ("rejected",),
         "1e-20 is not 0: the replay still ends in Inf",
     ),
     "001: the accepted answer": Published(
         PHASE,
         ATAN2,
-        f"    near = real < EPS\n    real = real * ~near + near * EPS\n{ATAN2}",
+        f"    near = real < 1e-7\n    real = real * ~near + near * 1e-7\n{ATAN2}",
         ("rejected",),
         "every negative element is overwritten",
     ),
     "001: its corrected form": Published(
         PHASE,
         ATAN2,
-        f"    near = real.abs() < EPS\n    real = real * ~near + near * EPS\n{ATAN2}",
+        f"    near = real.abs() < 1e-7\n    real = real * ~near + near * 1e-7\n{ATAN2}",
         ("rejected", "distorting"),
         "healthy elements below the eps move, in the dtype's range and not among values of order one",
     ),
@@ -127,7 +114,7 @@ FIXES: dict[str, Published] = {
     "003: zero_filtering of similarities": Published(
         SIMILARITY,
         "    return cosine\n",
-        "    cosine = cosine.clone()\n    cosine[cosine <= EPS] = EPS\n    return cosine\n",
+        "    cosine = cosine.clone()\n    cosine[cosine <= 1e-7] = 1e-7\n    return cosine\n",
         ("rejected",),
         "half of the similarities change, and their gradients become 0",
     ),

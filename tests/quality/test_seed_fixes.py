@@ -1,59 +1,86 @@
-"""The fixes that people published, given to ``whynan fix --try``: each gets the verdict that measurement gives it."""
+"""The fixes that people published: each gets the verdict that measurement gives it, and none of them is verified."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+import importlib.util
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
+from types import ModuleType
 
 import pytest
+from whynan.session.proving import tried
+from whynan.verify.visiting import visiting
 
+import whynan
 from tests.quality.conftest import Tally
 from tests.quality.seeds import FIXES, RIGHT, Published
-from whynan.fixes.source import patch
+from whynan.fixes import source
+from whynan.fixes.diffs import applied, read_diff
+from whynan.records import Finding, FixVerdict
+from whynan.verify.visits import Visits
 
-STATUSES = {"verified": 0, "distorting": 1, "rejected": 1, "unverified": 2}
+TOLD = "published fixes told right"
 
 
-def whynan(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "whynan", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+def loaded(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @cache
-def failed(program: str) -> Path:
-    """The folder of a run of a program, with its report and its capsule."""
-    folder = Path(mkdtemp(prefix="whynan-seeds-"))
-    (folder / "seed.py").write_text(program)
-    done = whynan(folder, "run", "--quiet", "--json", "report.json", "--capsule", "failure", "seed.py")
-    assert done.returncode == 1, done.stderr
-    return folder
+def failed(program: str) -> tuple[Path, Finding, Visits]:
+    """The file of a program, what is found in it, and what its function's names were."""
+    path = Path(mkdtemp(prefix="whynan-seeds-")) / "seed.py"
+    path.write_text(program)
+    module = loaded(path)
+    finding = whynan.explain(module.once).findings[0]
+    assert finding.site is not None
+    with visiting(str(path), program, finding.site.line) as (recorder, _):
+        module.once()
+    return path, finding, recorder.visits
 
 
-def verdict(published: Published) -> dict[str, Any]:
-    """What is said of a fix."""
-    folder = failed(published.program)
-    (folder / "my.diff").write_text(patch("seed.py", published.program, published.edited))
-    done = whynan(folder, "fix", "report.json", "--capsule", "failure", "--try", "my.diff", "--json", "verdict.json")
-    told = json.loads((folder / "verdict.json").read_text())["verdict"]
-    assert done.returncode == STATUSES[told["status"]], done.stderr
-    assert (folder / "seed.py").read_text() == published.program
-    return told
+def verdict(published: Published) -> FixVerdict:
+    """What is said of a fix that comes as a diff."""
+    path, finding, visits = failed(published.program)
+    diff = source.patch("seed.py", published.program, published.edited)
+    after = applied(read_diff(diff), published.program)
+    return tried(published.program, after, str(path), finding, visits)
 
 
 @pytest.mark.parametrize("name", FIXES)
 def test_a_published_fix_gets_the_verdict_that_it_deserves(name: str, tally: Tally) -> None:
     told = verdict(FIXES[name])
-    tally.count("fixes of the seed documents told right", told["status"] in FIXES[name].right, 1)
-    tally.note("fixes of the seed documents told right", f"{name}: {told['status']}: {told['why']}")
-    assert told["status"] in FIXES[name].right, told
+    tally.count(TOLD, told.status in FIXES[name].right, 1)
+    tally.listed(TOLD, f"{name}: {told.status}: {told.why}")
+    assert told.status in FIXES[name].right, told
 
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_one_is_verified(name: str) -> None:
     told = verdict(RIGHT[name])
-    assert told["status"] in RIGHT[name].right, told
+    assert told.status in RIGHT[name].right, told
+
+
+WORSE: dict[str, tuple[str, str]] = {
+    "a constant": ("scores.log_softmax(-1)", "(scores * 0 - 2.0)"),
+    "a detach": ("scores.log_softmax(-1)", "scores.log_softmax(-1).detach()"),
+    "another axis": ("scores.log_softmax(-1)", "scores.log_softmax(0)"),
+    "half the gradient": ("scores.log_softmax(-1)", "(scores.log_softmax(-1) + scores.log_softmax(-1).detach()) / 2"),
+    "nan_to_num": ("scores.log_softmax(-1)", "scores.softmax(-1).log().nan_to_num(neginf=-100.0)"),
+}
+"""How the right one is made wrong."""
+
+
+@pytest.mark.parametrize("name", WORSE)
+def test_the_right_one_made_wrong_is_rejected(name: str) -> None:
+    right = RIGHT["the logarithm of a softmax"]
+    old, new = WORSE[name]
+    assert old in right.new
+    assert verdict(replace(right, new=right.new.replace(old, new))).status == "rejected"
