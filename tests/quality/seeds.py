@@ -65,6 +65,23 @@ def once():
     similarity(one, other).sum().backward()
 """
 
+POOLING = """\
+import torch
+
+
+def pooled(hidden, p):
+    powers = hidden.pow(p)
+    return powers.mean(1).pow(1.0 / p)
+
+
+def once():
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(16, 8, 32, generator=generator)
+    hidden[4, :, 2] = 0
+    hidden.requires_grad_()
+    pooled(hidden, 2).sum().backward()
+"""
+
 ENTROPY = """\
 import torch
 
@@ -111,6 +128,22 @@ FIXES: dict[str, Published] = {
         ("distorting",),
         "5% of normally distributed elements move by more than 2 ulp",
     ),
+    "003: zero_filtering of powers": Published(
+        POOLING,
+        "    powers = hidden.pow(p)\n    return powers.mean(1).pow(1.0 / p)\n",
+        "    powers = hidden.pow(p)\n    powers = powers.clone()\n    powers[powers <= 1e-4] = 1e-4\n"
+        "    return powers.mean(1).pow(1.0 / p)\n",
+        ("rejected",),
+        "elements of at most 0.01 are overwritten, and their gradients become 0",
+    ),
+    "003: zero_filtering and nan_filtering of similarities": Published(
+        SIMILARITY,
+        "    return cosine\n",
+        "    cosine = cosine.clone()\n    cosine[cosine <= 1e-4] = 1e-4\n    cosine[cosine.isnan()] = 1e-4\n"
+        "    return cosine\n",
+        ("rejected",),
+        "half of the similarities change, and what is behind the NaN stays",
+    ),
     "003: zero_filtering of similarities": Published(
         SIMILARITY,
         "    return cosine\n",
@@ -122,6 +155,13 @@ FIXES: dict[str, Published] = {
 """The fixes of the documents: none of them is right."""
 
 RIGHT: dict[str, Published] = {
+    "the logarithm of a softmax, whose line is left": Published(
+        ENTROPY,
+        "    return -(target * weights.log()).sum()\n",
+        "    return -(target * scores.log_softmax(-1)).sum()\n",
+        ("verified",),
+        "what only one version reads varies with what the other does",
+    ),
     "the logarithm of a softmax": Published(
         ENTROPY,
         "    weights = scores.softmax(-1)\n    return -(target * weights.log()).sum()\n",

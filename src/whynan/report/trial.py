@@ -82,7 +82,8 @@ def _kept(verdict: FixVerdict) -> str:
     if total is None or worse is None:
         return ""
     if worse == 0:
-        return f"none of {count_text(total, 'healthy element')} further from the truth{_by(verdict)}"
+        # how far they moved towards it says nothing
+        return f"none of {count_text(total, 'healthy element')} further from the truth"
     share = percent_text(worse, total)
     return f"{worse:,} of {count_text(total, 'healthy element')} ({share}) further from the truth{_by(verdict)}"
 
