@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO
 
 from whynan.report.layout import Page
+from whynan.report.redaction import is_redacted
 from whynan.report.terminal import put
 from whynan.report.trial import STYLES
 from whynan.report.values import count_text
@@ -79,7 +80,7 @@ def render(
     )
     for offer in told:
         page.blank()
-        _offer(page, offer, raised=report.run.exception is not None)
+        _offer(page, offer, raised=report.run.exception is not None, lacks=is_redacted(report))
     page.blank()
     for line in _closing(told, path):
         page.line(line)
@@ -110,7 +111,7 @@ def _page(width: int | None, encoding: str) -> Page:
     return Page(width or min(shutil.get_terminal_size((_UNSEEN, 24)).columns, _WIDEST), encoding)
 
 
-def _offer(page: Page, offer: Offer, *, raised: bool) -> None:
+def _offer(page: Page, offer: Offer, *, raised: bool, lacks: bool) -> None:
     fix, finding = offer.fix, offer.finding
     title: list[Piece] = [(fix.verdict.status, STYLES[fix.verdict.status]), f": {fix.title}"]
     page.entry(f"{offer.number:>3}", *title, at=_AT)
@@ -122,7 +123,7 @@ def _offer(page: Page, offer: Offer, *, raised: bool) -> None:
         page.verbatim(line, at=_CHANGE_AT, style=_MARKS.get(line[:1], ""))
     if len(lines) > _LINES_SHOWN:
         page.entry("", f"... {len(lines) - _LINES_SHOWN:,} more lines; the JSON report has them all", at=_CHANGE_AT)
-    page.entry("", _choosing(offer), at=_AT)
+    page.entry("", _choosing(offer, lacks=lacks), at=_AT)
 
 
 def _place(finding: Finding) -> str:
@@ -131,15 +132,17 @@ def _place(finding: Finding) -> str:
     return "" if finding.site is None else f" at {finding.site.file}:{finding.site.line}"
 
 
-def _choosing(offer: Offer) -> str:
-    """What choosing a fix would do."""
+def _choosing(offer: Offer, *, lacks: bool) -> str:
+    """What choosing a fix would do; `lacks`: the report was made without the changes themselves."""
     fix, number = offer.fix, offer.number
     if fix.kind == "setting":
         return "a setting, which is changed by hand"
     if fix.verdict.status == "rejected":
         return "rejected, and not made"
-    if fix.patch is None:
+    if fix.patch is None and lacks:
         return "the report was made without the change itself (--redact); that of the run has it"
+    if fix.patch is None:
+        return "not written, and not made"
     if fix.kind == "graph":
         does = f"--choose {number} --output FILE.onnx writes a model with it"
     else:

@@ -72,6 +72,9 @@ def chosen(report: Report, number: int | None, kind: str) -> Offer:
     if offer.fix.verdict.status == "rejected":
         why = f" ({offer.fix.verdict.why})" if offer.fix.verdict.why else ""
         raise UsageError(f"fix {number} is rejected{why}", "choose another one, or have your own judged with --try")
+    if offer.fix.patch is None and not is_redacted(report):
+        why = f" ({offer.fix.verdict.why})" if offer.fix.verdict.why else ""
+        raise UsageError(f"fix {number} could not be written{why}", "change it by hand")
     return offer
 
 

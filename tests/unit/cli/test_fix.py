@@ -19,9 +19,16 @@ from tests.unit.cli.fixing import EDITS, FIXES, GRAPH, PROGRAM, SETTING, SITE, e
 from tests.unit.report.programs import finding, report
 from whynan.cli import fix as module
 from whynan.cli.main import main, whynan
+from whynan.records import Fix, FixVerdict
 from whynan.records.report import Further
 from whynan.report.redaction import redacted
 
+UNWRITTEN = Fix(
+    title="attention",
+    kind="source",
+    patch=None,
+    verdict=FixVerdict(status="unverified", why="the mask is not a name"),
+)
 MENDED = edited(PROGRAM, SITE, EDITS["log_softmax"])
 
 
@@ -100,7 +107,7 @@ def test_a_long_change_is_cut_in_the_list_alone(here: Path, capsys: pytest.Captu
 def test_where_no_fix_is_verified_none_is_recommended(
     here: Path, capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion
 ) -> None:
-    save(here, told(fix("clamp"), SETTING))
+    save(here, told(fix("clamp"), SETTING, UNWRITTEN))
     assert main(["fix", "report.json"]) == 0
     assert capsys.readouterr().out == snapshot
 
@@ -351,6 +358,10 @@ def link_there(here: Path) -> None:
     (here / "fixed.onnx").symlink_to("net.py")
 
 
+def not_written(here: Path) -> None:
+    save(here, told(*FIXES, UNWRITTEN))
+
+
 def nothing_special(here: Path) -> None: ...
 
 
@@ -373,6 +384,7 @@ REFUSED: dict[str, tuple[Any, list[str]]] = {
     "a number too small": (nothing_special, [*APPLY, "--choose", "0"]),
     "no number": (nothing_special, [*APPLY, "--choose", "one"]),
     "a rejected fix": (nothing_special, [*APPLY, "--choose", "3"]),
+    "a fix that could not be written": (not_written, [*APPLY, "--choose", "6"]),
     "a setting": (nothing_special, [*APPLY, "--choose", "4"]),
     "a change of the model": (nothing_special, [*APPLY, "--choose", "5"]),
     "a change of the source for a model": (nothing_special, ["--output", "fixed.onnx", "--choose", "1"]),
