@@ -7,10 +7,11 @@ from pathlib import Path
 
 from whynan.capsule.documents import SCHEMA_FILE as CAPSULE_FILE
 from whynan.capsule.documents import make_capsule_schema
-from whynan.report import catalogue_json, checkpoint_json
+from whynan.report import catalogue_json, checkpoint_json, trial
 from whynan.report.json import SCHEMA_FILE, make_schema
 
 SCHEMAS = {
+    trial.SCHEMA_FILE: trial.make_schema,
     SCHEMA_FILE: make_schema,
     checkpoint_json.SCHEMA_FILE: checkpoint_json.make_schema,
     catalogue_json.SCHEMA_FILE: catalogue_json.make_schema,

@@ -184,7 +184,7 @@ def _explained(call: Call, command: str, options: Options, keeper: Keeper | None
         report = with_rerun(first, second.report, identical=identical, failed=failed)
     if report.run.replay.faithful is False:
         return proved(report, Once(f"no faithful second call: {report.run.replay.why}"))
-    return proved(report, Recalling(call, lambda: Trace(memory=memory, command=report.run.command, quiet=True)))
+    return proved(report, Recalling(call, lambda: Trace(memory=options.memory, command=report.run.command, quiet=True)))
 
 
 def _name(target: Any) -> str:

@@ -62,6 +62,17 @@ class InterruptedRunError(WhynanError):
         self.hint = "there is no report of it; --trace DIR keeps what was found until then"
 
 
+class InterruptedEditError(WhynanError):
+    """The user broke off where a change was to be agreed to; ``path`` is the file."""
+
+    exit_status = 130
+
+    def __init__(self, path: str, /) -> None:
+        self.path = path
+        self.what = f"{path} was not edited"
+        self.hint = "the question was not answered, and nothing was changed"
+
+
 class MissingExtraError(WhynanError):
     """What was asked for needs packages that an extra of whynan brings; ``extra`` is its name.
 

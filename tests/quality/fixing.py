@@ -13,8 +13,6 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor
-from whynan.verify.formulas import compiled
-from whynan.verify.judging import judge
 
 import whynan
 from tests.quality.variants.programs import Variant, alone, written
@@ -24,6 +22,8 @@ from whynan.fixes.candidates import Candidate, Formula
 from whynan.fixes.source import candidates
 from whynan.records import Finding, FixVerdict
 from whynan.rules.catalogue import rules
+from whynan.verify.formulas import compiled
+from whynan.verify.judging import judge
 
 MOST_EDITS: Final = 3
 """So many hazards may one program have."""

@@ -214,6 +214,7 @@ COMMANDS: dict[str, list[str]] = {
     "no ending": ["run", "--on-nonfinite", "{}", "x.py"],
     "no number of bytes": ["run", "--memory", "{}", "x.py"],
     "no report": ["report", "no/{}"],
+    "no report with fixes": ["fix", "no/{}"],
     "no checkpoint": ["checkpoint", "no/{}.pt"],
     "no earlier report": ["run", "--baseline", "no/{}", "-c", "pass"],
     "no shell": ["completion", "{}"],

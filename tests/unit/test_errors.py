@@ -9,6 +9,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from whynan.errors import (
+    InterruptedEditError,
     InterruptedRunError,
     MetaTensorError,
     MissingExtraError,
@@ -24,6 +25,7 @@ ERRORS: list[WhynanError] = [
     NestedTraceError(),
     MetaTensorError("encoder.0.weight"),
     InterruptedRunError("net.onnx"),
+    InterruptedEditError("net.py"),
     MissingExtraError("torch"),
     NonFiniteError(FINDING),
 ]
@@ -52,6 +54,7 @@ def test_findings_end_a_command_with_1_bad_usage_with_2_and_the_user_with_130() 
         NestedTraceError: 2,
         MetaTensorError: 2,
         InterruptedRunError: 130,
+        InterruptedEditError: 130,
         MissingExtraError: 2,
         NonFiniteError: 1,
     }

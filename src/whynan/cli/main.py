@@ -19,7 +19,7 @@ from whynan.errors import WhynanError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS: Final = ("run", "onnx", "checkpoint", "report", "replay", "rules", "completion")
+COMMANDS: Final = ("run", "onnx", "checkpoint", "report", "fix", "replay", "rules", "completion")
 """Each is a function of the same name in a file of the same name; in the order of the help text."""
 
 _INTERRUPTED: Final = 130
@@ -51,6 +51,7 @@ def whynan() -> None:
       whynan onnx net.onnx --random 0     run a model, explain its first bad number
       whynan checkpoint last.ckpt         which tensors of a checkpoint are bad
       whynan report report.json           show a saved report again
+      whynan fix report.json --apply      make the best fix that is verified
       whynan replay failing               run the operation of a capsule again
       whynan rules WN201                  what a rule is about, and what to do
     """

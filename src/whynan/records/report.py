@@ -162,13 +162,28 @@ class FixVerdict(Record):
     why: str = ""
 
 
+class Further(Record):
+    """A birth that the first edit of a fix would leave, and that the fix mends as well: its rule, and its place then.
+
+    The place is that in the text which the edits before it have made.
+    """
+
+    rule: str
+    birth: BirthKind | None
+    phase: Phase
+    op: str | None
+    forward_op: str | None = None
+    site: Site
+
+
 class Fix(Record):
-    """A concrete edit, never shown without its verdict."""
+    """A concrete edit, never shown without its verdict; ``further`` is what it mends beside its finding, in order."""
 
     title: str
     kind: Literal["source", "graph", "setting"]
     patch: str | None
     verdict: FixVerdict
+    further: tuple[Further, ...] = ()
 
 
 class ScaleFall(Record):

@@ -70,11 +70,11 @@ class Page:
         """A paragraph that begins `at` so many cells, beside its label if there is one, which fits there."""
         self._wrapped(self._text(*pieces), at, label)
 
-    def verbatim(self, line: str, *, at: int) -> None:
+    def verbatim(self, line: str, *, at: int, style: str = "") -> None:
         """A line of code as it stands, broken only where the page ends."""
         cells = [(_TAB if character == "\t" else self._spell(character), False) for character in shortened(line)]
         for row in _rows(cells, self.width - at):
-            self._add(at, "".join(shown for shown, _ in row))
+            self._add(at, "".join(shown for shown, _ in row), style)
 
     def items(self, label: str, items: Iterable[Piece], gap: str) -> None:
         """Items beside a label, as many on a line as fit; none is broken that fits on a line of its own."""

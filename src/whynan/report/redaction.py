@@ -33,6 +33,7 @@ from whynan.traces.redaction import (
 
 _CODE: Final = re.compile(r"WN(?:[\dX]\d{0,2})?", re.ASCII)
 """Of whynan's own rules: those of others may be named for what is private."""
+_FILE: Final = re.compile(r"file \d+", re.ASCII)
 _RULE_NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", re.ASCII)
 
 _BORN: Final = {
@@ -105,7 +106,7 @@ _FINDING: Final[Table] = {
 REPORT: Final[Mapping[type, Table]] = {
     **FACTS,
     Finding: _FINDING,
-    Fix: {"title": by_holder(_title), "kind": kept, "patch": unknown, "verdict": record},
+    Fix: {"title": by_holder(_title), "kind": kept, "patch": unknown, "verdict": record, "further": dropped},
     FixVerdict: {
         "status": kept, "forward_finite": kept, "backward_finite": kept, "healthy_elements": kept,
         "healthy_worse": kept, "max_ulp": kept, "max_rel": kept, "undecided": kept, "why": dropped,
@@ -117,6 +118,12 @@ REPORT: Final[Mapping[type, Table]] = {
     },
 }  # fmt: skip
 """What becomes of each field of a report."""
+
+
+def is_redacted(report: Report) -> bool:
+    """Whether a report is one for other eyes: it has findings at files, and every file has a number for a name."""
+    sites = [f.site for f in (*report.findings, *report.damaging, *report.absorbed) if f.site is not None]
+    return bool(sites) and not report.run.sources and all(_FILE.fullmatch(site.file) for site in sites)
 
 
 def redacted(report: Report, names: Pseudonyms | None = None) -> Report:

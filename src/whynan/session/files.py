@@ -33,7 +33,11 @@ def check_writable(path: str, option: str) -> None:
 
 def write_text(path: str, text: str) -> None:
     """Write a file as a whole: a reader sees the old one or the new one; a pipe or device is written to as it is."""
-    data = text.encode("utf-8", "backslashreplace")
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))
+
+
+def write_bytes(path: str, data: bytes) -> None:
+    """Write a file as `write_text` does."""
     descriptor = stream(path)
     if descriptor is not None:
         # as it stands, at the place that the program has come to

@@ -1,0 +1,232 @@
+"""``whynan fix``: the fixes of a saved report, and one of them made; or the verdict of the user's own."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from whynan.cli.text import beside, for_stream, one_line
+from whynan.errors import InterruptedEditError, UsageError
+
+if TYPE_CHECKING:
+    from whynan.records import Report
+    from whynan.session.fixing import Edit
+
+
+_FILE: Final = click.Path(readable=False)
+"""For shells, which complete it; what is wrong with a file is said where it is opened."""
+_FOLDER: Final = click.Path(readable=False, file_okay=False)
+
+
+@click.command()
+@click.argument("path", metavar="REPORT.json", type=_FILE)
+@click.option("--apply", "apply_", is_flag=True, help="Edit the source file; what it was is kept beside it.")
+@click.option(
+    "--patch", metavar="FILE", type=_FILE, help="Write the fix as a patch for git apply; - is the standard output."
+)
+@click.option("--output", metavar="FILE", type=_FILE, help="Write the repaired ONNX model to a new file.")
+@click.option("--try", "try_", metavar="FILE", type=_FILE, help="Judge a diff of your own, or a repaired .onnx.")
+@click.option("--choose", type=int, metavar="N", help="The fix, by its number in the list; else the best verified one.")
+@click.option(
+    "--capsule",
+    metavar="DIR",
+    type=_FOLDER,
+    help="The tensors that --try needs: the folder that run --capsule has made.",
+)
+@click.option(
+    "-i",
+    "--inputs",
+    multiple=True,
+    metavar="WHAT",
+    type=_FILE,
+    help="What --try runs a model on: as for whynan onnx.",
+)
+@click.option("--random", type=click.IntRange(0), metavar="SEED", help="Make up every input of a model not given.")
+@click.option("--yes", is_flag=True, help="Edit without asking.")
+@click.option(
+    "--json", metavar="FILE", type=_FILE, help="Write the verdict of --try to a file; - is the standard output."
+)
+def fix(path: str, **chosen: Any) -> int:
+    """List the fixes of a saved report with their verdicts, make one, or judge one of your own.
+
+    A fix is made anew from its rule and its place, in the working directory alone, and only on a file that is what it
+    was during the run. The change is shown, and made once you agree. A distorting fix, and one that nothing proves, is
+    made only where --choose names it; a rejected one is not made.
+
+    \b
+    Examples:
+      whynan fix report.json                          the fixes, numbered
+      whynan fix report.json --apply                  make the best verified one
+      whynan fix report.json --apply --choose 2 --yes
+      whynan fix report.json --patch fix.patch        for git apply
+      whynan fix report.json --output fixed.onnx      the repaired model
+      whynan fix report.json --capsule failure --try my.diff
+      whynan fix report.json -i batch.npz --try repaired.onnx
+
+    Exit status: 0 where it was done; with --try 0 for verified, 1 for distorting or rejected. It is 2 where it cannot
+    be done or judged.
+    """
+    _check_options(chosen)
+    report = _report(path)
+    if chosen["try_"] is not None:
+        return _try(report, chosen)
+    if chosen["output"] is not None:
+        return _write_model(report, chosen["output"], chosen["choose"])
+    if chosen["patch"] is not None:
+        return _write_patch(report, chosen["patch"], chosen["choose"])
+    if chosen["apply_"]:
+        return _apply(report, chosen["choose"], ask=not chosen["yes"])
+    return _list(report, path)
+
+
+def _check_options(chosen: dict[str, Any]) -> None:
+    """Raise ``UsageError`` for options that ask for two things, or that say something of what is not asked for."""
+    asked = [name for name, given in _ACTIONS.items() if chosen[given]]
+    if len(asked) > 1:
+        raise UsageError(f"{asked[0]} and {asked[1]} ask for two things", "give one of them")
+    for option, (needed, why) in _NEEDED.items():
+        given = chosen[option.strip("-")]
+        # a seed of 0 is one
+        is_given = given is not None and given is not False and given != ()
+        if is_given and not any(action in asked for action in needed):
+            raise UsageError(f"{option} {why}", f"give it with {' or '.join(needed)}")
+
+
+_ACTIONS: Final = {"--apply": "apply_", "--patch": "patch", "--output": "output", "--try": "try_"}
+_NEEDED: Final = {
+    "--yes": (("--apply",), "answers a question that is not asked"),
+    "--json": (("--try",), "writes the verdict of a fix of yours"),
+    "--capsule": (("--try",), "holds what a fix of yours is judged on"),
+    "--inputs": (("--try",), "gives what a repaired model is judged on"),
+    "--random": (("--try",), "makes up what a repaired model is judged on"),
+    "--choose": (("--apply", "--patch", "--output"), "chooses what to make"),
+}
+
+
+def _report(path: str) -> Report:
+    from whynan.cli.report import Saved, opened
+
+    document = opened(path)
+    if not isinstance(document, Saved):
+        raise UsageError(f"{path} is no report of a run", "give the file that run --json or onnx --json has written")
+    return document.report
+
+
+def _list(report: Report, path: str) -> int:
+    from whynan.report.fixes import show
+    from whynan.session.fixing import why_none
+
+    show(report, path, why_none(report))
+    return 0
+
+
+def _made_anew(report: Report, number: int | None) -> Edit | None:
+    """The fix that is asked for, or None, with a word, where it is in the file already."""
+    from whynan.session.fixing import chosen, made_anew
+
+    offer = chosen(report, number, "source")
+    edit = made_anew(report, offer)
+    if edit is None:
+        click.echo(f"fix {offer.number} is in the file already, and nothing was changed", err=True)
+    return edit
+
+
+def _apply(report: Report, number: int | None, *, ask: bool) -> int:
+    """Show a change, and make it once the user agrees."""
+    from whynan.report.fixes import show_change, verdict_text
+
+    edit = _made_anew(report, number)
+    if edit is None:
+        return 0
+    if ask and not _at_a_terminal():
+        raise UsageError("there is no terminal to ask at", "add --yes to edit without being asked")
+    edit.file.check_writable()
+    fix = edit.offer.fix
+    show_change(f"fix {edit.offer.number} in {edit.file.path}: {fix.title}", verdict_text(fix), edit.shown)
+    if ask and not _agreed(edit.file.path):
+        _say("nothing was changed")
+        return 0
+    backup = edit.make()
+    _say(f"{edit.file.path} is edited; what it was is in {backup}")
+    return 0
+
+
+def _agreed(path: str) -> bool:
+    try:
+        return click.confirm(for_stream(one_line(f"Edit {path}?"), sys.stdout))
+    except click.Abort:
+        click.echo()
+        raise InterruptedEditError(path) from None
+
+
+def _at_a_terminal() -> bool:
+    """Whether somebody sees the change, and can answer."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+
+
+def _try(report: Report, chosen: dict[str, Any]) -> int:
+    """Judge a fix of the user's."""
+    from whynan.report import trial
+    from whynan.session.brought import tried, tried_model
+    from whynan.session.files import check_writable, write_text
+
+    change, json = chosen["try_"], chosen["json"]
+    if json is not None:
+        check_writable(json, "--json")
+    if change.endswith(".onnx"):
+        found = tried_model(report, change, chosen["inputs"], chosen["random"])
+    else:
+        found = tried(report, change, chosen["capsule"])
+    if json is not None:
+        write_text(json, f"{trial.to_json(found)}\n")
+    trial.show(found, to=beside(json))
+    return _STATUSES[found.verdict.status]
+
+
+_STATUSES: Final = {"verified": 0, "distorting": 1, "rejected": 1, "unverified": 2}
+"""The exit status of a verdict."""
+
+
+def _write_patch(report: Report, target: str, number: int | None) -> int:
+    from whynan.session.files import stream, write_bytes
+
+    edit = _made_anew(report, number)
+    if edit is None:
+        return 0
+    if stream(target) is None:
+        _check_new(target, "--patch")
+    try:
+        write_bytes(target, edit.patch)
+    except OSError as error:
+        raise UsageError(f"--patch {target} cannot be written ({error.strerror})", "name another file") from None
+    return 0
+
+
+def _check_new(target: str, option: str) -> None:
+    """Raise ``UsageError`` where a file could not be written, or would take another one's place."""
+    from whynan.session.files import check_writable
+
+    if os.path.lexists(target) and (os.path.islink(target) or os.path.isfile(target)):
+        raise UsageError(f"{option} {target} is there already", "name a new file")
+    check_writable(target, option)
+
+
+def _write_model(report: Report, target: str, number: int | None) -> int:
+    from whynan.session.fixing import chosen
+    from whynan.session.mending import mended_model
+
+    # of a fix that is chosen, whether it may be made; the best of each finding are verified
+    chosen(report, number, "graph")
+    _check_new(target, "--output")
+    made = mended_model(report, target, number)
+    _say(f"{target} is the model with {'; '.join(dict.fromkeys(fix.title for fix in made))}")
+    return 0
+
+
+def _say(text: str) -> None:
+    click.echo(for_stream(one_line(text), sys.stdout))

@@ -1,0 +1,173 @@
+"""The fixes of a report as text: numbered, each with its verdict, its change, and what choosing it would do."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TextIO
+
+from whynan.report.layout import Page
+from whynan.report.redaction import is_redacted
+from whynan.report.terminal import put
+from whynan.report.trial import STYLES
+from whynan.report.values import count_text
+from whynan.report.wording import headline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from whynan.records import Finding, Fix, Report
+    from whynan.report.layout import Piece
+
+_UNSEEN: Final = 100
+"""The width where no terminal says another."""
+_WIDEST: Final = 120
+_LINES_SHOWN: Final = 40
+_AT: Final = 7
+_CHANGE_AT: Final = 9
+_MARKS: Final = {"+": "green", "-": "red", "@": "cyan"}
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One fix of a report by the number, from 1, that it is chosen by, and the finding that it mends."""
+
+    number: int
+    finding: Finding
+    fix: Fix
+
+
+def offers(report: Report) -> tuple[Offer, ...]:
+    """The fixes of all that did harm, in the order of the findings; what was absorbed needs none.
+
+    A change of the source that mends several findings is offered once, for the first of them.
+    """
+    found: list[tuple[Finding, Fix]] = []
+    known: set[str] = set()
+    for finding in (*report.findings, *report.damaging):
+        for fix in finding.fixes:
+            change = fix.patch if fix.kind == "source" else None
+            if change is None or change not in known:
+                found.append((finding, fix))
+            known.update(() if change is None else (change,))
+    return tuple(Offer(number, finding, fix) for number, (finding, fix) in enumerate(found, 1))
+
+
+def best(told: Iterable[Offer], kind: str) -> Offer | None:
+    """The fix that is made where none is chosen: the first verified one of a kind."""
+    return next((o for o in told if o.fix.kind == kind and o.fix.verdict.status == "verified"), None)
+
+
+def show(report: Report, path: str, why_none: str, to: TextIO | None = None) -> None:
+    """Print the fixes of a report, whose file `path` is; `why_none`: what is said where there are none."""
+    put(lambda width, color, encoding: render(report, path, why_none, width=width, color=color, encoding=encoding), to)
+
+
+def render(
+    report: Report, path: str, why_none: str, *, width: int | None = None, color: bool = False, encoding: str = "utf-8"
+) -> str:
+    """The fixes of a report as text of lines at most `width` cells wide; 32 at least."""
+    page, told = _page(width, encoding), offers(report)
+    if not told:
+        page.line(why_none)
+        return page.finish(color=color)
+    n_findings = len({id(offer.finding) for offer in told})
+    page.heading(
+        f"{count_text(len(told), 'fix', 'fixes')} of {count_text(n_findings, 'finding')}", report.run.command, "bold"
+    )
+    for offer in told:
+        page.blank()
+        _offer(page, offer, raised=report.run.exception is not None, lacks=is_redacted(report))
+    page.blank()
+    for line in _closing(told, path):
+        page.line(line)
+    return page.finish(color=color)
+
+
+def show_change(heading: str, verdict: str, patch: str, to: TextIO | None = None) -> None:
+    """Print a change that is about to be made, the whole of it, under a heading and with the verdict of its fix."""
+
+    def told(width: int | None, color: bool, encoding: str) -> str:
+        page = _page(width, encoding)
+        page.line((heading, "bold"))
+        page.line(verdict)
+        for line in _body(patch):
+            page.verbatim(line, at=2, style=_MARKS.get(line[:1], ""))
+        return page.finish(color=color)
+
+    put(told, to)
+
+
+def verdict_text(fix: Fix) -> str:
+    """What proof found, and why, on one line."""
+    verdict = fix.verdict
+    return f"{verdict.status}: {verdict.why}" if verdict.why else verdict.status
+
+
+def _page(width: int | None, encoding: str) -> Page:
+    return Page(width or min(shutil.get_terminal_size((_UNSEEN, 24)).columns, _WIDEST), encoding)
+
+
+def _offer(page: Page, offer: Offer, *, raised: bool, lacks: bool) -> None:
+    fix, finding = offer.fix, offer.finding
+    title: list[Piece] = [(fix.verdict.status, STYLES[fix.verdict.status]), f": {fix.title}"]
+    page.entry(f"{offer.number:>3}", *title, at=_AT)
+    page.entry("", f"{finding.rule} {finding.name}{_place(finding)}: {headline(finding, raised=raised)}", at=_AT)
+    if fix.verdict.why:
+        page.entry("", fix.verdict.why, at=_AT)
+    lines = _body(fix.patch or "")
+    for line in lines[:_LINES_SHOWN]:
+        page.verbatim(line, at=_CHANGE_AT, style=_MARKS.get(line[:1], ""))
+    if len(lines) > _LINES_SHOWN:
+        page.entry("", f"... {len(lines) - _LINES_SHOWN:,} more lines; the JSON report has them all", at=_CHANGE_AT)
+    page.entry("", _choosing(offer, lacks=lacks), at=_AT)
+
+
+def _place(finding: Finding) -> str:
+    if finding.node is not None:
+        return f" at node {finding.node}"
+    return "" if finding.site is None else f" at {finding.site.file}:{finding.site.line}"
+
+
+def _choosing(offer: Offer, *, lacks: bool) -> str:
+    """What choosing a fix would do; `lacks`: the report was made without the changes themselves."""
+    fix, number = offer.fix, offer.number
+    if fix.kind == "setting":
+        return "a setting, which is changed by hand"
+    if fix.verdict.status == "rejected":
+        return "rejected, and not made"
+    if fix.patch is None and lacks:
+        return "the report was made without the change itself (--redact); that of the run has it"
+    if fix.patch is None:
+        return "not written, and not made"
+    if fix.kind == "graph":
+        does = f"--choose {number} --output FILE.onnx writes a model with it"
+    else:
+        file = "the file" if offer.finding.site is None else offer.finding.site.file
+        does = f"--choose {number} --apply edits {file}"
+    return does + _WARNINGS.get(fix.verdict.status, "")
+
+
+_WARNINGS: Final = {"distorting": ", and changes healthy numbers", "unverified": ", and nothing proves it"}
+
+
+def _closing(told: tuple[Offer, ...], path: str) -> list[str]:
+    command = f"whynan fix {shlex.quote(path)}"
+    lines: list[str] = []
+    if made := best(told, "source"):
+        lines.append(f"{command} --apply makes fix {made.number}; --patch FILE writes it as a patch")
+    if best(told, "graph"):
+        lines.append(f"{command} --output FILE.onnx writes the model with the first verified fix of each finding")
+    if not lines:
+        lines.append("no fix is verified: none is made but by --choose")
+    return lines
+
+
+def _body(patch: str) -> list[str]:
+    """The lines of a patch without the names of files above them."""
+    lines = patch.split("\n")
+    begin = next((number for number, line in enumerate(lines) if line.startswith("@@")), 0)
+    return [line.rstrip("\r") for line in lines[begin:] if line]

@@ -1,0 +1,199 @@
+"""``whynan fix`` on the report of a real run: the fix that was proved is made, and the program runs on with it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import select
+import shutil
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="of terminals")
+
+PROGRAM = """\
+import torch
+
+
+class Head(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 3)
+
+    def forward(self, features):
+        scores = self.linear(features)
+        weights = scores.softmax(-1)
+        return -weights.log().mean()
+
+
+torch.manual_seed(0)
+head = Head()
+optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
+for step in range(4):
+    features = torch.randn(8, 4)
+    if step == 2:
+        features[1] *= 1000
+    optimizer.zero_grad()
+    head(features).backward()
+    optimizer.step()
+print(all(bool(parameter.isfinite().all()) for parameter in head.parameters()))
+"""
+_PATIENCE = 120
+"""Seconds without a word after which a process at a terminal is ended, and the test fails."""
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
+
+
+def whynan(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "whynan", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=ENVIRONMENT, check=False)
+
+
+def trained(folder: Path) -> str:
+    """What the program prints of its parameters: whether all are finite."""
+    command = [sys.executable, "train.py"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=ENVIRONMENT, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run with its report and its capsule."""
+    folder = tmp_path_factory.mktemp("ran")
+    (folder / "train.py").write_text(PROGRAM)
+    done = whynan(folder, "run", "--quiet", "--json", "report.json", "--capsule", "failure", "train.py")
+    assert done.returncode == 1, done.stderr
+    return folder
+
+
+@pytest.fixture
+def here(ran: Path, tmp_path: Path) -> Path:
+    """A copy of that folder."""
+    return shutil.copytree(ran, tmp_path / "here")
+
+
+def number_of(here: Path, words: str) -> int:
+    """The number of the verified fix whose change holds some words."""
+    told: list[str] = []
+    for finding in json.loads((here / "report.json").read_text())["findings"]:
+        for fix in finding["fixes"]:
+            if fix["patch"] not in told:
+                told.append(fix["patch"])
+            if words in (fix["patch"] or "") and fix["verdict"]["status"] == "verified":
+                return told.index(fix["patch"]) + 1
+    raise AssertionError(told)
+
+
+def test_the_program_as_it_is_ends_with_bad_parameters(here: Path) -> None:
+    assert trained(here) == "False\n"
+
+
+def test_the_best_fix_is_made_and_the_program_runs_on_with_it(here: Path) -> None:
+    listed = whynan(here, "fix", "report.json")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert "verified" in listed.stdout
+    done = whynan(here, "fix", "report.json", "--apply", "--yes")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (here / "train.py.orig").read_text() == PROGRAM
+    assert trained(here) == "True\n"
+    assert whynan(here, "run", "--quiet", "train.py").returncode == 0
+
+
+def test_the_fix_that_is_chosen_is_made(here: Path) -> None:
+    number = number_of(here, "log_softmax(-1)")
+    assert whynan(here, "fix", "report.json", "--apply", "--yes", "--choose", str(number)).returncode == 0
+    assert "scores.log_softmax(-1)" in (here / "train.py").read_text()
+    assert trained(here) == "True\n"
+
+
+def test_a_second_application_changes_nothing(here: Path) -> None:
+    whynan(here, "fix", "report.json", "--apply", "--yes")
+    once = {path.name: path.read_bytes() for path in here.glob("train*")}
+    again = whynan(here, "fix", "report.json", "--apply", "--yes")
+    assert again.returncode == 0
+    assert "already" in again.stderr
+    assert {path.name: path.read_bytes() for path in here.glob("train*")} == once
+
+
+def test_the_patch_is_one_that_git_applies(here: Path) -> None:
+    assert whynan(here, "fix", "report.json", "--patch", "fix.patch").returncode == 0
+    assert (here / "train.py").read_text() == PROGRAM
+    subprocess.run(["git", "apply", "fix.patch"], cwd=here, check=True)
+    assert trained(here) == "True\n"
+
+
+DIFFS = {
+    "the same function": ("weights.log()", "scores.log_softmax(-1)", 0),
+    "an eps": ("weights.log()", "(weights + 1e-3).log()", 1),
+    "a constant": ("weights.log()", "(weights * 0 - 2)", 1),
+    "nothing that helps": ("weights.log()", "weights.log().clone()", 1),
+}
+
+
+@pytest.mark.parametrize("name", DIFFS)
+def test_a_fix_of_ones_own_gets_its_verdict(name: str, here: Path) -> None:
+    old, new, status = DIFFS[name]
+    (here / "train.py").write_text(PROGRAM.replace(old, new))
+    (here / "before.py").write_text(PROGRAM)
+    diff = subprocess.run(
+        ["diff", "-u", "before.py", "train.py"], cwd=here, capture_output=True, text=True, check=False
+    )
+    (here / "my.diff").write_text(diff.stdout)
+    done = whynan(here, "fix", "report.json", "--capsule", "failure", "--try", "my.diff")
+    assert done.returncode == status, done.stdout + done.stderr
+
+
+# -- at a terminal ---------------------------------------------------------------------------------------------------
+
+
+def at_a_terminal(here: Path, answer: bytes) -> tuple[int, str]:
+    """The status of an edit that is asked for at a terminal and answered there, and all that is shown."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "whynan", "fix", "report.json", "--apply"],
+        cwd=here,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=ENVIRONMENT,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(theirs)
+    shown = b""
+    answered = False
+    with os.fdopen(ours, "r+b", buffering=0) as terminal:
+        while True:
+            if not select.select([terminal], [], [], _PATIENCE)[0]:
+                process.kill()
+                break
+            try:
+                read = terminal.read(4096)
+            except OSError:
+                # the other end is closed
+                break
+            shown += read or b""
+            if not answered and b"[y/N]" in shown:
+                terminal.write(answer)
+                answered = True
+    return process.wait(), shown.decode()
+
+
+def test_at_a_terminal_it_asks_and_edits(here: Path) -> None:
+    status, shown = at_a_terminal(here, b"y\n")
+    assert status == 0, shown
+    assert "Edit train.py?" in shown
+    assert trained(here) == "True\n"
+
+
+@pytest.mark.parametrize(("answer", "status"), [(b"n\n", 0), (b"\n", 0), (b"\x03", 130)])
+def test_without_a_yes_nothing_is_edited(answer: bytes, status: int, here: Path) -> None:
+    ended, shown = at_a_terminal(here, answer)
+    assert ended == status, shown
+    assert "nothing was changed" in shown
+    assert (here / "train.py").read_text() == PROGRAM
+    assert not (here / "train.py.orig").exists()

@@ -1,0 +1,92 @@
+"""The list of fixes and the verdict of one's own: text is data in them, and lines end where the page does."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from rich.cells import cell_len
+
+from tests.quality.hostile import TEXTS
+from tests.unit.report.programs import finding, report, site
+from whynan.records import Fix, FixVerdict, Report
+from whynan.records.trial import Trial
+from whynan.report import fixes, layout, trial
+from whynan.report.json import read, to_json
+
+SGR = re.compile(r"\x1b\[[0-9;]*m")
+KINDS: tuple[Any, ...] = ("source", "graph", "setting")
+STATUSES: tuple[Any, ...] = ("verified", "distorting", "rejected", "unverified")
+
+
+def hostile(text: str) -> Report:
+    """A report in which a stranger wrote everything about its fixes."""
+    told = [
+        Fix(title=text, kind=kind, patch=f"@@ -1 +1 @@\n-{text}\n+{text}", verdict=FixVerdict(status=status, why=text))
+        for kind in KINDS
+        for status in STATUSES
+    ]
+    place = site(12, "torch.atan2(imag, real)").model_copy(update={"file": text, "code": text})
+    found = finding(rule=text, name=text, site=place, node=text, fixes=tuple(told))
+    return read(to_json(report(found, run={"command": text})))
+
+
+def check(text: str, width: int) -> None:
+    """Raise where a terminal would obey, hide or run over."""
+    assert text.replace("\n", "").isprintable()
+    assert all(cell_len(line) <= width for line in text.split("\n"))
+    assert len(text) < 200_000
+
+
+@pytest.mark.parametrize("width", [40, 100])
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_list_obeys_no_stranger(name: str, width: int) -> None:
+    made = hostile(TEXTS[name])
+    plain = fixes.render(made, TEXTS[name], "", width=width)
+    check(plain, width)
+    assert SGR.sub("", fixes.render(made, TEXTS[name], "", width=width, color=True)) == plain
+
+
+def test_the_check_sees_what_is_not_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "plain", lambda held: held)
+    with pytest.raises(AssertionError):
+        check(fixes.render(hostile(TEXTS["colours"]), "report.json", "", width=100), 100)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_verdict_of_a_fix_of_ones_own_obeys_no_stranger(name: str) -> None:
+    text = TEXTS[name]
+    verdict = FixVerdict(status="rejected", forward_finite=True, why=text)
+    made = Trial(change=text, rule=text, name=text, site=None, node=text, verdict=verdict)
+    check(trial.render(made, width=40), 40)
+    document = trial.to_json(made)
+    assert document.replace("\n", "").isprintable()
+    Draft202012Validator(trial.schema()).validate(json.loads(document))
+
+
+def test_a_change_is_shown_as_a_whole_before_it_is_made(capsys: pytest.CaptureFixture[str]) -> None:
+    patch = "--- a/x\n+++ b/x\n@@ -1 +1,2000 @@\n-x\n" + "".join(f"+line {number}\n" for number in range(2000))
+    fixes.show_change("fix 1 in x: title", "verified", patch)
+    assert capsys.readouterr().out.count("+line") == 2000
+
+
+def test_absorbed_findings_have_no_offers() -> None:
+    fix = Fix(title="", kind="source", patch="", verdict=FixVerdict(status="verified"))
+    made = report(verdict="clean", absorbed=(finding(fate="absorbed", fixes=(fix,)),), absorbed_count=1)
+    assert fixes.offers(made) == ()
+
+
+def test_the_numbers_run_over_all_findings() -> None:
+    told = [Fix(title=name, kind="source", patch=name, verdict=FixVerdict(status="rejected")) for name in "abc"]
+    made = report(finding(fixes=told[:2]), damaging=(finding(fate="damaging", fixes=told[2:]),))
+    assert [(offer.number, offer.fix.title) for offer in fixes.offers(made)] == [(1, "a"), (2, "b"), (3, "c")]
+
+
+def test_a_change_that_mends_several_findings_is_offered_once() -> None:
+    told = [Fix(title=name, kind="source", patch=name, verdict=FixVerdict(status="verified")) for name in "abc"]
+    made = report(finding(fixes=told[:2]), finding(op="aten.log.default", fixes=told[1:]))
+    assert [offer.fix.title for offer in fixes.offers(made)] == ["a", "b", "c"]
+    assert [offer.finding.op for offer in fixes.offers(made)] == ["aten.div.Tensor"] * 2 + ["aten.log.default"]
