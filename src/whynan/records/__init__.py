@@ -4,6 +4,8 @@ from whynan.records.around import Argument as Argument
 from whynan.records.around import Neighbourhood as Neighbourhood
 from whynan.records.around import Operation as Operation
 from whynan.records.around import Selection as Selection
+from whynan.records.inference import Fed as Fed
+from whynan.records.inference import Inference as Inference
 from whynan.records.report import BirthKind as BirthKind
 from whynan.records.report import ChainLink as ChainLink
 from whynan.records.report import Coverage as Coverage
@@ -13,12 +15,10 @@ from whynan.records.report import Data as Data
 from whynan.records.report import Element as Element
 from whynan.records.report import ExitStatus as ExitStatus
 from whynan.records.report import Fate as Fate
-from whynan.records.report import Fed as Fed
 from whynan.records.report import Finding as Finding
 from whynan.records.report import Fix as Fix
 from whynan.records.report import FixVerdict as FixVerdict
 from whynan.records.report import ForwardOperand as ForwardOperand
-from whynan.records.report import Inference as Inference
 from whynan.records.report import Operand as Operand
 from whynan.records.report import Origin as Origin
 from whynan.records.report import Phase as Phase

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
 if TYPE_CHECKING:
     from typing import TextIO
 
 from whynan.records.around import Neighbourhood
+from whynan.records.base import Number, Record
+from whynan.records.inference import Inference
 
 Verdict = Literal["clean", "damaged", "nonfinite", "divergent", "hazard", "inconclusive"]
 BirthKind = Literal["overflow", "pole", "invalid", "entered", "literal"]
@@ -26,13 +28,6 @@ Fate = Literal["escaped", "damaging", "absorbed"]
 Role = Literal["cause", "birth", "step", "sink"]
 Origin = Literal["live", "window", "rerun", "gone"]
 SinkKind = Literal["loss", "gradient", "parameter", "buffer", "output", "observed"]
-Number = float | int
-
-
-class Record(BaseModel):
-    """Frozen base of everything in a report; infinities and NaN are written as strings."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
 
 class Site(Record):
@@ -267,41 +262,6 @@ class Step(Record):
     update_ratio: Number | None = None
     scale: Number | None = None
     skipped: bool = False
-
-
-class Fed(Record):
-    """What one input of an ONNX model was given, and from where: a file, or what was generated."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...] | None
-    origin: str
-
-
-class Inference(Record):
-    """How an ONNX model was run: on which engine, which graph of it, and whether looking changed its outputs.
-
-    ``bit_equal``: the outputs of the run that was looked at have the bits of those of a bare session; null where there
-    was nothing to compare them with. ``placement`` counts the executed nodes of each execution provider. ``changed_by``
-    names the optimizers without which what was found is not so.
-    """
-
-    model: str
-    sha256: str | None = None
-    engine: Literal["onnxruntime", "reference"] = "onnxruntime"
-    graph: Literal["optimized", "original"] = "optimized"
-    level: str | None = None
-    opset: dict[str, int] = Field(default_factory=dict)
-    providers: tuple[str, ...] = ()
-    placement: dict[str, int] = Field(default_factory=dict)
-    nodes: int = 0
-    nodes_as_written: int = 0
-    segments: int = 1
-    bit_equal: bool | None = None
-    inputs: tuple[Fed, ...] = ()
-    case: int | None = None
-    cases: int = 1
-    changed_by: tuple[str, ...] = ()
 
 
 class Source(Record):

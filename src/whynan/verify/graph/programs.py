@@ -172,7 +172,10 @@ def places_of(mask: Any) -> Any:
 def _chosen(wanted: Any, most: int) -> Any:
     """Some of what is wanted, spread evenly."""
     found: Any = np.flatnonzero(wanted)
-    return found if found.size <= most else found[np.linspace(0, found.size - 1, most).astype(np.int64)]
+    if found.size <= most:
+        return found
+    spread: Any = np.linspace(0, found.size - 1, most)
+    return found[spread.astype(np.int64)]
 
 
 def small_enough(inputs: Sequence[Any]) -> bool:
