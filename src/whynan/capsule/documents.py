@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from whynan.records import Neighbourhood
-from whynan.records.report import Record
+from whynan.records.base import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

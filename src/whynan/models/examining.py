@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from whynan.models.files import Form
     from whynan.models.folders import Members, Part
     from whynan.models.literals import Allowances
-    from whynan.records.report import Number
+    from whynan.records.base import Number
 
 _LANGUAGE: Final = ("builtins.", "collections.", "copyreg.", "torch.nested.", "torch._dynamo.")
 """Modules whose classes need no mention: all that their objects hold is read."""

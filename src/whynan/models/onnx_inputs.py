@@ -18,7 +18,7 @@ from whynan.models.onnx_folders import cases_in, files_in, values_in
 from whynan.models.onnx_generating import guess, make
 from whynan.models.onnx_specs import HOW, Filled, Generated, InFile, Nothing, spec_of
 from whynan.models.onnx_types import name_of
-from whynan.records.report import Fed
+from whynan.records.inference import Fed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

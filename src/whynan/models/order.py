@@ -15,7 +15,7 @@ from whynan.records.checkpoint import Checkpoint, Order
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from whynan.records.report import Number
+    from whynan.records.base import Number
 
 STEPS: Final = ("global_step", "step", "steps", "iteration", "iter", "num_updates", "epoch")
 """Under these names a checkpoint says how far the training had come; the finer ones first."""

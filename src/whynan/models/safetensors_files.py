@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from whynan.records.report import Number
+    from whynan.records.base import Number
 
 
 class SafeFile:

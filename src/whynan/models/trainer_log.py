@@ -15,7 +15,7 @@ from whynan.records.checkpoint import Logged
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from whynan.records.report import Number
+    from whynan.records.base import Number
 
 LOG: Final = "trainer_state.json"
 _HISTORY: Final = "log_history"

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from whynan.records.report import Number, Record
+from whynan.records.base import Number, Record
 
 StoredForm = Literal["torch", "torch-legacy", "safetensors", "sharded", "folder"]
 

@@ -8,7 +8,8 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from whynan.records.report import FixVerdict, Record, Site
+from whynan.records.base import Record
+from whynan.records.report import FixVerdict, Site
 
 
 class Trial(Record):

@@ -13,7 +13,7 @@ from pydantic_core import PydanticSerializationError
 
 from whynan.errors import UsageError
 from whynan.records import Report
-from whynan.records.report import Record
+from whynan.records.base import Record
 from whynan.traces.spelling import visible
 
 SCHEMA: Final = "whynan.report/1"

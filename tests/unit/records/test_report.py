@@ -13,7 +13,7 @@ import pytest
 import whynan.records
 from tests.unit.report.programs import REPORTS, finding
 from whynan.records import Element, ExitStatus, Finding, Operand, Report, Run, Site
-from whynan.records.report import Record
+from whynan.records.base import Record
 from whynan.report.terminal import render
 
 RUN = Run(command="train.py", exit_status=ExitStatus(script=None, whynan=1))

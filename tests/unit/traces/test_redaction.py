@@ -12,7 +12,7 @@ import whynan.traces.facts
 from tests.unit.analysis.facts import INF, birth, sink, trace
 from tests.unit.traces.filled import SECRET, Fill
 from whynan.records import ChainLink, Element, Operand, Range, Site
-from whynan.records.report import Record
+from whynan.records.base import Record
 from whynan.report.redaction import REPORT
 from whynan.traces.facts import STILL_HELD, Event, Trace
 from whynan.traces.notes import LEFT_OUT

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from whynan.records.report import Number
+    from whynan.records.base import Number
 
 Tensor: TypeAlias = "NDArray[Any]"
 """Numbers, in the dtypes of NumPy and of ml_dtypes; strings as objects."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from whynan.capture.onnx.execution import Tensor, Value
-    from whynan.records.report import Number
+    from whynan.records.base import Number
 
 Mask: TypeAlias = NDArray[np.bool_]
 Key: TypeAlias = tuple[int, ...]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from whynan.capture.onnx.execution import Node, Tensor, Value
     from whynan.capture.onnx.masks import Mask
     from whynan.records import BirthKind
-    from whynan.records.report import Number
+    from whynan.records.base import Number
 
 Index = tuple[int, ...]
 Where = tuple["Index | None", "Tensor | None"]

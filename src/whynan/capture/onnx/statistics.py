@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from whynan.capture.onnx.execution import Tensor, Value
-    from whynan.records.report import Number
+    from whynan.records.base import Number
 
 CHUNK: Final = 1 << 18
 """Elements looked at in one go: what was read for the minimum is still in the cache for the rest."""

@@ -166,7 +166,8 @@ def _rows(inputs: Mapping[str, Any], asked: Mapping[str, Any]) -> tuple[dict[str
 
 def places_of(mask: Any) -> Any:
     """Where each element of an array stands in it laid out flat."""
-    return np.arange(mask.size, dtype=np.int64).reshape(mask.shape)
+    places: Any = np.arange(int(mask.size), dtype=np.int64)
+    return places.reshape(mask.shape)
 
 
 def _chosen(wanted: Any, most: int) -> Any:
@@ -174,8 +175,8 @@ def _chosen(wanted: Any, most: int) -> Any:
     found: Any = np.flatnonzero(wanted)
     if found.size <= most:
         return found
-    spread: Any = np.linspace(0, found.size - 1, most)
-    return found[spread.astype(np.int64)]
+    spread: Any = np.linspace(0, found.size - 1, most, dtype=np.int64)
+    return found[spread]
 
 
 def small_enough(inputs: Sequence[Any]) -> bool:
