@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from whynan.fixes.source import signatures
-from whynan.fixes.source.terms import NONE, Nodes, Term, coefficient, number, product_of, sum_of
+from whynan.fixes.source.terms import NONE, Nodes, Term, coefficient, number, power, product_of, sum_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -102,6 +102,17 @@ class Matcher:
             yield from self._match(pattern, made, followed, elementwise=elementwise)
         elif elementwise and pattern.name != "number" and pattern.name != term.name:
             yield from self._within(pattern, term, found)
+        if is_divisor(term):
+            yield from self._divided(pattern, term, found, elementwise=elementwise)
+
+    def _divided(self, pattern: Term, term: Term, found: Match, *, elementwise: bool) -> Iterator[Match]:
+        """Opens a divisor's name that stands for a power: the two are one."""
+        divisor, exponent = term.operands
+        made, definition = self._reader.expanded(divisor), self._reader.definition(divisor)
+        if made is not None and made.name == "pow" and definition is not None:
+            opened = power(made, exponent, own=term.own)
+            followed = replace(found, definitions=(*found.definitions, definition))
+            yield from self._match(pattern, opened, followed, elementwise=elementwise)
 
     def _within(self, pattern: Term, term: Term, found: Match) -> Iterator[Match]:
         """Looks through a cast or a view, which then goes around the replacement."""
