@@ -262,9 +262,7 @@ def _written(
     return Candidate(title, kind, spot.path, edited, original, repaired, function)
 
 
-def _chain(
-    spot: Spot, kind: FixKind, root: Root, definitions: Sequence[Definition]
-) -> tuple[list[Definition], int]:
+def _chain(spot: Spot, kind: FixKind, root: Root, definitions: Sequence[Definition]) -> tuple[list[Definition], int]:
     """The definitions that a formula has, in the order of the source, and the line at which it begins.
 
     What changes a value is compared in terms of what the operands were made of: 0 may be no 0 but what a softmax
