@@ -8,6 +8,7 @@ import os
 import pty
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import termios
@@ -150,6 +151,13 @@ def test_a_fix_of_ones_own_gets_its_verdict(name: str, here: Path) -> None:
 # -- at a terminal ---------------------------------------------------------------------------------------------------
 
 
+def _at_its_terminal() -> None:
+    """What a shell does for a process in its foreground."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    # one in the background has it ignored, and so would whatever it starts
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def at_a_terminal(here: Path, answer: bytes) -> tuple[int, str]:
     """The status of an edit that is asked for at a terminal and answered there, and all that is shown."""
     ours, theirs = pty.openpty()
@@ -161,7 +169,7 @@ def at_a_terminal(here: Path, answer: bytes) -> tuple[int, str]:
         stderr=theirs,
         env=ENVIRONMENT,
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        preexec_fn=_at_its_terminal,
     )
     os.close(theirs)
     shown = b""

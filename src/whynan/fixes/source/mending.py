@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from whynan.fixes.candidates import Candidate, Declined
-from whynan.fixes.source import selections
+from whynan.fixes.source import selections, upstream
 from whynan.fixes.source.editing import Edited, Editor
 from whynan.fixes.source.formulas import assigned, functional, helpers_in, pair, returned
 from whynan.fixes.source.importing import statements_of, with_imports
@@ -249,18 +249,36 @@ def _written(
         edited = with_imports(edited, imports)
         if parsed(edited) is None:
             raise UnwritableError("its imports cannot be added")
-    chain = _in_order(spot, definitions)
+    chain, line = _chain(spot, kind, root, definitions)
     own = first.rewritten if isinstance(first.root, ast.AugAssign) or _rebinds(place, first) else None
     before = [*(assigned(d.name, functional(place, d.value)) for d in chain if d.value is not None)]
     after = [*(assigned(d.name, functional(place, d.value, edits)) for d in chain if d.value is not None)]
     is_root = root is first.root and own is not None
     before.append(returned(functional(place, root)))
     after.append(returned(own if is_root and own is not None else functional(place, root, edits)))
-    line = _line(spot, root, chain)
     before, after = [*helpers_in(place, before), *before], [*helpers_in(place, after), *after]
     original, repaired = pair(before, after, line, statements_of(place), imports)
     function = place.qualified(spot.reader.reaching.function)
     return Candidate(title, kind, spot.path, edited, original, repaired, function)
+
+
+def _chain(spot: Spot, kind: FixKind, root: Root, definitions: Sequence[Definition]) -> tuple[list[Definition], int]:
+    """The definitions that a formula has, in the order of the source, and the line at which it begins.
+
+    What changes a value is compared in terms of what the operands were made of: 0 may be no 0 but what a softmax
+    underflowed to.
+    """
+    chain = _in_order(spot, definitions)
+    line = _line(spot, root, chain)
+    if kind == "reformulation":
+        return chain, line
+    for more in upstream.levels(spot.reader, root, chain):
+        further = _in_order(spot, more)
+        try:
+            chain, line = further, _line(spot, root, further)
+        except UnwritableError:
+            break
+    return chain, line
 
 
 def _rebinds(place: Place, first: Edited) -> bool:
@@ -294,10 +312,19 @@ def _line(spot: Spot, root: Root, chain: Sequence[Definition]) -> int:
     loads = [n for piece in pieces for n in ast.walk(piece) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
     loads += [n.target for n in pieces if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)]
     outer = [n for n in loads if not (n.id in made and reaching.of(n) <= frozenset(chain))]
+    if any(_is_made_before(place, n, chain) for n in outer):
+        raise UnwritableError("what it reads is never all there at one statement")
     for statement in sorted({place.statement(p) for p in pieces}, key=lambda s: -s.lineno):
         if all(reaching.entering(statement, n.id) == reaching.of(n) for n in outer):
             return statement.lineno
     raise UnwritableError("what it reads is never all there at one statement")
+
+
+def _is_made_before(place: Place, name: ast.Name, chain: Sequence[Definition]) -> bool:
+    """Whether a definition that was followed gives a name another value than it has where it is read."""
+    start = place.span(place.statement(name))[0]
+    values = [d.value for d in chain if d.name == name.id and d.value is not None]
+    return any(place.span(place.statement(value))[0] < start for value in values)
 
 
 def _is_kept(place: Place, edited: str, edits: Sequence[Edit]) -> bool:

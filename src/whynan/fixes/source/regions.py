@@ -39,9 +39,16 @@ class _Version:
     function: Function | ast.Module
     region: list[ast.stmt]
 
+    def __post_init__(self) -> None:
+        self.reaching = Reaching(self.place, self.function)
+
     @property
-    def reaching(self) -> Reaching:
-        return Reaching(self.place, self.function)
+    def before(self) -> list[ast.stmt]:
+        """The statements before the region among which it stands, the nearest last."""
+        parent = self.place.parents[self.region[0]]
+        blocks: list[list[ast.stmt]] = [getattr(parent, name, []) for name in _BLOCKS]
+        block = next((b for b in blocks if self.region[0] in b), self.region)
+        return block[: block.index(self.region[0])]
 
 
 def compared(before: str, after: str, path: str, line: int) -> tuple[Formula, Formula] | Declined:
@@ -72,7 +79,8 @@ def _compared(before: str, after: str, line: int) -> tuple[Formula, Formula]:
             f"it changes more than {old.qualified(function) or 'the module'}, where the bad number was born"
         )
     first, second = _region(list(function.body), list(other.body), line)
-    versions = _Version(old, function, first), _Version(new, other, second)
+    versions = _widened(_Version(old, function, first), _Version(new, other, second))
+    first = versions[0].region
     outputs = _outputs(*versions)
     bodies = [_body(version, outputs) for version in versions]
     bodies = [[*helpers_in(v.place, body), *body] for v, body in zip(versions, bodies, strict=True)]
@@ -145,6 +153,34 @@ def _region(before: list[ast.stmt], after: list[ast.stmt], line: int) -> tuple[l
         if inner is not None:
             return inner
     return first, second
+
+
+def _widened(old: _Version, new: _Version) -> tuple[_Version, _Version]:
+    """Two versions with the statements before that relate what only one of them reads to what the other reads.
+
+    Where ``p.log()`` becomes ``x.log_softmax(-1)``, ``p = x.softmax(-1)`` is part of what is compared: p and x do not
+    vary by themselves.
+    """
+    while True:
+        one, other = _outer(old), _outer(new)
+        earlier = old.before
+        if one == other or len(earlier) != len(new.before):
+            return old, new
+        start = _relating(earlier, one | other, one ^ other)
+        if start is None:
+            return old, new
+        old.region = [*earlier[start:], *old.region]
+        new.region = [*new.before[start:], *new.region]
+
+
+def _relating(statements: Sequence[ast.stmt], read: set[str], alone: set[str]) -> int | None:
+    """Where the nearest statement is that makes one of some names of others, some of which only one version reads."""
+    for at in range(len(statements) - 1, -1, -1):
+        stored = {*_stored(statements[at : at + 1])}
+        given = {n.id for n in ast.walk(statements[at]) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        if stored & read and (stored | given) & alone:
+            return at
+    return None
 
 
 def _same(first: ast.AST, second: ast.AST) -> bool:

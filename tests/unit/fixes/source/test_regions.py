@@ -14,6 +14,8 @@ from whynan.fixes.source import compared
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
 
+    from whynan.fixes.candidates import Formula
+
 TEXT = f"""{HEAD}LIMIT = 0.5
 
 
@@ -89,6 +91,41 @@ def test_an_added_statement_and_its_import() -> None:
     assert after.imports == ("import math",)
     assert called(after, {"y": X * 0}).isfinite().all()
     assert not called(before, {"y": X * 0}).isfinite().all()
+
+
+CHAIN = f"""{HEAD}def f(x, w):
+    h = x * 2
+    k = w.exp()
+    p = h.softmax(-1)
+    q = p.log()
+    return q.sum() * k
+"""
+
+
+@pytest.mark.parametrize(
+    ("new", "inputs", "lines"),
+    [
+        ("h.log_softmax(-1)", ("h",), ["p = h.softmax(-1)"]),
+        ("(x * 2).log_softmax(-1)", ("x", "w"), ["h = x * 2", "k = w.exp()", "p = h.softmax(-1)"]),
+        ("p.clamp_min(1e-30).log()", ("p",), []),
+        ("torch.log(p + w)", ("p", "w"), []),
+    ],
+)
+def test_what_relates_the_inputs_of_two_versions_is_compared_too(
+    new: str, inputs: tuple[str, ...], lines: list[str]
+) -> None:
+    line = CHAIN[: CHAIN.index("q = ")].count("\n") + 1
+    before, after = compared(CHAIN, CHAIN.replace("p.log()", new), "m.py", line)
+    assert before.inputs == after.inputs == inputs
+    assert before.body.split("\n")[:-2] == lines
+    assert before.line == line - len(lines)
+    values = {"x": X, "h": X * 2, "w": X * 0, "p": (X * 2).softmax(-1)}
+    assert all(torch.allclose(*pair) for pair in zip(_all(before, values), _all(after, values), strict=True))
+
+
+def _all(formula: Formula, values: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    found = called(formula, values)
+    return found if isinstance(found, tuple) else (found,)
 
 
 REFUSED = {
