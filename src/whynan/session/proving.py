@@ -150,7 +150,7 @@ class _Proving:
         self._report = report
         self._keep = keep
         self._again = again
-        self._deadline = time.monotonic() + SECONDS
+        self._deadline = 0.0
         self._ended = False
         self._known: dict[object, tuple[Fix, ...]] = {}
         self._visited: dict[tuple[str, int], Visits | str] = {}
@@ -162,6 +162,7 @@ class _Proving:
         """The report with the fixes of its findings."""
         if self._keep is not None:
             self._keep_visits(self._keep)
+        self._deadline = time.monotonic() + SECONDS
         changed: dict[str, object] = {
             name: tuple(self._with_fixes(finding) for finding in getattr(self._report, name))
             for name in ("findings", "damaging")
@@ -280,7 +281,11 @@ class _Proving:
             return _Judged(candidate, unknown.model_copy(update={"why": FAILED}))
 
     def _visits(self, source: _Source, line: int) -> Visits | str:
+        """The visits of the function at a line; the program is not run again for another line of the same one."""
         key = source.path, line
+        for (path, _), known in self._visited.items():
+            if path == source.path and not isinstance(known, str) and any(v.line == line for v in known.visits):
+                return known
         if key not in self._visited:
             self._visited[key] = self._again.visits(source.path, source.text, line)
         return self._visited[key]
