@@ -79,7 +79,7 @@ class _Source:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
+class Judged:
     """A candidate and what is known of it so far; ``further`` are the births that it mends beside its finding."""
 
     candidate: Candidate
@@ -244,10 +244,10 @@ class _Proving:
         except (OSError, SyntaxError, UnicodeError):
             return None
 
-    def _proofs(self, finding: Finding, source: _Source, found: Sequence[Candidate]) -> list[_Judged]:
+    def _proofs(self, finding: Finding, source: _Source, found: Sequence[Candidate]) -> list[Judged]:
         """The candidates with their verdicts, the best first."""
         judged_ = sorted((self._judged(source, candidate) for candidate in found), key=lambda j: j.rank)
-        tried_: list[_Judged] = []
+        tried_: list[Judged] = []
         for number, one in enumerate(judged_):
             # what does not cure the captured operands may still do so with another edit
             may_cure = one.verdict.status != "rejected" or one.verdict.forward_finite is False
@@ -262,23 +262,23 @@ class _Proving:
                 tried_.append(self._in_place(finding, source, one))
         return sorted(tried_, key=lambda j: j.rank)
 
-    def _judged(self, source: _Source, candidate: Candidate) -> _Judged:
+    def _judged(self, source: _Source, candidate: Candidate) -> Judged:
         unknown = FixVerdict(status="unverified", why=_ENDED)
         if self._is_over():
-            return _Judged(candidate, unknown)
+            return Judged(candidate, unknown)
         visits = self._visits(source, candidate.original.line)
         if isinstance(visits, str):
-            return _Judged(candidate, unknown.model_copy(update={"why": visits}))
+            return Judged(candidate, unknown.model_copy(update={"why": visits}))
         key = candidate.original, candidate.repaired, candidate.kind
         try:
             if key not in self._verdicts:
                 self._verdicts[key] = judged(candidate, visits)
-            return _Judged(candidate, self._verdicts[key])
+            return Judged(candidate, self._verdicts[key])
         except WhynanError as error:
-            return _Judged(candidate, unknown.model_copy(update={"why": str(error)}))
+            return Judged(candidate, unknown.model_copy(update={"why": str(error)}))
         except Exception:
             report_internal_error()
-            return _Judged(candidate, unknown.model_copy(update={"why": FAILED}))
+            return Judged(candidate, unknown.model_copy(update={"why": FAILED}))
 
     def _visits(self, source: _Source, line: int) -> Visits | str:
         """The visits of the function at a line; the program is not run again for another line of the same one."""
@@ -296,7 +296,7 @@ class _Proving:
             self._trials[key] = self._again.trial(source.path, source.text, candidate.edited)
         return self._trials[key]
 
-    def _in_place(self, finding: Finding, source: _Source, one: _Judged, edits: int = 1) -> _Judged:
+    def _in_place(self, finding: Finding, source: _Source, one: Judged, edits: int = 1) -> Judged:
         """A candidate after the program has run with it, and with what mends the births that it leaves."""
         candidate = one.candidate
         trial = self._trial(source, candidate)
@@ -310,7 +310,7 @@ class _Proving:
                     return mended
         return replace(one, verdict=_with(one.verdict, outcome))
 
-    def _further(self, finding: Finding, source: _Source, one: _Judged, left: Finding) -> list[_Judged]:
+    def _further(self, finding: Finding, source: _Source, one: Judged, left: Finding) -> list[Judged]:
         """What also mends a birth that a first edit leaves, judged as one edit."""
         from whynan.fixes.candidates import Candidate, Declined
         from whynan.fixes.source import candidates
@@ -319,7 +319,7 @@ class _Proving:
         if finding.site is None or further is None:
             return []
         wanted = [intent for intent in _intents(left) if intent.kind != "setting"]
-        found: list[_Judged] = []
+        found: list[Judged] = []
         for second in candidates(first.edited, left, wanted):
             if isinstance(second, Declined):
                 continue
@@ -345,7 +345,7 @@ def _in(source: _Source, candidate: Candidate) -> Candidate:
     return replace(candidate, path=source.path)
 
 
-def _unverified(one: _Judged, why: str) -> _Judged:
+def _unverified(one: Judged, why: str) -> Judged:
     return replace(one, verdict=one.verdict.model_copy(update={"status": "unverified", "why": why}))
 
 

@@ -17,8 +17,7 @@ import whynan
 from whynan.capsule import open_capsule
 from whynan.fixes.candidates import Candidate, Formula
 from whynan.records import FixVerdict
-from whynan.session.proving import Once, proved, tried
-from whynan.session.proving import _Judged as Judged
+from whynan.session.proving import Judged, Once, proved, tried
 from whynan.verify.visiting import visiting
 
 if TYPE_CHECKING:
@@ -168,7 +167,10 @@ def test_a_capsule_of_a_call_that_is_made_again_holds_what_its_function_read(
 def test_a_capsule_holds_what_was_read_where_no_fix_can_be_written(
     loaded: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("whynan.fixes.source.candidates", lambda *_: [])
+    def none(*_: object) -> list[Candidate]:
+        return []
+
+    monkeypatch.setattr("whynan.fixes.source.candidates", none)
     module = loaded("import torch\n\n\ndef target(x):\n    return torch.log(x)\n")
     report = whynan.explain(module.target, torch.zeros(3), rerun=True, capsule=tmp_path / "c")
     assert not any(fix.patch for fix in report.findings[0].fixes)
