@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from whynan.capture.torch.keeping import Keeper
-    from whynan.records import Report
+    from whynan.records import Report, Site
     from whynan.session.allow import Allowance
     from whynan.session.metrics import MetricSink
     from whynan.traces.writing import TraceWriter
+    from whynan.verify.visits import Visits
 
 RERUN_MEMORY = 4 << 30
 CALLED_ONCE = "the target was called once: explain(..., rerun=True) proves fixes"
@@ -150,11 +151,15 @@ def explain(
         )
     _check_signature(target, inputs, kwargs)
     keeper = keeper_for(options)
-    report = _explained(Call(target, inputs, kwargs), f"explain({_name(target)})", options, keeper, rerun=rerun)
-    return delivered(packed(report, keeper, options), options, keeper)
+    visits: dict[Site, Visits] = {}
+    command = f"explain({_name(target)})"
+    report = _explained(Call(target, inputs, kwargs), command, options, keeper, visits, rerun=rerun)
+    return delivered(packed(report, keeper, options, visits), options, keeper)
 
 
-def _explained(call: Call, command: str, options: Options, keeper: Keeper | None, *, rerun: bool) -> Report:
+def _explained(
+    call: Call, command: str, options: Options, keeper: Keeper | None, visits: dict[Site, Visits], *, rerun: bool
+) -> Report:
     region = Trace(memory=options.memory, ranges=options.ranges, command=command, keeper=keeper)
     # what is private is in it until the capsule is packed
     region.redacts = region.redacts and keeper is None
@@ -184,7 +189,8 @@ def _explained(call: Call, command: str, options: Options, keeper: Keeper | None
         report = with_rerun(first, second.report, identical=identical, failed=failed)
     if report.run.replay.faithful is False:
         return proved(report, Once(f"no faithful second call: {report.run.replay.why}"))
-    return proved(report, Recalling(call, lambda: Trace(memory=options.memory, command=report.run.command, quiet=True)))
+    again = Recalling(call, lambda: Trace(memory=options.memory, command=report.run.command, quiet=True))
+    return proved(report, again, keep=None if keeper is None else visits.__setitem__)
 
 
 def _name(target: Any) -> str:

@@ -134,7 +134,8 @@ class Attended:
         try:
             again = self._left is not None and self._left.leave(report)
             if not again:
-                self._deliver(capsules.packed(report, self._keeper, self.options))
+                visits = {} if self._training is None else self._training.replays.visits
+                self._deliver(capsules.packed(report, self._keeper, self.options, visits))
         finally:
             # by hand: the program may have put another `json.dumps` in its place
             stopped_, again_ = ("true" if one else "false" for one in (self._stopped, again))

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Final
 from whynan.capture.failure import FAILED, report_internal_error
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from whynan.capsule import Content
     from whynan.capture.torch.keeping import Keeper
     from whynan.config import Options
-    from whynan.records import Finding, Report
+    from whynan.records import Finding, Report, Site
     from whynan.verify.visits import Visits
 
 NO_OPERATION: Final = "the capsule holds no operation to replay: {}"
@@ -46,8 +48,11 @@ def delivered(report: Report, options: Options, keeper: Keeper | None) -> Report
     return redacted(report)
 
 
-def packed(report: Report, keeper: Keeper | None, options: Options, *, visits: Visits | None = None) -> Report:
-    """Pack the first finding of a report, where that was asked for; gives the report that says so."""
+def packed(report: Report, keeper: Keeper | None, options: Options, visits: Mapping[Site, Visits]) -> Report:
+    """Pack the first finding of a report, where that was asked for; gives the report that says so.
+
+    `visits`: of the functions that findings were born in, by their sites, as far as they were recorded.
+    """
     if keeper is None or options.capsule is None:
         return report
     try:
@@ -55,7 +60,8 @@ def packed(report: Report, keeper: Keeper | None, options: Options, *, visits: V
 
         finding = chosen(report)
         content = None if finding is None else content_of(keeper.of(finding), finding, redact=options.redact)
-        return written(report, finding, content, options, visits=visits)
+        site = None if finding is None else finding.site
+        return written(report, finding, content, options, visits=None if site is None else visits.get(site))
     except Exception:
         report_internal_error()
         return noted(report, FAILED)

@@ -12,18 +12,22 @@ from typing import TYPE_CHECKING, Final, Protocol
 from whynan.capture.failure import FAILED, report_internal_error
 from whynan.errors import WhynanError
 from whynan.records import Fix, FixVerdict
+from whynan.records.report import Further
 from whynan.rules.catalogue import rules
+from whynan.session.capsules import chosen
 from whynan.session.trying import Outcome, alike, judged, kind_of, outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from whynan.fixes.candidates import Candidate, Formula
-    from whynan.records import Finding, Report
+    from whynan.records import Finding, Report, Site
     from whynan.records.around import Neighbourhood
     from whynan.records.intents import FixIntent, FixKind
     from whynan.traces import Trace
     from whynan.verify.visits import Visits
+
+    Keep = Callable[[Site, Visits], None]
 
 SECONDS: Final = 20.0
 """So long fixes are sought and proved for one report; what has begun then comes to its end."""
@@ -75,25 +79,26 @@ class _Source:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
-    """A candidate and what is known of it so far."""
+class Judged:
+    """A candidate and what is known of it so far; ``further`` are the births that it mends beside its finding."""
 
     candidate: Candidate
     verdict: FixVerdict
+    further: tuple[Further, ...] = ()
 
     @property
     def rank(self) -> tuple[float, ...]:
-        """The best first: by the verdict, by how many healthy elements are moved, then what computes the same."""
+        """The best first: by the verdict, then what computes the same, then by how many healthy elements are moved."""
         verdict, kind = self.verdict, _STRICTNESS.index(self.candidate.kind)
         moved = float(verdict.max_rel or 0.0) if verdict.status == "distorting" else 0.0
-        return _ORDER.index(verdict.status), float(verdict.healthy_worse or 0), kind, moved
+        return _ORDER.index(verdict.status), kind, float(verdict.healthy_worse or 0), moved
 
 
-def proved(report: Report, again: Again, *, keep: Callable[[Visits], None] = lambda _: None) -> Report:
+def proved(report: Report, again: Again, *, keep: Keep | None = None) -> Report:
     """A report whose findings have their fixes, proved as far as `again` can run the program; never one that is worse.
 
     Escaped and damaging findings have fixes, absorbed and allowed ones none. What is known of the surroundings of its
-    births is let go of. `keep` is given the visits that were recorded on the way.
+    births is let go of. `keep` is given the visits of the function that the finding of a capsule was born in.
     """
     try:
         report = _Proving(report, again, keep).report()
@@ -141,11 +146,11 @@ def tried(before: str, after: str, path: str, finding: Finding, visits: Visits) 
 class _Proving:
     """The proof of one report's fixes."""
 
-    def __init__(self, report: Report, again: Again, keep: Callable[[Visits], None]) -> None:
+    def __init__(self, report: Report, again: Again, keep: Keep | None) -> None:
         self._report = report
         self._keep = keep
         self._again = again
-        self._deadline = time.monotonic() + SECONDS
+        self._deadline = 0.0
         self._ended = False
         self._known: dict[object, tuple[Fix, ...]] = {}
         self._visited: dict[tuple[str, int], Visits | str] = {}
@@ -155,6 +160,9 @@ class _Proving:
 
     def report(self) -> Report:
         """The report with the fixes of its findings."""
+        if self._keep is not None:
+            self._keep_visits(self._keep)
+        self._deadline = time.monotonic() + SECONDS
         changed: dict[str, object] = {
             name: tuple(self._with_fixes(finding) for finding in getattr(self._report, name))
             for name in ("findings", "damaging")
@@ -163,6 +171,16 @@ class _Proving:
             coverage = self._report.coverage
             changed["coverage"] = coverage.model_copy(update={"notes": (*coverage.notes, _ENDED)})
         return self._report.model_copy(update=changed)
+
+    def _keep_visits(self, keep: Keep) -> None:
+        """Hand over what a fix of the user's own is judged on later; there it needs none of ours beside it."""
+        finding = chosen(self._report)
+        source = None if finding is None else self._source(finding)
+        if finding is None or finding.site is None or source is None:
+            return
+        visits = self._visits(source, finding.site.line)
+        if not isinstance(visits, str):
+            keep(finding.site, visits)
 
     def _with_fixes(self, finding: Finding) -> Finding:
         if finding.allowed is not None or finding.fate == "absorbed":
@@ -197,6 +215,7 @@ class _Proving:
                 kind="source",
                 patch=patch(_shown(source.path), source.text, p.candidate.edited),
                 verdict=p.verdict,
+                further=p.further,
             )
             for p in proofs
         )
@@ -225,10 +244,10 @@ class _Proving:
         except (OSError, SyntaxError, UnicodeError):
             return None
 
-    def _proofs(self, finding: Finding, source: _Source, found: Sequence[Candidate]) -> list[_Judged]:
+    def _proofs(self, finding: Finding, source: _Source, found: Sequence[Candidate]) -> list[Judged]:
         """The candidates with their verdicts, the best first."""
         judged_ = sorted((self._judged(source, candidate) for candidate in found), key=lambda j: j.rank)
-        tried_: list[_Judged] = []
+        tried_: list[Judged] = []
         for number, one in enumerate(judged_):
             # what does not cure the captured operands may still do so with another edit
             may_cure = one.verdict.status != "rejected" or one.verdict.forward_finite is False
@@ -243,30 +262,32 @@ class _Proving:
                 tried_.append(self._in_place(finding, source, one))
         return sorted(tried_, key=lambda j: j.rank)
 
-    def _judged(self, source: _Source, candidate: Candidate) -> _Judged:
+    def _judged(self, source: _Source, candidate: Candidate) -> Judged:
         unknown = FixVerdict(status="unverified", why=_ENDED)
         if self._is_over():
-            return _Judged(candidate, unknown)
+            return Judged(candidate, unknown)
         visits = self._visits(source, candidate.original.line)
         if isinstance(visits, str):
-            return _Judged(candidate, unknown.model_copy(update={"why": visits}))
+            return Judged(candidate, unknown.model_copy(update={"why": visits}))
         key = candidate.original, candidate.repaired, candidate.kind
         try:
             if key not in self._verdicts:
                 self._verdicts[key] = judged(candidate, visits)
-            return _Judged(candidate, self._verdicts[key])
+            return Judged(candidate, self._verdicts[key])
         except WhynanError as error:
-            return _Judged(candidate, unknown.model_copy(update={"why": str(error)}))
+            return Judged(candidate, unknown.model_copy(update={"why": str(error)}))
         except Exception:
             report_internal_error()
-            return _Judged(candidate, unknown.model_copy(update={"why": FAILED}))
+            return Judged(candidate, unknown.model_copy(update={"why": FAILED}))
 
     def _visits(self, source: _Source, line: int) -> Visits | str:
+        """The visits of the function at a line; the program is not run again for another line of the same one."""
         key = source.path, line
+        for (path, _), known in self._visited.items():
+            if path == source.path and not isinstance(known, str) and any(v.line == line for v in known.visits):
+                return known
         if key not in self._visited:
-            self._visited[key] = found = self._again.visits(source.path, source.text, line)
-            if not isinstance(found, str):
-                self._keep(found)
+            self._visited[key] = self._again.visits(source.path, source.text, line)
         return self._visited[key]
 
     def _trial(self, source: _Source, candidate: Candidate) -> Report | str:
@@ -275,7 +296,7 @@ class _Proving:
             self._trials[key] = self._again.trial(source.path, source.text, candidate.edited)
         return self._trials[key]
 
-    def _in_place(self, finding: Finding, source: _Source, one: _Judged, edits: int = 1) -> _Judged:
+    def _in_place(self, finding: Finding, source: _Source, one: Judged, edits: int = 1) -> Judged:
         """A candidate after the program has run with it, and with what mends the births that it leaves."""
         candidate = one.candidate
         trial = self._trial(source, candidate)
@@ -283,20 +304,22 @@ class _Proving:
             return _unverified(one, f"it holds on the captured operands, but was not tried in the program: {trial}")
         outcome = outcome_of(trial, self._report, finding, source.text, candidate.edited)
         if outcome.next is not None and edits < _MOST_EDITS and not self._is_over():
-            for further in self._further(finding, source, candidate, outcome.next):
+            for further in self._further(finding, source, one, outcome.next):
                 mended = self._in_place(finding, source, further, edits + 1)
                 if mended.verdict.status in ("verified", "distorting"):
                     return mended
-        return _Judged(candidate, _with(one.verdict, outcome))
+        return replace(one, verdict=_with(one.verdict, outcome))
 
-    def _further(self, finding: Finding, source: _Source, first: Candidate, left: Finding) -> list[_Judged]:
+    def _further(self, finding: Finding, source: _Source, one: Judged, left: Finding) -> list[Judged]:
         """What also mends a birth that a first edit leaves, judged as one edit."""
         from whynan.fixes.candidates import Candidate, Declined
         from whynan.fixes.source import candidates
 
-        assert finding.site is not None
+        first, further = one.candidate, _further_of(left)
+        if finding.site is None or further is None:
+            return []
         wanted = [intent for intent in _intents(left) if intent.kind != "setting"]
-        found: list[_Judged] = []
+        found: list[Judged] = []
         for second in candidates(first.edited, left, wanted):
             if isinstance(second, Declined):
                 continue
@@ -309,7 +332,7 @@ class _Proving:
             title = first.title if first.title == second.title else f"{first.title}; {second.title}"
             kind: FixKind = max((first.kind, second.kind), key=_STRICTNESS.index)
             whole = Candidate(title, kind, source.path, second.edited, *pair, function=first.function)
-            found.append(self._judged(source, whole))
+            found.append(replace(self._judged(source, whole), further=(*one.further, further)))
         kept = [one for one in found if one.verdict.status in ("verified", "distorting")]
         return sorted(kept, key=lambda j: j.rank)[:1]
 
@@ -322,8 +345,16 @@ def _in(source: _Source, candidate: Candidate) -> Candidate:
     return replace(candidate, path=source.path)
 
 
-def _unverified(one: _Judged, why: str) -> _Judged:
-    return _Judged(one.candidate, one.verdict.model_copy(update={"status": "unverified", "why": why}))
+def _unverified(one: Judged, why: str) -> Judged:
+    return replace(one, verdict=one.verdict.model_copy(update={"status": "unverified", "why": why}))
+
+
+def _further_of(left: Finding) -> Further | None:
+    if left.site is None:
+        return None
+    return Further(
+        rule=left.rule, birth=left.birth, phase=left.phase, op=left.op, forward_op=left.forward_op, site=left.site
+    )
 
 
 def _with(verdict: FixVerdict, outcome: Outcome) -> FixVerdict:

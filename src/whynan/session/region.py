@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from whynan.config import Options
     from whynan.records import Report
     from whynan.session.baseline import Baseline
-    from whynan.session.proving import Again
+    from whynan.session.proving import Again, Keep
     from whynan.traces import Trace
 
 STEPPED_ASIDE = "the program traces itself: what it did from there on is in its own report"
@@ -123,10 +123,13 @@ class Region:
 
             self._report = redacted(self._report)
 
-    def prove(self, again: Again) -> None:
-        """Give the findings of the report their fixes, proved as far as `again` can run the program."""
+    def prove(self, again: Again, *, keep: Keep | None = None) -> None:
+        """Give the findings of the report their fixes, proved as far as `again` can run the program.
+
+        `keep` is given the visits of the function that the finding of a capsule was born in.
+        """
         if self._report is not None and not self.redacts:
-            self._report = proved(with_surroundings(self._report, self.trace), again)
+            self._report = proved(with_surroundings(self._report, self.trace), again, keep=keep)
 
     def preview(self, capture: Capture) -> Report:
         """What has been found so far; the region goes on."""

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from whynan.capture.torch.watch import Guard
     from whynan.capture.torch.ways import Way
     from whynan.config import Options
-    from whynan.records import Report
+    from whynan.records import Report, Site
     from whynan.session.baseline import Baseline
+    from whynan.session.proving import Keep
     from whynan.traces.writing import TraceWriter
+    from whynan.verify.visits import Visits
 
 SUSPECT = (
     "the compiler is the suspect; TORCHDYNAMO_DISABLE=1 runs the program as it is written, and "
@@ -52,6 +54,8 @@ class Replays:
         self.baseline: Baseline | None = None
         self.keeper: Keeper | None = None
         """Keeps the operations of a replay that bear bad numbers."""
+        self.visits: dict[Site, Visits] = {}
+        """What the function of a finding read, where operations are kept: of the site."""
         self._options = options
         self.command = command
         self._guard = guard
@@ -99,7 +103,7 @@ class Replays:
                     said = (*made(fault), *suspected[:1], *_spoilt(fault))
                     report = with_surroundings(region.report, region.trace)
                     report = _replayed(report, Replay(kind=way.kind, faithful=True, why=_same(fault, where)), said)
-                    return self._again(way, fault, eager=eager).proved(report)
+                    return self._again(way, fault, eager=eager).proved(report, keep=self._keep())
         hint = f"whynan run --start-step {fault.step} looks at every operation from that step on, in another run"
         if fault.beside:
             refused = [BESIDE]
@@ -119,7 +123,10 @@ class Replays:
             region.prove(Once(NO_WAY))
         else:
             with self._again(way, fault, eager=compiles()).unheard() as again:
-                region.prove(again)
+                region.prove(again, keep=self._keep())
+
+    def _keep(self) -> Keep | None:
+        return None if self.keeper is None else self.visits.__setitem__
 
     def _again(self, way: Way, fault: Fault, *, eager: bool) -> Replaying:
         def unrecorded() -> Region:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from whynan.capture.torch.watch import Guard
     from whynan.capture.torch.ways import Way
     from whynan.records import Report
+    from whynan.session.proving import Keep
     from whynan.session.region import Region
     from whynan.verify.visits import Visits
 
@@ -51,10 +52,10 @@ class Replaying:
         self._region = region
         self._looked = looked
 
-    def proved(self, report: Report) -> Report:
+    def proved(self, report: Report, *, keep: Keep | None = None) -> Report:
         """A report with the fixes of its findings."""
         with self.unheard():
-            return proved(report, self)
+            return proved(report, self, keep=keep)
 
     def visits(self, path: str, text: str, line: int) -> Visits | str:
         """The visits of the function at a line of a file whose text that is; or why there are none."""

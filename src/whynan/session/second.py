@@ -14,6 +14,7 @@ from whynan.records import Replay
 from whynan.report.values import count_text
 from whynan.session import capsules
 from whynan.session.outward import leave
+from whynan.session.proving import Once
 from whynan.session.region import Region
 from whynan.session.signatures import Signature, place_of
 from whynan.session.watching import Watched
@@ -30,6 +31,7 @@ SECOND: Final = "second.json"
 CAPSULE: Final = "capsule"
 WHY: Final = "why"
 """The file that says why a second run is not to be used."""
+NO_TRIAL: Final = "it takes a run of the whole program to see this step again, and none was made for the fix"
 _NEVER: Final = 1 << 62
 
 
@@ -95,6 +97,7 @@ class Second:
             if found != self._wanted:
                 self._leave_off(f"{_difference(found, self._wanted)} than in the first run")
             self._region.end(early=True)
+            self._region.prove(Once(NO_TRIAL))
             self._hand_over(self._region.report)
 
     def _hand_over(self, report: Report) -> NoReturn:
@@ -107,7 +110,7 @@ class Second:
         replay = Replay(kind="rerun", faithful=True, why=_same(self._wanted))
         report = report.model_copy(update={"run": report.run.model_copy(update={"replay": replay})})
         within = replace(self.options, capsule=os.path.join(self._folder, CAPSULE))
-        report = capsules.packed(report, self._keeper, within)
+        report = capsules.packed(report, self._keeper, within, {})
         if self.options.redact:
             from whynan.report.redaction import redacted
 

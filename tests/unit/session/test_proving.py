@@ -14,12 +14,17 @@ import pytest
 import torch
 
 import whynan
-from whynan.session.proving import Once, proved, tried
+from whynan.capsule import open_capsule
+from whynan.fixes.candidates import Candidate, Formula
+from whynan.records import FixVerdict
+from whynan.session.proving import Judged, Once, proved, tried
 from whynan.verify.visiting import visiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import ModuleType
+
+    from whynan.records.intents import FixKind
 
 ENTROPY = """import torch
 
@@ -69,6 +74,10 @@ for step in range(4):
     optimizer.step()
     print(step, loss.item(), torch.rand(1).item())
 """
+TWOFOLD = TRAINING.replace(
+    "        return torch.sqrt((h * h).sum(-1))",
+    "        length = torch.sqrt((h * h).sum(-1))\n        return torch.log(length)",
+)
 LOOP = TRAINING.replace("loss = net(x).mean()", "loss = torch.sqrt(net.lin(x).pow(2).sum(-1)).mean()")
 
 
@@ -138,6 +147,38 @@ def test_a_file_that_has_changed_has_no_fix(loaded: Callable[[str], ModuleType])
     assert all(finding.fixes == () for finding in proved(bare, Once("never")).findings)
 
 
+@pytest.mark.parametrize("rerun", [True, False])
+def test_a_capsule_of_a_call_that_is_made_again_holds_what_its_function_read(
+    loaded: Callable[[str], ModuleType], tmp_path: Path, *, rerun: bool
+) -> None:
+    module = loaded(STEPWISE)
+    x, _ = inputs()
+    whynan.explain(module.target, x, rerun=rerun, capsule=tmp_path / "c")
+    held = open_capsule(tmp_path / "c")
+    if not rerun:
+        assert held.visits is None
+        return
+    assert held.visits is not None
+    assert held.visits.function == "target"
+    after = STEPWISE.replace("q = torch.log(p)", "q = torch.log_softmax(x, dim=-1)")
+    assert tried(STEPWISE, after, str(module.__file__), held.finding, held.visits).status == "verified"
+
+
+def test_a_capsule_holds_what_was_read_where_no_fix_can_be_written(
+    loaded: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object) -> list[Candidate]:
+        return []
+
+    monkeypatch.setattr("whynan.fixes.source.candidates", none)
+    module = loaded("import torch\n\n\ndef target(x):\n    return torch.log(x)\n")
+    report = whynan.explain(module.target, torch.zeros(3), rerun=True, capsule=tmp_path / "c")
+    assert not any(fix.patch for fix in report.findings[0].fixes)
+    held = open_capsule(tmp_path / "c")
+    assert held.visits is not None
+    assert torch.equal(held.visits.visits[-1].values["x"], torch.zeros(3))
+
+
 @pytest.mark.parametrize(
     ("edit", "status"),
     [
@@ -183,11 +224,50 @@ def test_a_bad_step_of_a_training_is_mended_on_the_way_of_its_replay(
     tmp_path: Path, text: str, bad: int, options: tuple[str, ...]
 ) -> None:
     text = text.replace("BAD", str(bad))
-    report, printed = run(tmp_path, text, *options)
+    report, printed = run(tmp_path, text, *options, "--capsule", str(tmp_path / "c"))
     assert len(printed.splitlines()) == bad
     (finding,) = report["findings"]
+    held = open_capsule(tmp_path / "c").visits
+    assert held is not None
+    assert finding["site"]["line"] in {visit.line for visit in held.visits}
     best = finding["fixes"][0]
     assert best["verdict"]["status"] == "verified", best["verdict"]
     (tmp_path / "fix.patch").write_text(best["patch"])
     subprocess.run(["git", "apply", "--check", "fix.patch"], cwd=tmp_path, check=True)
     assert any(fix["verdict"]["status"] == "rejected" for fix in finding["fixes"])
+
+
+def test_a_fix_of_several_edits_says_what_else_it_mends_and_is_made_whole(tmp_path: Path) -> None:
+    report, _ = run(tmp_path, TWOFOLD.replace("BAD", "2"))
+    first = report["findings"][0]
+    best = first["fixes"][0]
+    assert best["verdict"]["status"] == "verified", best["verdict"]
+    (further,) = best["further"]
+    assert further["site"]["code"] == "torch.sqrt((h * h).sum(-1))"
+    assert further["phase"] == "backward"
+    command = [sys.executable, "-m", "whynan", "fix", "report.json", "--apply", "--yes"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    ended = subprocess.run([sys.executable, "train.py"], capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert len(ended.stdout.splitlines()) == 4
+    again, _ = run(tmp_path, (tmp_path / "train.py").read_text())
+    assert again["verdict"] == "clean"
+
+
+def test_what_computes_the_same_is_offered_before_a_guard_that_moves_less() -> None:
+    formula = Formula((), (), 1, "return 0")
+
+    def one(kind: FixKind, status: str, worse: int) -> Judged:
+        candidate = Candidate(f"{kind}, {status}, {worse}", kind, "train.py", "", formula, formula)
+        return Judged(candidate, FixVerdict.model_validate({"status": status, "healthy_worse": worse}))
+
+    best_first = [
+        one("reformulation", "verified", 1),
+        one("reformulation", "verified", 5),
+        one("guard", "verified", 0),
+        one("epsilon", "distorting", 3),
+        one("reformulation", "unverified", 0),
+        one("reformulation", "rejected", 0),
+    ]
+    shuffled = best_first[::-1]
+    assert sorted(shuffled, key=lambda judged: judged.rank) == best_first
