@@ -26,6 +26,7 @@ class FixIntent:
     that are missing in the source are no obstacle: ``sum(x, d, k)`` is also ``x.sum()``, and what was missing is
     missing in the replacement. ``+ - * / **`` and numbers are what they are; sums and products are matched in any
     order.
+    A subscript of slices, ``x[..., 1:]``, is written as the source has it.
     ``finfo(x).tiny``, ``finfo(x).eps``, ``finfo(x).max``, ``finfo(x).min`` are those of x's dtype.
 
     A ``setting`` has neither pattern nor replacement.

@@ -140,6 +140,14 @@ RULE = Rule(
             "a / exp(x)",
             f"a * {where_zero('exp(-x) > finfo(x).max', 'exp({})', '-x', value='finfo(x).max', safe='0')}",
         ),
+        *(
+            reformulation(
+                "the factors themselves instead of quotients of neighbours of their cumulative product",
+                f"cumprod(x, {d})[{later}] / cumprod(x, {d})[{earlier}]",
+                f"x[{later}]",
+            )
+            for d, later, earlier in (("-1", "..., 1:", "..., :-1"), ("0", "1:", ":-1"))
+        ),
         *QUOTIENT,
     ),
 )

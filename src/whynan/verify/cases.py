@@ -35,6 +35,8 @@ class Case:
     """Whether these gradients from behind are the captured ones, or ones where none were captured."""
     usual: Mapping[str, float] = field(default_factory=dict[str, float])
     """Of each gradient, how large its elements are as a rule."""
+    whole: Mapping[str, tuple[Any, str]] = field(default_factory=dict[str, tuple[Any, str]])
+    """Outputs of whole numbers and truth values, as ``old`` has the others."""
 
     @property
     def fails(self) -> bool:
@@ -76,18 +78,28 @@ def sized(cases: Sequence[Case]) -> list[Case]:
 
 
 def repaired_arrays(repaired: Callable[..., Any], case: Case) -> dict[str, Any]:
-    """The arrays of the repaired on the same case, by the same names; raises ``OtherKindError`` and what it raises."""
+    """The arrays of the repaired on the same case, by the same names; raises ``OtherKindError`` and what it raises.
+
+    Whole numbers and truth values have to be the same where nothing is bad in the original, but at extremes, where a
+    rounding may decide about them.
+    """
     sample = case.sample
-    found = outcome(
-        repaired, sample.arguments, sample.needs_grad, case.cotangents if sample.needs_grad else None
-    ).arrays
-    if found.keys() != case.old.keys():
-        raise OtherKindError(f"{len(found)} values where the original gives {len(case.old)}")
-    for name, (array, dtype) in case.old.items():
+    run = outcome(repaired, sample.arguments, sample.needs_grad, case.cotangents if sample.needs_grad else None)
+    found, wanted = {**run.arrays, **run.whole}, {**case.old, **case.whole}
+    if found.keys() != wanted.keys():
+        raise OtherKindError(f"{len(found)} values where the original gives {len(wanted)}")
+    is_ordinary = not case.fails and sample.nature != "extreme"
+    for name, (array, dtype) in wanted.items():
         new, kind = found[name]
         if kind != dtype or new.shape != array.shape:
             raise OtherKindError(f"{kind_of(kind, new.shape)} where the original gives {kind_of(dtype, array.shape)}")
-    return {name: array for name, (array, _) in found.items()}
+        if name in case.whole and is_ordinary and (other := new != array).any():
+            place = int(np.argmax(other))
+            was, became = array.reshape(-1)[place], new.reshape(-1)[place]
+            raise OtherKindError(
+                f"{became} where the original gives {was}, in {other.sum():,} of {other.size:,} elements"
+            )
+    return {name: array for name, (array, _) in found.items() if name in case.old}
 
 
 def is_disputed(case: Case, new: dict[str, Any]) -> bool:
@@ -97,6 +109,11 @@ def is_disputed(case: Case, new: dict[str, Any]) -> bool:
         disputed(old, new[name], dtype).any() or (usual and not np.isfinite(new[name]).all())
         for name, (old, dtype) in case.old.items()
     )
+
+
+def changes_healthy(case: Case, new: dict[str, Any]) -> bool:
+    """Whether any element that is finite in the original is another one."""
+    return any((np.isfinite(old) & disputed(old, new[name], dtype)).any() for name, (old, dtype) in case.old.items())
 
 
 def at_hazard(case: Case, name: str) -> Any:
@@ -123,7 +140,7 @@ def _case(
     original: Callable[..., Any], sample: Sample, cotangents: tuple[Tensor | None, ...] | None, *, given: bool
 ) -> Case:
     found: Outcome = outcome(original, sample.arguments, sample.needs_grad, cotangents)
-    return Case(sample, cotangents or (), found.arrays, given)
+    return Case(sample, cotangents or (), found.arrays, given, whole=found.whole)
 
 
 def _random(output: Tensor, draw: Any) -> Tensor | None:

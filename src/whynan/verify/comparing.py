@@ -44,9 +44,10 @@ class Standing:
     """How each element of a repaired array stands to the original and, where it was asked, to the exact one.
 
     ``healthy``: finite in the original. ``changed``: healthy and more than 2 ulp from the original, or no longer
-    finite. Of the changed, ``worse`` are further from the truth than the original's noise excuses. Of the unhealthy,
-    ``invented`` are finite where the exact element is another finite one in range, ``remaining`` are still bad where
-    it is. ``undecided`` are those of either kind whose truth could not be told.
+    finite; what was far from the truth and no longer is counts as neither. Of the changed, ``worse`` are further from
+    the truth than the original's noise excuses. Of the unhealthy, ``invented`` are finite where the exact element is
+    another finite one in range, ``remaining`` are still bad where it is. ``undecided`` are those of either kind whose
+    truth could not be told.
     """
 
     healthy: Mask
@@ -95,15 +96,33 @@ def standing(old: Array, new: Array, dtype: str, truth: Truth | None = None, *, 
         near = after <= excused + ULPS * spacing(off, dtype) + known.tiny
         if usual:
             near |= after <= OF_USUAL * spacing(np.array(usual), dtype)
+    mended = changed & is_far(old, dtype, truth, usual=usual) & ~is_far(new, dtype, truth, usual=usual)
+    healthy, changed = healthy & ~mended, changed & ~mended
     gone = changed & ~np.isfinite(new) & ~_right_infinity(new, truth, known.max)
     return Standing(
         healthy,
         changed,
         worse=gone | (changed & told & ~near & ~_right_infinity(new, truth, known.max)),
-        invented=~healthy & np.isfinite(new) & in_range & ~near,
-        remaining=~healthy & ~np.isfinite(new) & in_range,
+        invented=~np.isfinite(old) & np.isfinite(new) & in_range & ~near,
+        remaining=~np.isfinite(old) & ~np.isfinite(new) & in_range,
         undecided=asked & truth.undecided & ~gone,
     )
+
+
+def is_far(values: Array, dtype: str, truth: Truth, *, usual: float = 0.0) -> Mask:
+    """Which elements have lost half of their digits, or more, where the exact one is in range; bad ones have too.
+
+    What the smallest normal number would excuse, and of gradients 16 ulp of a ``usual`` one, is not far.
+    """
+    known = format_of(dtype)
+    told = ~(truth.infinite | truth.undefined | truth.undecided)
+    exact = np.where(told, truth.values, 0.0)
+    size = np.abs(exact)
+    room = np.maximum(np.sqrt(known.eps) * size, ULPS * spacing(exact, dtype) + known.tiny)
+    if usual:
+        room = np.maximum(room, OF_USUAL * spacing(np.array(usual), dtype))
+    with np.errstate(invalid="ignore", over="ignore"):
+        return told & (size <= known.max) & ~(np.abs(values - exact) <= room)
 
 
 def distances(old: Array, new: Array, dtype: str) -> tuple[Array, Array]:

@@ -8,7 +8,8 @@ import numpy as np
 
 from whynan.records.report import FixVerdict
 from whynan.verify import wording
-from whynan.verify.cases import Case, cases_of, is_disputed, repaired_arrays, sized
+from whynan.verify.cases import Case, cases_of, changes_healthy, is_disputed, repaired_arrays, sized
+from whynan.verify.comparing import is_far
 from whynan.verify.cutting import cut_down
 from whynan.verify.ledgers import Ledger
 from whynan.verify.samples import Sample, captured_samples, fresh_samples
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from whynan.records.intents import FixKind
+    from whynan.verify.comparing import Truth
 
 BOUND: Final = 1e-3
 """By so much, relative, may an epsilon move the run's own healthy elements."""
@@ -53,6 +55,7 @@ def judge(
     differ the oracle decides. A ``guard`` and an ``epsilon`` may not move a healthy element at all to be verified, and
     by less than 1e-3 of the run's own to be ``distorting``; a ``reformulation`` may move them by the original's own
     rounding noise. A finite number that is not the exact one is rejected, but of an ``epsilon``, whose trade it is.
+    Where nothing captured is bad, a value that is finite and has lost half of its digits is what has to be cured.
     The same arguments have the same verdict.
     """
     judgement = _Judgement(original, repaired, kind, seed)
@@ -70,6 +73,8 @@ class _Judgement:
         self.strict, self.declared = kind != "reformulation", kind == "epsilon"
         self.near, self.far = Ledger(), Ledger()
         self.missing: str | None = None
+        self.silent = False
+        self.far_off = 0
         self.forward: bool | None = None
         self.backward: bool | None = None
         self.dtype = "float32"
@@ -79,13 +84,16 @@ class _Judgement:
         cases, why = self._cases(samples)
         if not cases:
             return self.told("unverified", f"the original could not be run again: {why or 'nothing was captured'}")
-        if not any(case.fails for case in cases if case.given):
-            return self.told("unverified", "what was captured does not fail by itself")
+        if not any(case.old for case in cases):
+            return self.told("unverified", "it gives no floating-point number that could be judged")
+        self.silent = not any(case.fails for case in cases if case.given)
         self.dtype = cases[0].sample.dtype
         fresh = self._cases(fresh_samples(samples, self.seed, self._accepts))[0]
         every = sized([*sorted(cases, key=lambda c: not c.fails), *fresh])
         for case in every[: len(cases)]:
             self._captured(case)
+        if self.silent and not self.far_off:
+            return self.told("unverified", "what was captured does not fail by itself")
         self._settle()
         self._fresh(every[len(cases) :])
         self._settle()
@@ -118,16 +126,30 @@ class _Judgement:
 
     def _captured(self, case: Case) -> None:
         new = self._repaired(case)
-        if case.fails and case.given:
+        if (case.fails or self.silent) and case.given:
             self._cured(case, new)
         small = case
         if _size(case) > _MOST and is_disputed(case, new):
-            self.near.add(case, new, None, strict=self.strict, judged=False)
+            self.near.add(case, new, None, strict=self.strict and not self.silent, judged=False)
             cut = cut_down(self.original, case, new, self.seed)
             if cut is None:
                 return
             small, new = cut, self._repaired(cut)
-        self._weigh(small, new, self.near)
+        known = self._weigh(small, new, self.near)
+        if self.silent and case.given and known is not None:
+            self._near_the_truth(small, new, known)
+
+    def _near_the_truth(self, case: Case, new: Mapping[str, Any], known: Mapping[str, Truth]) -> None:
+        """Raises where a captured value that was finite and far from the exact one is as far from it still."""
+        for name, (old, dtype) in case.old.items():
+            usual = case.usual.get(name, 0.0)
+            wrong = is_far(old, dtype, known[name], usual=usual)
+            still = wrong & is_far(new[name], dtype, known[name], usual=usual)
+            self.far_off += int(wrong.sum())
+            if still.any():
+                place = int(np.argmax(still))
+                value, exact = float(new[name].reshape(-1)[place]), float(known[name].values.reshape(-1)[place])
+                raise _RejectedError(wording.still_wrong(name, int(still.sum()), still.size, value, exact))
 
     def _cured(self, case: Case, new: Mapping[str, Any]) -> None:
         """Raises where the failing input still fails; an Inf that an infinite input must give is none."""
@@ -141,7 +163,7 @@ class _Judgement:
                 self.forward = finite and self.forward is not False
             else:
                 self.backward = finite and self.backward is not False
-            if not finite:
+            if not finite and not self.silent:
                 value = float(new[name][bad][0])
                 raise _RejectedError(wording.uncured(name, int(bad.sum()), bad.size, value))
 
@@ -164,18 +186,21 @@ class _Judgement:
                 ledger.add(case, new, None, strict=self.strict, judged=False)
 
     def _asked(self, pairs: list[tuple[Case, dict[str, Any]]]) -> set[int]:
-        """Those whose truth is asked: of every kind one first, the run's own dtype before the others."""
-        seen: dict[tuple[str, str], int] = {}
+        """Those whose truth is asked: of every kind one first, the run's own dtype before the others.
+
+        Of those like the run's, ones in which a healthy element changed are a kind of their own.
+        """
+        seen: dict[tuple[str, str, bool], int] = {}
         ranked: list[tuple[int, int]] = []
         for number, (case, new) in enumerate(pairs):
             if is_disputed(case, new):
-                key = case.sample.title, case.sample.dtype
+                key = case.sample.title, case.sample.dtype, case.sample.nature == "own" and changes_healthy(case, new)
                 seen[key] = seen.get(key, -1) + 1
                 lost = any((np.isfinite(old) & ~np.isfinite(new[name])).any() for name, (old, _) in case.old.items())
                 ranked.append((2 * seen[key] + (case.sample.dtype != self.dtype) - 4 * lost, number))
         return {number for _, number in sorted(ranked)[:ASKED]}
 
-    def _weigh(self, case: Case, new: dict[str, Any], ledger: Ledger) -> None:
+    def _weigh(self, case: Case, new: dict[str, Any], ledger: Ledger) -> Mapping[str, Truth] | None:
         found = None
         if is_disputed(case, new):
             bits = _BITS[case.sample.nature]
@@ -184,6 +209,7 @@ class _Judgement:
             except UnknowableError as what:
                 self.missing = str(what)
         ledger.add(case, new, found, strict=self.strict, judged=found is None)
+        return found
 
     def _accepts(self, sample: Sample) -> bool:
         return bool(self._cases([sample])[0])

@@ -84,6 +84,12 @@ class Outcome:
         named = {str(i): o for i, o in enumerate(self.outputs)} | {f"d {n}": g for n, g in self.gradients.items()}
         return {n: (array_of(t), dtype_name(t)) for n, t in named.items() if t.is_floating_point()}
 
+    @property
+    def whole(self) -> dict[str, tuple[Any, str]]:
+        """Each output of whole numbers or of truth values with its dtype, named alike."""
+        named = {str(i): o for i, o in enumerate(self.outputs) if not (o.is_floating_point() or o.is_complex())}
+        return {n: (array_of(t), dtype_name(t)) for n, t in named.items()}
+
 
 class OtherKindError(Exception):
     """What was returned has another shape or dtype than the original's, or is not as much; the text says which."""

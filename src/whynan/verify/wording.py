@@ -55,6 +55,14 @@ def uncured(array: str, bad: int, total: int, value: float) -> str:
     return f"still {what} in {called(array)} on the failing input, in {bad:,} of {total:,} elements"
 
 
+def still_wrong(array: str, wrong: int, total: int, value: float, exact: float) -> str:
+    """What was finite and wrong is no nearer to the exact one."""
+    return (
+        f"{called(array)} is {format_value(value)} where the exact one is {format_value(exact)}, on the captured "
+        f"input, in {wrong:,} of {total:,} elements"
+    )
+
+
 def invented(example: Example) -> str:
     """A finite number where the exact one is another."""
     where = "on the failing input" if example.case == "captured" else f"on inputs {example.case}"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from whynan.floats import FORMATS, format_of
-from whynan.verify.comparing import Truth, disputed, spacing, standing
+from whynan.verify.comparing import Truth, disputed, is_far, spacing, standing
 
 INF, NAN = math.inf, math.nan
 
@@ -48,9 +48,23 @@ def test_nan_is_never_equal_to_nan() -> None:
 
 
 def test_a_changed_element_that_is_nearer_to_the_truth_is_not_worse() -> None:
-    found = standing(array(1.0, 1.0), array(1.1, 0.8), "float32", truth(1.1, 1.1))
+    found = standing(array(1.0, 1.0), array(1.0001, 0.8), "float32", truth(1.0001, 1.0001))
     assert found.changed.all()
     assert found.worse.tolist() == [False, True]
+
+
+def test_what_was_far_from_the_truth_and_no_longer_is_counts_as_neither_healthy_nor_changed() -> None:
+    found = standing(array(1.0, 1.0, 1.0), array(2.0, 3.0, NAN), "float32", truth(2.0, 2.0, 2.0))
+    assert found.healthy.tolist() == found.changed.tolist() == [False, True, True]
+    assert not found.invented.any()
+
+
+def test_far_is_what_has_lost_half_of_its_digits() -> None:
+    known = format_of("float16")
+    exact = truth(1.0, 1.0, 1.0, 0.0, 2 * known.max)
+    values = array(1.02, 1.04, NAN, known.tiny, 1.0)
+    assert is_far(values, "float16", exact).tolist() == [False, True, True, False, False]
+    assert is_far(values, "float16", exact, usual=100.0).tolist() == [False, False, True, False, False]
 
 
 def test_the_noise_of_the_original_excuses_eight_times_itself() -> None:

@@ -143,6 +143,75 @@ def test_the_gradient_that_came_in_decides_whether_the_input_fails() -> None:
     assert judge(original, original, [visit], kind="guard").why.startswith("still ")
 
 
+def halves() -> dict[str, Any]:
+    return {"x": torch.tensor([[1000.0, 500.0], [1.0, 2.0]], dtype=torch.float16, requires_grad=True)}
+
+
+def over_root_mean_square(x: Any) -> Any:
+    return x / torch.sqrt(torch.mean(x**2, -1, keepdim=True) + 1e-6)
+
+
+def over_wide_root_mean_square(x: Any) -> Any:
+    return over_root_mean_square(x.float()).type_as(x)
+
+
+SILENT: dict[str, Callable[..., Any]] = {
+    "mended": over_wide_root_mean_square,
+    "not mended": lambda x: x / torch.sqrt(torch.mean(x * x, -1, keepdim=True) + 1e-6),
+    "constant": lambda x: over_root_mean_square(x) * 0 + 0.3,
+    "detached": lambda x: over_wide_root_mean_square(x).detach(),
+    "bad now": lambda x: x / (over_root_mean_square(x) - over_root_mean_square(x)),
+}
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_what_is_finite_and_wrong_has_to_come_near_the_exact_value(name: str, snapshot: SnapshotAssertion) -> None:
+    assert over_root_mean_square(**halves()).isfinite().all()
+    found = judge(over_root_mean_square, SILENT[name], [halves()], kind="reformulation")
+    assert (found.status == "verified") == (name == "mended")
+    assert re.sub(r"\d[\d,]*(?= (healthy|of|undecided|bad))", "N", found.why) == snapshot
+
+
+def test_a_large_silent_input_is_cut_down_and_judged() -> None:
+    large = {"x": torch.cat([halves()["x"].detach()] * 40).tile(1, 8).requires_grad_()}
+    assert judge(over_root_mean_square, over_wide_root_mean_square, [large], kind="reformulation").status == "verified"
+    assert judge(over_root_mean_square, SILENT["constant"], [large], kind="reformulation").status == "rejected"
+
+
+def test_whole_numbers_have_to_be_the_same_where_nothing_is_bad() -> None:
+    def original(x: Any) -> Any:
+        return x.log(), (4 * x).int(), x > 0
+
+    def mended(x: Any, *, scale: float = 4.0, least: float = 0.0) -> Any:
+        return torch.where(x == 0, 1e-38, x).log(), (scale * x).int(), x > least
+
+    visits = [{"x": torch.tensor([0.0, 1.0, 2.0])}, {"x": torch.tensor([0.5, 1.0, 2.0])}]
+    assert judge(original, mended, visits, kind="guard").status == "verified"
+    found = judge(original, lambda x: mended(x, scale=5.0), visits, kind="guard")
+    assert found.status == "rejected"
+    assert found.why == "gives 5 where the original gives 4, in 2 of 3 elements"
+    assert judge(original, lambda x: mended(x, least=1.0), visits, kind="guard").status == "rejected"
+
+
+def test_whole_numbers_alone_are_not_judged() -> None:
+    visit = {"x": torch.tensor([0.0, 1.0])}
+    found = judge(lambda x: x.log().int(), lambda x: (x + 1).log().int(), [visit], kind="guard")
+    assert (found.status, found.why) == ("unverified", "it gives no floating-point number that could be judged")
+
+
+def test_a_lost_gradient_is_rejected_where_few_healthy_inputs_are_like_the_run() -> None:
+    def root(x: Any) -> Any:
+        return torch.mean(x**3, -1) ** (1 / 3)
+
+    def guarded(x: Any) -> Any:
+        base = torch.mean(x**3, -1)
+        return torch.where(base == 0, 0, torch.where(base == 0, 1, base) ** (1 / 3))
+
+    visit = {"x": torch.zeros(3, requires_grad=True)}
+    assert judge(root, guarded, [visit], kind="guard").status == "verified"
+    assert judge(root, lambda x: guarded(x).detach(), [visit], kind="guard").status == "rejected"
+
+
 def test_the_last_visits_are_looked_at_as_far_as_memory_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     healthy: dict[str, Any] = {"x": drawn(6, 8).requires_grad_()}
     repaired: Any = lambda x: x.log_softmax(-1)

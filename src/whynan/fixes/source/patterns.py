@@ -9,7 +9,7 @@ import ast
 from whynan.fixes.source import signatures
 from whynan.fixes.source.canonical import BINARY, COMPARISONS, bound, canonical_term
 from whynan.fixes.source.constants import number_of
-from whynan.fixes.source.terms import NONE, Nodes, Term, applied, number, product_of
+from whynan.fixes.source.terms import NONE, Nodes, Term, applied, number, product_of, sliced
 
 
 def pattern(text: str) -> tuple[Term, ast.expr]:
@@ -47,5 +47,7 @@ def _pattern(node: ast.expr) -> Term:
             return canonical_term(operator, given, node, own)
         case ast.Attribute(value=value, attr=attribute):
             return applied("." + attribute, [("input", _pattern(value))], node, own=own)
+        case ast.Subscript(value=value):
+            return sliced(_pattern(value), node)
         case _:
             return applied(ast.dump(node), [], node, own=NONE)

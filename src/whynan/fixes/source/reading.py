@@ -12,7 +12,7 @@ from whynan.fixes.source import inlining, signatures
 from whynan.fixes.source.canonical import BINARY, COMPARISONS, Node, bound, canonical_term
 from whynan.fixes.source.constants import number_of
 from whynan.fixes.source.reaching import Reaching
-from whynan.fixes.source.terms import Nodes, Term, applied, number, product_of
+from whynan.fixes.source.terms import Nodes, Term, applied, is_sliced, number, product_of, sliced
 
 if TYPE_CHECKING:
     from whynan.fixes.source.places import Function, Place
@@ -65,6 +65,8 @@ class Reader:
                 if found is not None and found.name in ("max", "min") and found.child("dim") is not None:
                     return applied("a" + found.name, found.children, node, own=own | {call})
                 return self._leaf(node)
+            case ast.Subscript(value=value) if is_sliced(node):
+                return sliced(self.read(value), node)
             case ast.Attribute(value=ast.Call(args=[ast.Attribute(value=value, attr="dtype")]) as call, attr=limit):
                 if self.place.meaning(call.func) != ["torch", "finfo"]:
                     return self._leaf(node)

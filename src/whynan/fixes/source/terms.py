@@ -4,16 +4,16 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import ast
     from collections.abc import Iterable, Sequence
 
 Key = object
-Nodes = frozenset["ast.AST"]
+Nodes = frozenset[ast.AST]
 NONE: Nodes = frozenset()
 
 
@@ -65,6 +65,25 @@ def applied(
     """An operator on its operands."""
     given = tuple(children)
     return Term(name, given, key=(name, tuple((p, c.key) for p, c in given)), node=node, own=own)
+
+
+def sliced(value: Term, node: ast.Subscript) -> Term:
+    """A part of a tensor, with its slices as they are written."""
+    index = Term("constant", text=index_of(node), key=("constant", ast.dump(node.slice)))
+    return applied("slice", [("input", value), ("index", index)], node, own=frozenset({node}))
+
+
+def index_of(node: ast.Subscript) -> str:
+    """What stands between the brackets of a subscript."""
+    bare = ast.Subscript(ast.Name("x", ast.Load()), node.slice, ast.Load())
+    return ast.unparse(bare).removeprefix("x[").removesuffix("]")
+
+
+def is_sliced(node: ast.Subscript) -> bool:
+    """Whether a subscript is of slices and numbers alone: ``[..., 1:]``, and not ``[0]`` nor ``[mask]``."""
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    known = (ast.Slice, ast.Constant, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context, ast.Tuple)
+    return any(isinstance(p, ast.Slice) for p in parts) and all(isinstance(n, known) for n in ast.walk(node.slice))
 
 
 def sum_of(

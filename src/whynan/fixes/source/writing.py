@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from whynan.fixes.source import signatures
 from whynan.fixes.source.matching import Missing, is_divisor
 from whynan.fixes.source.places import replaced
-from whynan.fixes.source.terms import Term, negated, sum_of
+from whynan.fixes.source.terms import Term, index_of, negated, sum_of
 
 if TYPE_CHECKING:
     from whynan.fixes.source.matching import Match
@@ -138,7 +138,7 @@ class Writer:
             case "pow":
                 base = self.term(term.operands[0]).within(7)
                 return Written(f"{base} ** {self.term(term.operands[1]).within(6)}", 6)
-            case "leaf":
+            case "leaf" | "slice":
                 raise UnwritableError("what it reads is written into there")
             case name:
                 arguments = {p: self.term(c) for p, c in term.children}
@@ -219,6 +219,8 @@ class Writer:
                 return Written(f"{self.torch()}.finfo({own}.dtype).{attribute}")
             case ast.Attribute(value=value, attr=attribute):
                 return Written(f"{self._write(value, match, counts).within(ATOM)}.{attribute}")
+            case ast.Subscript(value=value):
+                return Written(f"{self._write(value, match, counts).within(ATOM)}[{index_of(node)}]")
             case ast.Call(func=ast.Name(id=name)):
                 return self._operator(name, node, match, counts)
             case ast.List(elts=parts):

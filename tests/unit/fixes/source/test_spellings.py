@@ -21,6 +21,7 @@ from tests.unit.fixes.source.mended import (
     all_of,
     changed,
     computed,
+    declined,
     function,
     is_cured,
     is_cured_forward,
@@ -28,6 +29,7 @@ from tests.unit.fixes.source.mended import (
     mended,
 )
 from whynan.fixes.candidates import Candidate
+from whynan.records.intents import FixIntent
 
 GAP = torch.tensor([[0.0, 300.0]])
 LARGE = torch.tensor([[100.0, 1.0]])
@@ -186,3 +188,38 @@ def test_a_reduction_without_a_dimension_is_one_over_everything() -> None:
     two = torch.tensor([[100.0, 1.0], [0.0, 3.0]])
     assert is_finite(computed(edited, two))
     assert is_cured(text, edited, [two], [two / 100])
+
+
+NEIGHBOURS = FixIntent(
+    "the factors", "reformulation", "cumprod(x, -1)[..., 1:] / cumprod(x, -1)[..., :-1]", "x[..., 1:]"
+)
+SMALL = torch.full((4,), 1e-21)
+FACTORS = torch.tensor([0.5, 0.25, 2.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "torch.cumprod(x, -1)[..., 1:] / torch.cumprod(x, -1)[..., :-1]",
+        "p = x.cumprod(dim=-1)\nlater = p[..., 1:]\nlater / p[..., :-1]",
+    ],
+)
+def test_parts_of_a_tensor_are_part_of_a_pattern(body: str) -> None:
+    *before, last = body.splitlines()
+    text = function("\n".join([*before, f"return {last}"]))
+    candidate = mended(text, last, NEIGHBOURS)
+    assert changed(text, candidate.edited) == ["return x[..., 1:]"]
+    assert is_cured(text, candidate.edited, (SMALL,), (FACTORS,))
+
+
+@pytest.mark.parametrize(
+    "parts", [("..., 1:", "..., 1:"), ("..., 2:", "..., :-2"), ("1:", ":-1"), ("..., n:", "..., :-1")]
+)
+def test_other_parts_are_not_taken_for_it(parts: tuple[str, str]) -> None:
+    last = f"torch.cumprod(x, -1)[{parts[0]}] / torch.cumprod(x, -1)[{parts[1]}]"
+    assert declined(function(f"n = 1\nreturn {last}"), last, NEIGHBOURS)
+
+
+def test_a_tensor_that_is_written_into_between_is_another() -> None:
+    text = function("p = x.cumprod(-1)\nlater = p[..., 1:]\np += 1\nreturn later / p[..., :-1]")
+    assert declined(text, "later / p[..., :-1]", NEIGHBOURS)
