@@ -58,9 +58,9 @@ def judge_graph(
         others: further births that escaped, whose bad numbers may remain.
         damaging: what is to be mended ends in finite numbers that are wrong.
         seed: of the inputs that are made.
-        seconds: after these no more inputs are made up; what was asked too little of them is ``unverified``.
+        seconds: of the processor, after which no more inputs are made up; what was tried on too few is ``unverified``.
     """
-    until = time.monotonic() + seconds
+    until = time.process_time() + seconds
     judge = _Judge(original, repaired, kind, engines or Engines(), others, damaging, seed, until)
     try:
         return judge.verdict(feeds)
@@ -201,7 +201,7 @@ class _Judge:
             self._compared(values, old, new, exactness, counted, own=True)
         made = ((True, values) for values in perturbed(known, self.seed))
         for own, values in (*made, *((False, values) for values in sampled(known, self.seed))):
-            if time.monotonic() > self.until:
+            if time.process_time() > self.until:
                 break
             self._compared(values, old, new, exactness, counted, own=own)
             counted.rounds += not own
