@@ -27,8 +27,14 @@ if TYPE_CHECKING:
     from tests.quality.conformance import Case
 
 BITS: Final = 256
-LEFT_OUT: Final = ("fft", "_refs", "linalg.", "sparse", "signal")
-"""Families of torch's operators of which the oracle has hardly any."""
+_NARROW: Final = ("float16", "bfloat16", "float32")
+LEFT_OUT: Final = ("fft", "_refs", "linalg.", "sparse", "signal", "jiterator", "empty", "new_empty")
+"""Families of torch's operators of which the oracle has hardly any, that need a GPU, or that write no numbers."""
+OF_ITS_OWN: Final = {
+    "nn.functional.hardsigmoid": "torch's derivative is the float32 nearest to 1/6, in float64 too",
+    "nn.functional.softplus": "torch's is x beyond a threshold, which the exact one is only nearly",
+}
+"""Operators of torch that compute in float64 what is not quite their formula."""
 MOST_ELEMENTS: Final = 3000
 MOST_SAMPLES: Final = 12
 """Of one operator of torch."""
@@ -56,7 +62,7 @@ def torch_operators() -> dict[str, list[Any]]:
 
     found: dict[str, list[Any]] = {}
     for one in op_db:
-        if torch.float64 in one.dtypes and not one.name.startswith(LEFT_OUT):
+        if torch.float64 in one.dtypes and not one.name.startswith(LEFT_OUT) and one.name not in OF_ITS_OWN:
             found.setdefault(one.name, []).append(one)
     return found
 
@@ -110,7 +116,9 @@ def _sample(one: Any, sample: Any, found: Swept) -> None:
     except (RuntimeError, NotImplementedError):
         # torch itself refuses it
         return
-    if len(set(program.outputs)) != len(program.outputs):
+    narrow = any(dtype in _NARROW for step in program.steps for dtype in step.dtypes)
+    if narrow or len(set(program.outputs)) != len(program.outputs):
+        # what torch rounds on the way is not exact
         return
     named = dict(zip(program.outputs, outputs, strict=True))
     against = {name: cotangents[i] for i, name in enumerate(program.outputs) if i in cotangents}
