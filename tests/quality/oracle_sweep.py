@@ -160,13 +160,13 @@ def name_of(one: Any) -> str:
 
 
 CASES_LEFT_OUT: Final = {
-    "test_mod_float_edge_cases_fmod_0_float16": "the remainder of an infinite divisor is undefined to the oracle",
-    "test_mod_float_edge_cases_fmod_0_float32": "the remainder of an infinite divisor is undefined to the oracle",
+    "test_mod_float_edge_cases_fmod_0_float": "the remainder of an infinite divisor is undefined to the oracle",
+    "pytorch-converted/test_PReLU": "the slopes of a PRelu before opset 7 are per channel, and the oracle fails",
     "test_reduce_max_empty_set": "the greatest of nothing is 0 to the oracle",
     "test_reduce_min_empty_set": "the least of nothing is 0 to the oracle",
     "pytorch-converted/test_ConstantPad2d/model.onnx": "the value of a Pad before opset 11 is 0 to the oracle",
 }
-"""What the oracle is known to get wrong."""
+"""What the oracle is known to get wrong, by how the names begin."""
 
 
 # -- onnx ----------------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def swept_node(name: str, cases: Iterable[Case]) -> Swept:
     """An operator of ONNX on cases of onnx's own, beside onnx's own evaluator."""
     found = Swept(name)
     for case in cases:
-        if case.name in CASES_LEFT_OUT:
+        if case.name.startswith(tuple(CASES_LEFT_OUT)):
             continue
         given = {name: np.asarray(value) for name, value in case.feeds.items() if value is not None}
         if sum(value.size for value in given.values()) > MOST_ELEMENTS or len(given) < len(case.feeds):
