@@ -141,6 +141,26 @@ def power_in_fp16() -> Defect:
     return Defect(model_of(nodes, bad, ["y"], held), bad, good, engine="reference")
 
 
+def norm_in_fp16() -> Defect:
+    """The same squares below a root: what is divided by it is 0, a wrong number that nobody sees is wrong."""
+    nodes = [
+        N("Pow", ["x", "two"], ["q"], name="square"),
+        N("ReduceMean", ["q", "axes"], ["m"], name="mean", keepdims=1),
+        N("Add", ["m", "eps"], ["a"], name="add"),
+        N("Sqrt", ["a"], ["r"], name="root"),
+        N("Div", ["x", "r"], ["y"], name="share"),
+        N("Mul", ["y", "w"], ["z"], name="scale"),
+    ]
+    bad, good = ({"x": _rows([300, 400, -500, 6], dtype=np.float16) / np.float16(by)} for by in (1, 100))
+    held = {
+        "two": np.array(2, np.float16),
+        "axes": np.array([-1]),
+        "eps": np.array(1e-5, np.float16),
+        "w": np.array([1, 2, 0.5, 1], np.float16),
+    }
+    return Defect(model_of(nodes, bad, ["z"], held), bad, good, engine="reference")
+
+
 def root_of_negative() -> Defect:
     nodes = [N("Sub", ["x", "y"], ["d"], name="less"), N("Sqrt", ["d"], ["z"], name="root")]
     y = _rows([1, 1, 1])

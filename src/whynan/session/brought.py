@@ -64,7 +64,8 @@ def tried_model(report: Report, change: str, inputs: Sequence[str], seed: int | 
     inference = report.run.inference
     if inference is None:
         raise UsageError(f"{change} is a model, and the report is of a program", "give a diff of its source")
-    if not report.findings:
+    harmful = (*report.findings, *report.damaging)
+    if not harmful:
         raise UsageError("the report has no finding", "there is nothing to be mended")
     from whynan.models.extras import need
 
@@ -77,7 +78,7 @@ def tried_model(report: Report, change: str, inputs: Sequence[str], seed: int | 
     cases = read_inputs(open_model(inference.model, custom_ops=True), inputs, seed=seed)
     settings = Settings(engine=inference.engine)
     verdict = judged_model(report, change, [case.values for case in cases], settings)
-    finding = report.findings[0]
+    finding = harmful[0]
     return Trial(
         change=change, rule=finding.rule, name=finding.name, site=finding.site, node=finding.node, verdict=verdict
     )

@@ -28,7 +28,7 @@ from whynan.traces.format import NO_FACTS, UNFINISHED
 from whynan.traces.reading import read_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from whynan.capsule import Content
     from whynan.config import Options
@@ -42,6 +42,8 @@ TRACE: Final = "trace"
 KEPT: Final = "kept"
 FAILED_AT: Final = "the run failed after {nodes} nodes: what came after is not known"
 _LONGEST: Final = 400
+_HEALTHY: Final = 4
+"""Cases that fixes have to leave as they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,17 +72,22 @@ def infer(model: OnnxModel, cases: Sequence[Case], settings: Settings, options: 
     """Run a model on each case and report the worst; raises ``UsageError`` where the engine cannot run it at all."""
     found: list[tuple[Report, UsageError | None]] = []
     contents: list[Content | None] = []
+    jobs: list[dict[str, Any]] = []
     with EngineProcess() as process:
         for number, case in enumerate(cases):
             with tempfile.TemporaryDirectory(prefix="case-", dir=process.home) as place:
                 at = _At(process, Path(place), number, last=number + 1 == len(cases))
-                found.append(_case(model, case, settings, options, at))
+                job = _job(model, case, settings, options, at)
+                found.append(_case(model, case, settings, options, at, job))
+                jobs.append(job)
                 contents.append(_content(found[-1][0], Path(place) / KEPT, options))
-    if all(refusal is not None for _, refusal in found):
-        raise next(refusal for _, refusal in found if refusal is not None)
-    reports = [report for report, _ in found]
-    worst = min(range(len(reports)), key=lambda n: (_rank(reports[n]), n))
-    report = _packed(reports[worst], contents[worst], options)
+        if all(refusal is not None for _, refusal in found):
+            raise next(refusal for _, refusal in found if refusal is not None)
+        reports = [report for report, _ in found]
+        worst = min(range(len(reports)), key=lambda n: (_rank(reports[n]), n))
+        healthy = [case.values for case, told in zip(cases, reports, strict=True) if told.verdict == "clean"]
+        report = with_fixes(reports[worst], jobs[worst], process, [cases[worst].values, *healthy[:_HEALTHY]])
+    report = _packed(report, contents[worst], options)
     inference = report.run.inference
     if inference is None or len(cases) == 1:
         return report
@@ -135,18 +142,15 @@ class _At:
     last: bool
 
 
-def _case(
-    model: OnnxModel, case: Case, settings: Settings, options: Options, at: _At
-) -> tuple[Report, UsageError | None]:
-    """The report of a case; and where not one node of it could be run, what is to be said if that holds for all."""
+def _job(model: OnnxModel, case: Case, settings: Settings, options: Options, at: _At) -> dict[str, Any]:
+    """What the process is to do of a case, whose inputs are written for it."""
     from whynan.models.onnx_feeding import write_feeds
 
-    place = at.place
-    names = write_feeds(case.values, place / FEEDS)
-    folder = str(place / TRACE) if options.trace is None else options.trace
+    names = write_feeds(case.values, at.place / FEEDS)
+    folder = str(at.place / TRACE) if options.trace is None else options.trace
     if options.trace is not None and at.number:
         folder = f"{options.trace}-{at.number}"
-    job = {
+    return {
         "model": model.path,
         "settings": asdict(settings),
         "feeds": names,
@@ -162,11 +166,17 @@ def _case(
         "opset": model.opset,
         "last": at.last,
     }
+
+
+def _case(
+    model: OnnxModel, case: Case, settings: Settings, options: Options, at: _At, job: Mapping[str, Any]
+) -> tuple[Report, UsageError | None]:
+    """The report of a case; and where not one node of it could be run, what is to be said if that holds for all."""
+    place = at.place
     (place / JOB).write_text(json.dumps(job), encoding="utf-8")
     with told(f"running {os.path.basename(model.path)}", quiet=options.quiet):
         status, said = at.process.do(place)
-    report, refusal = _report(model, case, settings, options, place, folder, status, said)
-    return (report if refusal is not None else with_fixes(report, job, at.process, place)), refusal
+    return _report(model, case, settings, options, place, job["trace"], status, said)
 
 
 def command_of(model: OnnxModel) -> str:

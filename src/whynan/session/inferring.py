@@ -22,7 +22,7 @@ from whynan.session.files import write_text
 from whynan.session.further import looked_further
 from whynan.session.inference import FAILED_AT, FEEDS, JOB, KEPT, OUTCOME
 from whynan.session.keeping_nodes import hand_over
-from whynan.session.mending import FIXES, MEND, proved
+from whynan.session.mending import MEND, proved
 from whynan.session.recorded import private
 from whynan.session.runs import versions
 from whynan.session.witness import binding
@@ -76,9 +76,9 @@ class Runner:
         from whynan.models.onnx_feeding import read_feeds
 
         job: dict[str, Any] = json.loads((place / JOB).read_text(encoding="utf-8"))
-        feeds = read_feeds(place / FEEDS, job["feeds"])
         if MEND in job:
-            return {FIXES: proved(_model(job).proto, job, feeds)}
+            return proved(_model(job).proto, job, place)
+        feeds = read_feeds(place / FEEDS, job["feeds"])
         settings = settings_of(job)
         writer = TraceWriter(job["trace"], redact=job["redact"])
         known = _run_record(job)

@@ -7,12 +7,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.capture.failure import report_internal_error
 from whynan.errors import UsageError
-from whynan.records import Fix, FixVerdict
+from whynan.records import Finding, Fix, FixVerdict
+from whynan.report.fixes import offers
 from whynan.rules.catalogue import rules
 
 if TYPE_CHECKING:
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
     from whynan.fixes.graph import GraphCandidate
     from whynan.models.onnx_opening import OnnxModel
-    from whynan.records import Finding, Report
+    from whynan.records import Report
     from whynan.records.intents import FixIntent
     from whynan.session.engines import EngineProcess
     from whynan.session.inference import Settings
@@ -32,62 +35,96 @@ OUTCOME: Final = "outcome.json"
 MEND: Final = "mend"
 """In a job: the findings that fixes are to be proved for."""
 FIXES: Final = "fixes"
+UNTRIED: Final = "untried"
+_FEEDS: Final = "feeds"
 _MOST: Final = 4
 """Findings that fixes are proved for."""
-_SECONDS: Final = 20.0
+_SECONDS: Final = 5.0
+"""Of the processor's time, so that what else the machine does changes no verdict; then no further fix is tried."""
 _ORDER: Final = ("verified", "distorting", "unverified", "rejected")
 _UNPROVED: Final = "fixes of the model could not be proved: {why}"
+_ENDED: Final = "proving fixes took {seconds:.0f} s and ended there: {untried:,} more were not tried"
 
 
-def with_fixes(report: Report, job: Mapping[str, Any], process: EngineProcess, place: Path) -> Report:
-    """A report whose escaped findings have their fixes, proved in the process of the engine on what the case fed.
+def with_fixes(
+    report: Report, job: Mapping[str, Any], process: EngineProcess, fed: Sequence[Mapping[str, Any]]
+) -> Report:
+    """A report whose escaped and damaging findings have their fixes, proved in the process of the engine.
 
-    ``job`` is that of the run. What crashes the engine, or fails, is said in a note, and no fix is shown.
+    ``job`` is that of the run; ``fed`` its inputs, and behind them healthy ones of other cases. What crashes the
+    engine, or fails, or takes too long, is said in a note.
     """
-    wanted = [finding for finding in report.findings if finding.fate == "escaped"][:_MOST]
+    from whynan.models.onnx_feeding import write_feeds
+
+    harmful = [*report.findings, *report.damaging]
+    wanted = [finding for finding in harmful if finding.fate != "absorbed"][:_MOST]
     if not wanted or report.run.exception is not None:
         return report
-    told = [finding.model_dump(mode="json") for finding in wanted]
-    others = len(report.findings) - 1
-    (place / JOB).write_text(json.dumps({**job, MEND: told, "others": others}), encoding="utf-8")
-    (place / OUTCOME).unlink(missing_ok=True)
-    status, _ = process.do(place)
-    try:
-        made = _told(place)
-    except FileNotFoundError:
-        return _noted(report, "the engine crashed" if status < 0 else "the process ended")
-    except Exception:
-        report_internal_error()
-        return _noted(report, "whynan met an error of its own")
+    with tempfile.TemporaryDirectory(prefix="fixes-", dir=process.home) as folder:
+        place = Path(folder)
+        told = {
+            MEND: [finding.model_dump(mode="json") for finding in wanted],
+            "others": len(report.findings) - 1,
+            "fed": [write_feeds(values, place / f"{_FEEDS}-{n}") for n, values in enumerate(fed)],
+        }
+        (place / JOB).write_text(json.dumps({**job, **told}), encoding="utf-8")
+        status, _ = process.do(place)
+        try:
+            made, untried = _told(place)
+        except FileNotFoundError:
+            return _noted(report, _UNPROVED.format(why="the engine crashed" if status < 0 else "the process ended"))
+        except Exception:
+            report_internal_error()
+            return _noted(report, _UNPROVED.format(why="whynan met an error of its own"))
     fixes = {id(finding): tuple(found) for finding, found in zip(wanted, made, strict=True)}
     findings = tuple(f.model_copy(update={"fixes": fixes.get(id(f), f.fixes)}) for f in report.findings)
-    return report.model_copy(update={"findings": findings})
+    damaging = tuple(f.model_copy(update={"fixes": fixes.get(id(f), f.fixes)}) for f in report.damaging)
+    report = report.model_copy(update={"findings": findings, "damaging": damaging})
+    return _noted(report, _ENDED.format(seconds=_SECONDS, untried=untried)) if untried else report
 
 
-def _told(place: Path) -> list[list[Fix]]:
+def _told(place: Path) -> tuple[list[list[Fix]], int]:
     outcome: dict[str, Any] = json.loads((place / OUTCOME).read_text(encoding="utf-8"))
     if FIXES not in outcome:
         raise RuntimeError(f"fixes could not be proved:\n{outcome.get('internal', outcome)}")
-    return [[Fix.model_validate(fix) for fix in fixes] for fixes in outcome[FIXES]]
+    return [[Fix.model_validate(fix) for fix in fixes] for fixes in outcome[FIXES]], outcome[UNTRIED]
 
 
-def _noted(report: Report, why: str) -> Report:
-    notes = (*report.coverage.notes, _UNPROVED.format(why=why))
+def _noted(report: Report, note: str) -> Report:
+    notes = (*report.coverage.notes, note)
     return report.model_copy(update={"coverage": report.coverage.model_copy(update={"notes": notes})})
 
 
-def proved(model: onnx.ModelProto, job: Mapping[str, Any], feeds: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
+def proved(model: onnx.ModelProto, job: Mapping[str, Any], place: Path) -> dict[str, Any]:
     """For each finding of a job its fixes with their verdicts, the best first; the rejected are left out."""
-    from whynan.records import Finding
+    from whynan.models.onnx_feeding import read_feeds
 
+    fed = [read_feeds(place / f"{_FEEDS}-{n}", told) for n, told in enumerate(job["fed"])]
     findings = [Finding.model_validate(told) for told in job[MEND]]
-    return [
-        [fix.model_dump(mode="json") for fix in _proved(model, finding, feeds, job) if fix.verdict.status != "rejected"]
-        for finding in findings
-    ]
+    made = [(finding, one) for finding in findings for one in _candidates(model, finding)]
+    found: dict[int, list[Fix]] = {id(finding): [] for finding in findings}
+    until = time.process_time() + _SECONDS
+    untried = 0
+    for number, (finding, one) in enumerate(made):
+        left = until - time.process_time()
+        if left <= 0:
+            untried = len(made) - number
+            break
+        fix = _proved(model, finding, one, fed, job, left / (len(made) - number))
+        if fix.verdict.status != "rejected":
+            found[id(finding)].append(fix)
+    ranked = [sorted(fixes, key=lambda fix: _ORDER.index(fix.verdict.status)) for fixes in found.values()]
+    return {FIXES: [[fix.model_dump(mode="json") for fix in fixes] for fixes in ranked], UNTRIED: untried}
 
 
-def _proved(model: onnx.ModelProto, finding: Finding, feeds: Mapping[str, Any], job: Mapping[str, Any]) -> list[Fix]:
+def _proved(
+    model: onnx.ModelProto,
+    finding: Finding,
+    one: GraphCandidate,
+    fed: Sequence[Mapping[str, Any]],
+    job: Mapping[str, Any],
+    seconds: float,
+) -> Fix:
     from whynan.verify.graph import judge_graph
     from whynan.verify.graph.running import Engines
 
@@ -97,15 +134,17 @@ def _proved(model: onnx.ModelProto, finding: Finding, feeds: Mapping[str, Any], 
         os.path.dirname(os.path.abspath(job["model"])),
         tuple(settings["custom_ops"]),
     )
-    made = _candidates(model, finding)
-    seconds = _SECONDS / max(1, len(made) * len(job[MEND]))
-    found: list[Fix] = []
-    for one in made:
-        verdict = judge_graph(
-            model, one.model, [feeds], kind=one.kind, engines=engines, others=job["others"], seconds=seconds
-        )
-        found.append(Fix(title=one.title, kind="graph", patch=one.patch, verdict=verdict))
-    return sorted(found, key=lambda fix: _ORDER.index(fix.verdict.status))
+    verdict = judge_graph(
+        model,
+        one.model,
+        fed,
+        kind=one.kind,
+        engines=engines,
+        others=job["others"],
+        damaging=finding.fate == "damaging",
+        seconds=seconds,
+    )
+    return Fix(title=one.title, kind="graph", patch=one.patch, verdict=verdict)
 
 
 def intents_of(finding: Finding) -> tuple[FixIntent, ...]:
@@ -164,17 +203,19 @@ def judged_model(
     other = open_model(repaired, custom_ops=bool(settings.custom_ops))
     engine = "reference" if settings.engine == "reference" else "onnxruntime"
     engines = Engines(engine, model.folder, settings.custom_ops)
-    return judge_graph(model.proto, other.proto, feeds, kind="reformulation", engines=engines)
+    return judge_graph(
+        model.proto, other.proto, feeds, kind="reformulation", engines=engines, damaging=not report.findings
+    )
 
 
 def _chosen(report: Report, choose: int | None) -> list[tuple[Finding, Fix]]:
-    fixes = [(finding, fix) for finding in report.findings for fix in finding.fixes if fix.kind == "graph"]
+    every = [(offer.finding, offer.fix) for offer in offers(report)]
+    fixes = [(finding, fix) for finding, fix in every if fix.kind == "graph"]
     if not fixes:
         raise UsageError(
             "the report has no fix of a model", "whynan onnx MODEL -i INPUTS --json report.json finds them"
         )
     if choose is not None:
-        every = [(finding, fix) for finding in report.findings for fix in finding.fixes]
         if not 1 <= choose <= len(every) or every[choose - 1][1].kind != "graph":
             raise UsageError(f"there is no fix {choose} of a model", f"the report has {len(every)}")
         return [every[choose - 1]]

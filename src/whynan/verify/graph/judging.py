@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from whynan.floats import format_of
 from whynan.records.report import FixVerdict
 from whynan.verify.comparing import disputed, distances, standing
 from whynan.verify.graph.angles import angle_of
@@ -23,12 +24,15 @@ if TYPE_CHECKING:
     import onnx
 
     from whynan.records.intents import FixKind
+    from whynan.verify.comparing import Truth
 
 _FLOATS: Final = ("float16", "bfloat16", "float32", "float64")
 _UPWARDS: Final = 12
 """So many nodes up the inputs of a part are looked for that are finite."""
+_ROUNDS: Final = 4
+"""So many kinds of made-up inputs a verified repair has been tried on."""
 _TOLERATED: Final = 1e-3
-"""Relative: what a declared epsilon may move of the run's own values."""
+"""Relative: what a declared epsilon may move of the run's own values, and what is beyond it is damage."""
 
 
 def judge_graph(
@@ -39,6 +43,7 @@ def judge_graph(
     kind: FixKind,
     engines: Engines | None = None,
     others: int = 0,
+    damaging: bool = False,
     seed: int = 0,
     seconds: float = 30.0,
 ) -> FixVerdict:
@@ -47,17 +52,18 @@ def judge_graph(
     Args:
         original: as it was run.
         repaired: the same with an edit.
-        feeds: inputs by name; on at least one of them the original gives a bad number.
+        feeds: inputs by name; on at least one of them the original gives a bad number, or a wrong one.
         kind: how the edit is judged; a ``guard`` may change nothing that is healthy.
         engines: what runs both; ONNX Runtime where None.
         others: further births that escaped, whose bad numbers may remain.
+        damaging: what is to be mended ends in finite numbers that are wrong.
         seed: of the inputs that are made.
-        seconds: after these no more inputs are made up.
+        seconds: of the processor, after which no more inputs are made up; what was tried on too few is ``unverified``.
     """
+    until = time.process_time() + seconds
+    judge = _Judge(original, repaired, kind, engines or Engines(), others, damaging, seed, until)
     try:
-        return _Judge(original, repaired, kind, engines or Engines(), others, seed, time.monotonic() + seconds).verdict(
-            feeds
-        )
+        return judge.verdict(feeds)
     except Unrunnable as error:
         return FixVerdict(status="unverified", why=f"could not be run again: {error}")
 
@@ -77,6 +83,9 @@ class _Counted:
     max_rel: float = 0.0
     max_ulp: float = 0.0
     own_rel: float = 0.0
+    wrong: int = 0
+    still_wrong: int = 0
+    rounds: int = 0
     unsupported: dict[str, None] = field(default_factory=dict[str, None])
 
 
@@ -88,6 +97,7 @@ class _Judge:
         kind: FixKind,
         engines: Engines,
         others: int,
+        damaging: bool,
         seed: int,
         until: float,
     ) -> None:
@@ -95,6 +105,7 @@ class _Judge:
         self.kind: FixKind = kind
         self.engines = engines
         self.others = others
+        self.damaging = damaging
         self.seed = seed
         self.until = until
         self.remains = 0
@@ -103,7 +114,7 @@ class _Judge:
         before = self.engines.opened(self.original, optimised=True)
         was = [before.run(feed) for feed in feeds]
         failing = [i for i, found in enumerate(was) if _bad(found)]
-        if not failing:
+        if not failing and not self.damaging:
             return FixVerdict(status="unverified", why="what was captured does not fail by itself")
         why = self._cured([feeds[i] for i in failing], [was[i] for i in failing])
         if why is not None:
@@ -148,7 +159,8 @@ class _Judge:
                 given = f"{new[name].dtype}{list(new[name].shape)}"
                 return f"gives {name} as {given} instead of {value.dtype}{list(value.shape)}"
         bad, left = _bad(old), _bad(new)
-        if left and not (self.others and left < bad):
+        allowed = left <= bad if self.damaging else self.others and left < bad
+        if left and not allowed:
             name = next(name for name in old if _count(new[name]))
             return f"{_count(new[name]):,} of {new[name].size:,} elements of {name} are still NaN or Inf"
         self.remains = max(self.remains, left)
@@ -185,12 +197,14 @@ class _Judge:
         first = known[0]
         old, new = self._parts(region, first)
         exactness = Exactness(self.original, region, self.engines, old)
-        for values in (*known, *perturbed(known, self.seed)):
+        for values in known:
             self._compared(values, old, new, exactness, counted, own=True)
-        for values in sampled(known, self.seed):
-            if time.monotonic() > self.until:
+        made = ((True, values) for values in perturbed(known, self.seed))
+        for own, values in (*made, *((False, values) for values in sampled(known, self.seed))):
+            if time.process_time() > self.until:
                 break
-            self._compared(values, old, new, exactness, counted, own=False)
+            self._compared(values, old, new, exactness, counted, own=own)
+            counted.rounds += not own
         counted.unsupported.update(exactness.unsupported)
         counted.invented += self._invented(region, feeds)
         return counted
@@ -240,6 +254,8 @@ class _Judge:
         invented = {name: ~np.isfinite(before[name]) & np.isfinite(after[name]) for name in names}
         if self._is_strict and any(map(np.any, invented.values())):
             truths = exactness.truths(values, invented)
+        if own and self.damaging:
+            self._count_wrong(before, after, exactness.truths(values, {n: _all(before[n]) for n in names}), counted)
         for name in names:
             old_values: Any = _wide(before[name])
             new_values: Any = _wide(after[name])
@@ -250,6 +266,24 @@ class _Judge:
                 left = (invented if self._is_strict else asked)[name] & ~looked
                 new_values[left] = old_values[left]
             self._tally(old_values, new_values, before[name].dtype.name, truth, counted, own)
+
+    def _count_wrong(
+        self,
+        before: Mapping[str, Any],
+        after: Mapping[str, Any],
+        truths: Mapping[str, tuple[Truth, Any]],
+        counted: _Counted,
+    ) -> None:
+        """Of what was captured, how much is wrong by the truth, and how much of that remains so."""
+        for name, (truth, looked) in truths.items():
+            known = format_of(before[name].dtype.name)
+            told = looked & ~(truth.infinite | truth.undefined | truth.undecided) & (np.abs(truth.values) <= known.max)
+            allowed = _TOLERATED * np.abs(truth.values) + known.tiny
+            with np.errstate(invalid="ignore"):
+                wrong = told & ~(np.abs(_wide(before[name]) - truth.values) <= allowed)
+                still = wrong & ~(np.abs(_wide(after[name]) - truth.values) <= allowed)
+            counted.wrong += int(wrong.sum())
+            counted.still_wrong += int(still.sum())
 
     @property
     def _is_strict(self) -> bool:
@@ -284,6 +318,12 @@ class _Judge:
             "max_ulp": counted.max_ulp,
             "max_rel": counted.max_rel,
         }
+        if self.damaging and not counted.wrong:
+            why = "nothing that was captured of the changed part is known to be wrong"
+            return FixVerdict(status="unverified", why=why, **known)
+        if counted.still_wrong:
+            why = f"{counted.still_wrong:,} of {counted.wrong:,} wrong elements remain wrong"
+            return FixVerdict(status="rejected", why=why, **known)
         if counted.worse:
             return self._moved(counted, known)
         if counted.invented:
@@ -292,6 +332,9 @@ class _Judge:
         if counted.undecided and counted.unsupported:
             missing = ", ".join(counted.unsupported)
             why = f"{counted.undecided:,} elements could not be judged: the oracle has no {missing}"
+            return FixVerdict(status="unverified", why=why, **known)
+        if counted.rounds < _ROUNDS:
+            why = "the time was up before it had been tried on enough other inputs"
             return FixVerdict(status="unverified", why=why, **known)
         return FixVerdict(status="verified", why=self._kept(counted), **known)
 
@@ -310,7 +353,9 @@ class _Judge:
 
     def _kept(self, counted: _Counted) -> str:
         how = "within 2 ulp" if not counted.changed else "as near to the truth as before"
-        parts = [f"finite; all {counted.healthy:,} healthy elements {how}"]
+        parts = ["finite", f"all {counted.healthy:,} healthy elements {how}"]
+        if counted.wrong:
+            parts.insert(1, f"all {counted.wrong:,} wrong elements right")
         if self.remains:
             parts.append(f"{self.remains:,} elements of the outputs remain bad for another reason")
         if counted.remaining:
@@ -318,6 +363,10 @@ class _Judge:
         if counted.undecided:
             parts.append(f"{counted.undecided:,} undecided")
         return "; ".join(parts)
+
+
+def _all(value: Any) -> Any:
+    return np.ones(value.shape, np.bool_)
 
 
 def _wide(value: Any) -> Any:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -273,7 +274,8 @@ def _adaptive_pool(call: Call) -> Variable:
             slice(i * n // size, -((-(i + 1) * n) // size))
             for i, n, size in zip(at, x.shape[len(lead) :], sizes, strict=True)
         ]
-        window = places[(..., *inside)].reshape(*lead, -1)
+        part = places[(..., *inside)]
+        window = part.reshape(*lead, math.prod(part.shape[len(lead) :]))
         parts.append(f.mean(f.tape.gather([x], window), (len(lead),)))
     order = np.arange(len(parts) * parts[0].data.size).reshape(*sizes, *lead)
     return f.tape.gather(parts, np.moveaxis(order, range(len(sizes)), range(-len(sizes), 0)))

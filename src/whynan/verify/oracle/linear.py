@@ -163,7 +163,7 @@ _LARGEST_MATRIX: Final = 8
 def _matrices(call: Call, x: Variable) -> Array:
     if x.shape[-1] > _LARGEST_MATRIX or x.shape[-1] != x.shape[-2]:
         raise call.refused(f"of more than {_LARGEST_MATRIX} rows")
-    return x.data.reshape(-1, *x.shape[-2:])
+    return x.data.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
 
 
 def inverted(call: Call, x: Variable) -> Variable:
