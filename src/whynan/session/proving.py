@@ -95,10 +95,11 @@ def proved(report: Report, again: Again, *, keep: Callable[[Visits], None] = lam
     Escaped and damaging findings have fixes, absorbed and allowed ones none. What is known of the surroundings of its
     births is let go of. `keep` is given the visits that were recorded on the way.
     """
+    proving = _Proving(report, again, keep)
     try:
-        report = _Proving(report, again, keep).report()
+        report = proving.report()
     except Exception:
-        report_internal_error()
+        proving.fail()
     return _with_around(report, {})
 
 
@@ -147,6 +148,7 @@ class _Proving:
         self._again = again
         self._deadline = time.monotonic() + SECONDS
         self._ended = False
+        self._failed = False
         self._known: dict[object, tuple[Fix, ...]] = {}
         self._visited: dict[tuple[str, int], Visits | str] = {}
         self._verdicts: dict[tuple[Formula, Formula, str], FixVerdict] = {}
@@ -163,6 +165,12 @@ class _Proving:
             coverage = self._report.coverage
             changed["coverage"] = coverage.model_copy(update={"notes": (*coverage.notes, _ENDED)})
         return self._report.model_copy(update=changed)
+
+    def fail(self) -> None:
+        """Called while an exception of whynan's own is being handled: one warning for the whole proof."""
+        if not self._failed:
+            self._failed = True
+            report_internal_error()
 
     def _with_fixes(self, finding: Finding) -> Finding:
         if finding.allowed is not None or finding.fate == "absorbed":
@@ -258,7 +266,7 @@ class _Proving:
         except WhynanError as error:
             return _Judged(candidate, unknown.model_copy(update={"why": str(error)}))
         except Exception:
-            report_internal_error()
+            self.fail()
             return _Judged(candidate, unknown.model_copy(update={"why": FAILED}))
 
     def _visits(self, source: _Source, line: int) -> Visits | str:

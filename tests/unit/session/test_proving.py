@@ -42,6 +42,16 @@ def target(x):
     q = torch.log(p)
     return q
 """
+MODULE = """import torch
+
+net = torch.nn.Linear(2, 1, bias=False)
+net.weight.data.fill_(1.0)
+
+
+def target(x):
+    p = torch.sigmoid(net(x))
+    return torch.log(p)
+"""
 TRAINING = """import torch
 
 
@@ -159,6 +169,32 @@ def test_somebodys_own_edit_is_judged_on_the_visits(
         module.target(x)
     after = STEPWISE.replace("q = torch.log(p)", f"q = {edit}  # mended")
     assert tried(STEPWISE, after, path, report.findings[0], recorder.visits).status == status
+
+
+def test_what_a_module_gives_is_known_where_the_root_stands_behind_it(loaded: Callable[[str], ModuleType]) -> None:
+    module = loaded(MODULE)
+    report = whynan.explain(module.target, torch.tensor([[-300.0, 100.0], [0.5, 0.25]]), rerun=True)
+    best = report.findings[0].fixes[0]
+    assert best.verdict.status == "verified", best
+    assert "sigmoid(" in str(best.patch)
+    assert "torch.log(p)" not in [line[1:].strip() for line in str(best.patch).splitlines() if line[:1] == "+"]
+
+
+def test_two_errors_of_one_proof_are_one_warning(
+    loaded: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.delenv("WHYNAN_RAISE_INTERNAL", raising=False)
+    monkeypatch.setattr("whynan.verify.judging.judge", failing)
+    module = loaded(ENTROPY)
+    with pytest.warns(RuntimeWarning, match="met an error of its own") as warned:
+        report = whynan.explain(module.target, *inputs(), rerun=True)
+    assert len(warned) == 1
+    fixes = [fix for fix in report.findings[0].fixes if fix.patch is not None]
+    assert len(fixes) > 1
+    assert {fix.verdict.status for fix in fixes} == {"unverified"}
 
 
 def run(tmp_path: Path, text: str, *options: str) -> tuple[dict[str, Any], str]:

@@ -294,7 +294,8 @@ def _line(spot: Spot, root: Root, chain: Sequence[Definition]) -> int:
     loads = [n for piece in pieces for n in ast.walk(piece) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
     loads += [n.target for n in pieces if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)]
     outer = [n for n in loads if not (n.id in made and reaching.of(n) <= frozenset(chain))]
-    for statement in sorted({place.statement(p) for p in pieces}, key=lambda s: -s.lineno):
+    # the earliest: a visit learns what the calls behind it give
+    for statement in sorted({place.statement(p) for p in pieces}, key=lambda s: s.lineno):
         if all(reaching.entering(statement, n.id) == reaching.of(n) for n in outer):
             return statement.lineno
     raise UnwritableError("what it reads is never all there at one statement")
