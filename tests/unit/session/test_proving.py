@@ -180,6 +180,33 @@ def test_what_a_module_gives_is_known_where_the_root_stands_behind_it(loaded: Ca
     assert "torch.log(p)" not in [line[1:].strip() for line in str(best.patch).splitlines() if line[:1] == "+"]
 
 
+@pytest.mark.parametrize("statement", ["print('asked')", "global CALLS; CALLS += 1"])
+def test_what_a_function_of_the_program_does_is_not_done_for_every_input(
+    loaded: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str], statement: str
+) -> None:
+    text = "import torch\n\nCALLS = 0\n\n\ndef temperature():\n    " + statement + "\n    return 0.5\n\n\n"
+    text += "def target(x):\n    return torch.log(torch.softmax(x / temperature(), dim=-1))\n"
+    module = loaded(text)
+    report = whynan.explain(module.target, torch.tensor([[500.0, -500.0]]), rerun=True)
+    assert report.findings[0].fixes[0].verdict.status == "verified"
+    printed = capsys.readouterr().out.count("asked")
+    assert module.CALLS <= 8
+    assert printed <= 8
+
+
+def test_a_function_of_another_file_is_run_only_with_the_program(
+    loaded: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "asked_elsewhere.py").write_text("ASKED = []\n\n\ndef tau():\n    ASKED.append(1)\n    return 0.5\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = "import torch\nfrom asked_elsewhere import tau\n\n\n"
+    module = loaded(text + "def target(x):\n    return torch.log(torch.softmax(x / tau(), dim=-1))\n")
+    report = whynan.explain(module.target, torch.tensor([[500.0, -500.0]]), rerun=True)
+    asked = sys.modules.pop("asked_elsewhere").ASKED
+    assert report.findings[0].fixes[0].verdict.status == "verified"
+    assert len(asked) <= 8
+
+
 def test_two_errors_of_one_proof_are_one_warning(
     loaded: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
