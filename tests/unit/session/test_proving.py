@@ -207,6 +207,18 @@ def test_a_function_of_another_file_is_run_only_with_the_program(
     assert len(asked) <= 8
 
 
+def test_a_generator_of_the_program_draws_on_as_after_one_call(loaded: Callable[[str], ModuleType]) -> None:
+    text = "import torch\n\ngen = torch.Generator().manual_seed(3)\n\n\n"
+    text += "def target(x):\n    return torch.log(torch.softmax(x + torch.rand(2, generator=gen), dim=-1))\n"
+    module, x = loaded(text), torch.tensor([[500.0, -500.0]])
+    module.target(x)
+    wanted = module.gen.get_state()
+    module.gen.manual_seed(3)
+    report = whynan.explain(module.target, x, rerun=True)
+    assert report.findings[0].fixes[0].verdict.status == "verified"
+    assert torch.equal(module.gen.get_state(), wanted)
+
+
 def test_two_errors_of_one_proof_are_one_warning(
     loaded: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
