@@ -198,7 +198,7 @@ def test_a_function_of_another_file_is_run_only_with_the_program(
     loaded: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "asked_elsewhere.py").write_text("ASKED = []\n\n\ndef tau():\n    ASKED.append(1)\n    return 0.5\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     text = "import torch\nfrom asked_elsewhere import tau\n\n\n"
     module = loaded(text + "def target(x):\n    return torch.log(torch.softmax(x / tau(), dim=-1))\n")
     report = whynan.explain(module.target, torch.tensor([[500.0, -500.0]]), rerun=True)
