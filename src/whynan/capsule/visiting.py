@@ -56,7 +56,7 @@ def open_visits(folder: CapsuleFolder) -> Visits:
             Visit(v.line, {name: reading.value(value) for name, value in v.values.items()}, frozenset(v.needs_grad))
             for v in document.visits
         )
-    except ValueError as error:
+    except (ValueError, RuntimeError) as error:
         raise folder.refused(VISITS_TENSORS, str(error)) from None
     return Visits(document.path, document.sha256, document.function, visits, document.left_out)
 

@@ -36,7 +36,7 @@ _MOST_TRIED: Final = 2
 _MOST_EDITS: Final = 3
 _ORDER: Final = ("verified", "distorting", "unverified", "rejected")
 _STRICTNESS: Final[tuple[FixKind, ...]] = ("reformulation", "guard", "epsilon", "setting")
-_ENDED: Final = f"the proof of fixes was ended after {SECONDS:.0f} seconds"
+_ENDED: Final = f"the proof of fixes was ended after {SECONDS:.0f} seconds of processor time"
 _NOT_TRIED: Final = "not tried in the program: others did better on the captured operands"
 _SETTING: Final = "it is no edit of an expression, and was not tried"
 
@@ -100,10 +100,11 @@ def proved(report: Report, again: Again, *, keep: Keep | None = None) -> Report:
     Escaped and damaging findings have fixes, absorbed and allowed ones none. What is known of the surroundings of its
     births is let go of. `keep` is given the visits of the function that the finding of a capsule was born in.
     """
+    proving = _Proving(report, again, keep)
     try:
-        report = _Proving(report, again, keep).report()
+        report = proving.report()
     except Exception:
-        report_internal_error()
+        proving.fail()
     return _with_around(report, {})
 
 
@@ -152,6 +153,7 @@ class _Proving:
         self._again = again
         self._deadline = 0.0
         self._ended = False
+        self._failed = False
         self._known: dict[object, tuple[Fix, ...]] = {}
         self._visited: dict[tuple[str, int], Visits | str] = {}
         self._verdicts: dict[tuple[Formula, Formula, str], FixVerdict] = {}
@@ -162,7 +164,7 @@ class _Proving:
         """The report with the fixes of its findings."""
         if self._keep is not None:
             self._keep_visits(self._keep)
-        self._deadline = time.monotonic() + SECONDS
+        self._deadline = time.process_time() + SECONDS
         changed: dict[str, object] = {
             name: tuple(self._with_fixes(finding) for finding in getattr(self._report, name))
             for name in ("findings", "damaging")
@@ -182,6 +184,12 @@ class _Proving:
         if not isinstance(visits, str):
             keep(finding.site, visits)
 
+    def fail(self) -> None:
+        """Called while an exception of whynan's own is being handled: one warning for the whole proof."""
+        if not self._failed:
+            self._failed = True
+            report_internal_error()
+
     def _with_fixes(self, finding: Finding) -> Finding:
         if finding.allowed is not None or finding.fate == "absorbed":
             return finding
@@ -191,7 +199,7 @@ class _Proving:
         return finding.model_copy(update={"fixes": self._known[key]})
 
     def _is_over(self) -> bool:
-        self._ended = self._ended or time.monotonic() > self._deadline
+        self._ended = self._ended or time.process_time() > self._deadline
         return self._ended
 
     def _fixes(self, finding: Finding) -> tuple[Fix, ...]:
@@ -277,7 +285,7 @@ class _Proving:
         except WhynanError as error:
             return Judged(candidate, unknown.model_copy(update={"why": str(error)}))
         except Exception:
-            report_internal_error()
+            self.fail()
             return Judged(candidate, unknown.model_copy(update={"why": FAILED}))
 
     def _visits(self, source: _Source, line: int) -> Visits | str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _MOST: Final = 8 << 30
 """Bytes of results at most."""
+_PRECISIONS: Final = ("highest", "high", "medium")
 _REFUSED: Final = "{path} cannot be replayed ({why})"
 _HINT: Final = "give a capsule that whynan wrote, and the version of PyTorch of its run"
 
@@ -51,7 +52,10 @@ def run_again(capsule: Capsule) -> Again:
             _check_size(operator, args, kwargs)
             out = operator.func(*args, **kwargs)
         found = experiments.outputs_of(operator, args, kwargs, out)
-    except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError, MemoryError) as error:
+    except UsageError:
+        raise
+    except Exception as error:
+        # whatever an operator makes of a stranger's values
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise UsageError(_REFUSED.format(path=capsule.directory, why=why), _HINT) from None
     if [(t.shape, t.dtype) for t in found] != [(t.shape, t.dtype) for t in recorded]:
@@ -75,6 +79,9 @@ def _under(state: State) -> Generator[None]:
     wanted = getattr(torch, state.default_dtype, None)
     if wanted not in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         raise ValueError(f"{state.default_dtype} is no default type")
+    if state.matmul_precision not in _PRECISIONS:
+        # PyTorch would print it as it is
+        raise ValueError(f"{state.matmul_precision!r} is no precision of products of matrices")
     flushes = bool(torch.tensor(1e-40, dtype=torch.float32).mul(1) == 0)
     with torch.random.fork_rng():  # pyright: ignore[reportUnknownMemberType]
         try:

@@ -9,9 +9,11 @@ import difflib
 import sys
 import textwrap
 from dataclasses import dataclass
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.records import FixVerdict
+from whynan.verify.lifting import calls, lifted
 from whynan.verify.swapping import is_same_file
 
 if TYPE_CHECKING:
@@ -29,6 +31,9 @@ _GUARDS: Final = frozenset(
     "where masked_fill masked_fill_ nan_to_num clamp clamp_ clamp_min clamp_max clip maximum minimum max min copysign "
     "isfinite isnan isinf".split()
 )
+_COMPUTES: Final = frozenset({"torch", "math", "numpy", "einops"})
+"""Libraries whose functions compute."""
+_DOING: Final = frozenset("print open input exec eval next setattr delattr breakpoint".split())
 _GREATEST_EPSILON: Final = 1e-2
 _MOST_BEFORE: Final = 24
 
@@ -47,11 +52,15 @@ def judged(candidate: Candidate, visits: Visits) -> FixVerdict:
     from whynan.verify.formulas import compiled
     from whynan.verify.judging import judge
 
-    original, repaired = _readable(candidate.original, candidate.repaired, visits)
+    namespace = namespace_of(candidate.path)
+    foreign = foreign_in(candidate.original, namespace) | foreign_in(candidate.repaired, namespace)
+    original, repaired = _readable(candidate.original, candidate.repaired, visits, foreign)
     given = captured(original, visits)
     if isinstance(given, str):
         return FixVerdict(status="unverified", why=given)
-    namespace = namespace_of(candidate.path)
+    if unrun := calls(original, foreign) or calls(repaired, foreign):
+        why = f"it calls {unrun}, which may do more than compute and is not run again and again for a proof"
+        return FixVerdict(status="unverified", why=why)
     before = _taking(compiled(original, namespace), original)
     after = _taking(compiled(repaired, namespace), repaired)
     return judge(before, after, _chosen(before, given), kind=candidate.kind)
@@ -80,15 +89,47 @@ def _read(formula: Formula) -> set[str]:
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & {*formula.parameters}
 
 
-def _readable(original: Formula, repaired: Formula, visits: Visits) -> tuple[Formula, Formula]:
+def _readable(original: Formula, repaired: Formula, visits: Visits, foreign: frozenset[str]) -> tuple[Formula, Formula]:
     """The formulas, as what is known at their line can be put into them."""
-    from whynan.verify.lifting import lifted
-
     there = [visit for visit in visits.visits if visit.line == original.line]
-    if not there or any(all(name in visit.values for name in original.inputs) for visit in there):
+    is_known = any(all(name in visit.values for name in original.inputs) for visit in there)
+    if not there or (is_known and not calls(original, foreign) and not calls(repaired, foreign)):
         return original, repaired
     most = max(there, key=lambda visit: len(visit.values))
-    return lifted(original, repaired, most.values) or (original, repaired)
+    return lifted(original, repaired, most.values, foreign) or (original, repaired)
+
+
+def foreign_in(formula: Formula, namespace: Mapping[str, Any]) -> frozenset[str]:
+    """What a formula calls functions by that are the program's own and may do more than compute.
+
+    Those of other files, whose source it does not hold; of its own file those that print, read or keep something.
+    """
+    tree = ast.parse(textwrap.dedent(formula.body))
+    own = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = ast.unparse(node.func)
+        first, *attributes = name.split(".")
+        if name in own:
+            if _does_more(own[name]):
+                found.add(name)
+            continue
+        value = namespace.get(first)
+        if attributes and not isinstance(value, ModuleType):
+            continue
+        for attribute in attributes:
+            value = getattr(value, attribute, None)
+        if isinstance(value, FunctionType) and value.__module__.partition(".")[0] not in _COMPUTES:
+            found.add(name)
+    return frozenset(found)
+
+
+def _does_more(function: ast.FunctionDef) -> bool:
+    nodes = list(ast.walk(function))
+    called = {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    return bool(called & _DOING) or any(isinstance(n, ast.Global | ast.Nonlocal) for n in nodes)
 
 
 def captured(formula: Formula, visits: Visits) -> list[dict[str, Any]] | str:

@@ -21,29 +21,47 @@ if TYPE_CHECKING:
 _LONGEST: Final = 32
 
 
-def lifted(original: Formula, repaired: Formula, known: Collection[str]) -> tuple[Formula, Formula] | None:
+def lifted(
+    original: Formula, repaired: Formula, known: Collection[str], foreign: Collection[str] = ()
+) -> tuple[Formula, Formula] | None:
     """Two formulas that read only what is known, in place of two that do not.
 
     An expression that is known and reads an input which is not becomes an input itself: ``self.norm(x)`` where ``self``
-    is unknown and what the call gave is not. The innermost such expression; None where that does not do.
+    is unknown and what the call gave is not. The innermost such expression; None where that does not do. So does every
+    call of a function that is ``foreign``, which is not to be run again.
 
     Args:
         original: one formula.
         repaired: the other.
         known: the texts of expressions whose values are known, as ``ast.unparse`` writes them.
+        foreign: what functions are called by that are not to be run, as it is written (``utils.log``).
     """
-    first, second = _Lifter(original, known), _Lifter(repaired, known)
+    first, second = _Lifter(original, known, foreign), _Lifter(repaired, known, foreign)
     found = dict.fromkeys([*first.found, *second.found])
-    taken = {*original.parameters, *repaired.parameters}
+    taken = {*original.parameters, *repaired.parameters, *_names(original), *_names(repaired)}
     names: dict[str, str] = {}
     for text in found:
         names[text] = _name(text, {*taken, *names.values()})
     made = first.formula(names), second.formula(names)
     parameters = dict(pair for one in made for pair in zip(one.parameters, one.inputs, strict=True))
-    if any(text not in known for text in parameters.values()):
+    if any(text not in known for text in parameters.values()) or any(calls(one, foreign) for one in made):
         return None
     whole = {"inputs": tuple(parameters.values()), "parameters": tuple(parameters)}
     return replace(made[0], **whole), replace(made[1], **whole)
+
+
+def calls(formula: Formula, foreign: Collection[str]) -> str | None:
+    """The first of some functions that a formula calls."""
+    tree = ast.parse(textwrap.dedent(formula.body))
+    called = (ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return next((name for name in called if name in foreign), None)
+
+
+def _names(formula: Formula) -> set[str]:
+    """What is called something in a formula."""
+    tree = ast.parse(textwrap.dedent(formula.body))
+    made = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    return made | {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
 def _name(text: str, taken: set[str]) -> str:
@@ -56,9 +74,10 @@ def _name(text: str, taken: set[str]) -> str:
 class _Lifter(ast.NodeTransformer):
     """Finds the expressions of one formula that are to be its inputs."""
 
-    def __init__(self, formula: Formula, known: Collection[str]) -> None:
+    def __init__(self, formula: Formula, known: Collection[str], foreign: Collection[str]) -> None:
         self._formula = formula
         self._known = known
+        self._foreign = foreign
         self._sources = dict(zip(formula.parameters, formula.inputs, strict=True))
         self._names: Mapping[str, str] = {}
         self.found: list[str] = []
@@ -82,11 +101,12 @@ class _Lifter(ast.NodeTransformer):
 
     def _lifted(self, node: ast.expr) -> ast.expr:
         text = self._written(node)
+        is_foreign = isinstance(node, ast.Call) and ast.unparse(node.func) in self._foreign
         self.generic_visit(node)
         unknown = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} & {
             parameter for parameter, source in self._sources.items() if source not in self._known
         }
-        if not unknown or text not in self._known:
+        if not (unknown or is_foreign) or text not in self._known:
             return node
         self.found.append(text)
         return ast.Name(self._names.get(text, "_"), ast.Load())

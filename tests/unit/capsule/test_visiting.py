@@ -78,14 +78,21 @@ def test_a_tensor_that_is_met_twice_is_stored_once(tmp_path: Path) -> None:
     assert len(json.loads((tmp_path / "v" / "visits.json").read_text())["layouts"]) == 1
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param({"kind": "tensor", "name": "9"}, id="no such tensor"),
+        pytest.param({"kind": "device", "value": "cpu:x"}, id="no device"),
+    ],
+)
 def test_visits_that_are_none_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
+    value: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
 ) -> None:
     monkeypatch.chdir(tmp_path)
     pack_visits("v", VISITS)
     path = Path("v", "visits.json")
     document = json.loads(path.read_text())
-    document["visits"][0]["values"]["x"]["name"] = "9"
+    document["visits"][0]["values"]["x"] = value
     path.write_text(json.dumps(document))
     with pytest.raises(UsageError) as caught:
         open_visits(CapsuleFolder("v"))

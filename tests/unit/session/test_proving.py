@@ -47,6 +47,16 @@ def target(x):
     q = torch.log(p)
     return q
 """
+MODULE = """import torch
+
+net = torch.nn.Linear(2, 1, bias=False)
+net.weight.data.fill_(1.0)
+
+
+def target(x):
+    p = torch.sigmoid(net(x))
+    return torch.log(p)
+"""
 TRAINING = """import torch
 
 
@@ -200,6 +210,71 @@ def test_somebodys_own_edit_is_judged_on_the_visits(
         module.target(x)
     after = STEPWISE.replace("q = torch.log(p)", f"q = {edit}  # mended")
     assert tried(STEPWISE, after, path, report.findings[0], recorder.visits).status == status
+
+
+def test_what_a_module_gives_is_known_where_the_root_stands_behind_it(loaded: Callable[[str], ModuleType]) -> None:
+    module = loaded(MODULE)
+    report = whynan.explain(module.target, torch.tensor([[-300.0, 100.0], [0.5, 0.25]]), rerun=True)
+    best = report.findings[0].fixes[0]
+    assert best.verdict.status == "verified", best
+    assert "sigmoid(" in str(best.patch)
+    assert "torch.log(p)" not in [line[1:].strip() for line in str(best.patch).splitlines() if line[:1] == "+"]
+
+
+@pytest.mark.parametrize("statement", ["print('asked')", "global CALLS; CALLS += 1"])
+def test_what_a_function_of_the_program_does_is_not_done_for_every_input(
+    loaded: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str], statement: str
+) -> None:
+    text = "import torch\n\nCALLS = 0\n\n\ndef temperature():\n    " + statement + "\n    return 0.5\n\n\n"
+    text += "def target(x):\n    return torch.log(torch.softmax(x / temperature(), dim=-1))\n"
+    module = loaded(text)
+    report = whynan.explain(module.target, torch.tensor([[500.0, -500.0]]), rerun=True)
+    assert report.findings[0].fixes[0].verdict.status == "verified"
+    printed = capsys.readouterr().out.count("asked")
+    assert module.CALLS <= 8
+    assert printed <= 8
+
+
+def test_a_function_of_another_file_is_run_only_with_the_program(
+    loaded: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "asked_elsewhere.py").write_text("ASKED = []\n\n\ndef tau():\n    ASKED.append(1)\n    return 0.5\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    text = "import torch\nfrom asked_elsewhere import tau\n\n\n"
+    module = loaded(text + "def target(x):\n    return torch.log(torch.softmax(x / tau(), dim=-1))\n")
+    report = whynan.explain(module.target, torch.tensor([[500.0, -500.0]]), rerun=True)
+    asked = sys.modules.pop("asked_elsewhere").ASKED
+    assert report.findings[0].fixes[0].verdict.status == "verified"
+    assert len(asked) <= 8
+
+
+def test_a_generator_of_the_program_draws_on_as_after_one_call(loaded: Callable[[str], ModuleType]) -> None:
+    text = "import torch\n\ngen = torch.Generator().manual_seed(3)\n\n\n"
+    text += "def target(x):\n    return torch.log(torch.softmax(x + torch.rand(2, generator=gen), dim=-1))\n"
+    module, x = loaded(text), torch.tensor([[500.0, -500.0]])
+    module.target(x)
+    wanted = module.gen.get_state()
+    module.gen.manual_seed(3)
+    report = whynan.explain(module.target, x, rerun=True)
+    assert report.findings[0].fixes[0].verdict.status == "verified"
+    assert torch.equal(module.gen.get_state(), wanted)
+
+
+def test_two_errors_of_one_proof_are_one_warning(
+    loaded: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.delenv("WHYNAN_RAISE_INTERNAL", raising=False)
+    monkeypatch.setattr("whynan.verify.judging.judge", failing)
+    module = loaded(ENTROPY)
+    with pytest.warns(RuntimeWarning, match="met an error of its own") as warned:
+        report = whynan.explain(module.target, *inputs(), rerun=True)
+    assert len(warned) == 1
+    fixes = [fix for fix in report.findings[0].fixes if fix.patch is not None]
+    assert len(fixes) > 1
+    assert {fix.verdict.status for fix in fixes} == {"unverified"}
 
 
 def run(tmp_path: Path, text: str, *options: str) -> tuple[dict[str, Any], str]:

@@ -184,6 +184,10 @@ def test_redacted_it_shows_no_name(tmp_path: Path, capsys: pytest.CaptureFixture
     assert str(tmp_path) not in shown
 
 
+BROADCAST = [
+    {"kind": "tensor", "name": "0"},
+    *({"kind": "list", "values": [{"kind": "int", "value": value}]} for value in (300, 5)),
+]
 HOSTILE = {
     "from_file": lambda d: d["operation"].update(op="aten.from_file.default", args=[]),
     "not_an_operator": lambda d: d["operation"].update(op="os.system.default"),
@@ -205,6 +209,8 @@ HOSTILE = {
     "schema": lambda d: d.update(schema="whynan.capsule/2"),
     "more": lambda d: d.update(run="rm -rf /"),
     "threads": lambda d: d["operation"]["state"].update(threads=0),
+    "a_precision": lambda d: d["operation"]["state"].update(matmul_precision="\x1b[31mhigh"),
+    "what_an_operator_asserts": lambda d: d["operation"].update(op="prims.broadcast_in_dim.default", args=BROADCAST),
     "a_default_type": lambda d: d["operation"]["state"].update(default_dtype="nn"),
 }
 

@@ -42,6 +42,7 @@ class Snapshot:
         tensors: dict[int, Tensor] = {}
         self._optimizers: list[tuple[Any, Any]] = []
         self._modes: list[tuple[Any, bool]] = []
+        self._generators: list[tuple[torch.Generator, Tensor]] = []
         for root in roots:
             self._take(root, tensors)
         self._tensors = [
@@ -65,6 +66,8 @@ class Snapshot:
             for group in root.param_groups:
                 for tensor in group["params"]:
                     tensors[id(tensor)] = tensor
+        elif isinstance(root, torch.Generator):
+            self._generators.append((root, root.get_state()))
         else:
             for _, tensor in tensors_of(root, ""):
                 tensors[id(tensor)] = tensor
@@ -83,6 +86,8 @@ class Snapshot:
             optimizer.load_state_dict(copy.deepcopy(state))
         for module, training in self._modes:
             module.training = training
+        for generator, held in self._generators:
+            generator.set_state(held)
         torch.set_rng_state(self._torch)
         if self._cuda is not None:
             torch.cuda.set_rng_state_all(self._cuda)

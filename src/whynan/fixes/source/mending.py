@@ -314,7 +314,8 @@ def _line(spot: Spot, root: Root, chain: Sequence[Definition]) -> int:
     outer = [n for n in loads if not (n.id in made and reaching.of(n) <= frozenset(chain))]
     if any(_is_made_before(place, n, chain) for n in outer):
         raise UnwritableError("what it reads is never all there at one statement")
-    for statement in sorted({place.statement(p) for p in pieces}, key=lambda s: -s.lineno):
+    # the earliest: a visit learns what the calls behind it give
+    for statement in sorted({place.statement(p) for p in pieces}, key=lambda s: s.lineno):
         if all(reaching.entering(statement, n.id) == reaching.of(n) for n in outer):
             return statement.lineno
     raise UnwritableError("what it reads is never all there at one statement")

@@ -24,12 +24,12 @@ X = torch.tensor([[0.5, 1.25, -2.0]])
 BAD = torch.tensor([[-300.0, 300.0, 0.0]])
 
 CASES = [
-    (LOG_SOFTMAX, "p = x.softmax(-1)\nreturn p.log()", "p.log()", ("x",), 7),
+    (LOG_SOFTMAX, "p = x.softmax(-1)\nreturn p.log()", "p.log()", ("x",), 6),
     (LOG_SOFTMAX, "p = x.softmax(-1)\nx = x + 1\nreturn p.log()", "p.log()", ("x",), 6),
-    (LOGSUMEXP, "t = x.clone()\nt.exp_()\nreturn t.sum(-1).log()", "t.exp_()", ("x",), 8),
-    (SOFTMAX, "e = x.exp()\ne /= e.sum(-1, keepdim=True)\nreturn e", "x.exp()", ("x",), 7),
-    (DIVISION, "d = x.sum()\nreturn x / d", "x / d", ("x",), 7),
-    (DIVISION, "y = x * 1\ny /= x.sum()\nreturn y", "y /= x.sum()", ("x",), 7),
+    (LOGSUMEXP, "t = x.clone()\nt.exp_()\nreturn t.sum(-1).log()", "t.exp_()", ("x",), 6),
+    (SOFTMAX, "e = x.exp()\ne /= e.sum(-1, keepdim=True)\nreturn e", "x.exp()", ("x",), 6),
+    (DIVISION, "d = x.sum()\nreturn x / d", "x / d", ("x",), 6),
+    (DIVISION, "y = x * 1\ny /= x.sum()\nreturn y", "y /= x.sum()", ("x",), 6),
     (LOG, "def g(t):\n    return t.abs()\nreturn g(x).log()", "g(x).log()", ("g", "x"), 8),
 ]
 
