@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from whynan.capture.failure import FAILED, report_internal_error
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -63,6 +61,8 @@ def packed(report: Report, keeper: Keeper | None, options: Options, visits: Mapp
         site = None if finding is None else finding.site
         return written(report, finding, content, options, visits=None if site is None else visits.get(site))
     except Exception:
+        from whynan.capture.failure import FAILED, report_internal_error
+
         report_internal_error()
         return noted(report, FAILED)
 
