@@ -19,6 +19,7 @@ from whynan.records.report import Finding as Finding
 from whynan.records.report import Fix as Fix
 from whynan.records.report import FixVerdict as FixVerdict
 from whynan.records.report import ForwardOperand as ForwardOperand
+from whynan.records.report import Further as Further
 from whynan.records.report import Operand as Operand
 from whynan.records.report import Origin as Origin
 from whynan.records.report import Phase as Phase

@@ -32,9 +32,12 @@ def maximum(dtype: str) -> float | None:
         return None
 
 
-def smallest(dtype: str) -> float:
-    """The smallest positive number of a dtype."""
-    return format_of(dtype).smallest_subnormal
+def smallest(dtype: str) -> float | None:
+    """The smallest positive number of a dtype; None where it is no floating-point format."""
+    try:
+        return format_of(dtype).smallest_subnormal
+    except UsageError:
+        return None
 
 
 def exact(compute: Callable[[Context], Decimal]) -> Decimal | None:

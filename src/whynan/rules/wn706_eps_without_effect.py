@@ -47,15 +47,17 @@ if TYPE_CHECKING:
 
 def match(finding: Finding) -> Explanation | None:
     damage, before = damage_of(finding, "vanished"), source(finding)
-    if damage is None or before is None:
+    dtype = finding.element.dtype
+    least = smallest(dtype)
+    if damage is None or before is None or least is None:
         return None
-    eps, dtype = said(damage.numbers.get("eps")), finding.element.dtype
+    eps = said(damage.numbers.get("eps"))
     name = before.expression or "an element"
     end = damage.numbers.get("bound", 0.0)
     if end == 0:
         return Explanation(
             f"{eps} is 0 in {dtype}: {name} is 0 here and stays so{others(damage)}",
-            f"The smallest number of {dtype} is {said(smallest(dtype))}: what is added changes nothing, and a clamp at it "
+            f"The smallest number of {dtype} is {said(least)}: what is added changes nothing, and a clamp at it "
             "keeps nothing away from 0. Take a constant that the dtype has room for, or compute in float32.",
             STRUCTURE,
         )

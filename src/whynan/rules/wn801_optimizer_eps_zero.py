@@ -61,8 +61,8 @@ def match(finding: Finding) -> Explanation | None:
         return None
     owner = f"the parameter {finding.element.tensor}" if finding.element.tensor else "the result"
     if name.startswith("_fused_ada"):
-        eps = value(finding, "eps")
-        if eps is None or eps >= smallest(finding.element.dtype) / 2:
+        eps, least = value(finding, "eps"), smallest(finding.element.dtype)
+        if eps is None or least is None or eps >= least / 2:
             return None
         return Explanation(
             f"the update {doing(finding)} with eps = {said(eps)} divides by 0 and makes {owner} {result(finding)}",

@@ -33,6 +33,7 @@ def job(path: str, place: Path, value: float, *, last: bool = False) -> Path:
         "feeds": fed,
         "trace": str(place / "trace"),
         "ranges": False,
+        "capsule": False,
         "memory": None,
         "redact": False,
         "command": "onnx",
