@@ -34,6 +34,7 @@ class Entrances:
         self._graphs = graphs
         self._loaders = Loaders(late=late)
         self._undo: list[Callable[[], object]] = []
+        self._trains = late
 
     def install(self) -> None:
         """Stand at the doors."""
@@ -53,6 +54,7 @@ class Entrances:
         )
         for owner in (torch.optim.Optimizer, torch.nn.Module):
             self._replace(owner, "zero_grad", self._discarded)
+        self._replace(torch.optim.Optimizer, "__init__", self._noting(self._made))
         self._graphs.install(self._replace)
         if self._guard.observations is not None:
             self._guard.observations.install(self._replace)
@@ -140,7 +142,8 @@ class Entrances:
         here = self._guard.here
         if not self._guard.on or here.replaying or is_capturing():
             return None
-        if here.model_wanted:
+        # a mark holds on to what the program has: where nothing is trained it would be for nothing
+        if here.model_wanted and (self._trains or self._guard.looks):
             here.model_wanted = False
             self._guard.harms.names.roots.add(module)
             # what traces the first steps must not see it
@@ -176,6 +179,10 @@ class Entrances:
             return out
 
         return step
+
+    def _made(self, _args: Any, _kwargs: Any, _out: Any) -> None:
+        """There is an optimizer: the program trains."""
+        self._trains = True
 
     def _scales(self, args: Any, kwargs: Any, out: Any) -> None:
         losses = args[1] if len(args) > 1 else kwargs.get("outputs")
