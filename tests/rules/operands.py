@@ -135,6 +135,8 @@ for _above in ("sin(x)", "tanh(x)", "expm1(x)", "log1p(x)", "1 - cos(x)", "exp(x
     of(f"({_above}) / x", {"x": [0.0, 1.0]}, x=[0.5, 2.0])
 of("sin(x) / x", {"x": [0.0, 1.0]}, x=[0.5, 2.0])
 of("a / exp(x)", lambda f: {"a": 1, "x": [1.01 * math.log(least(f))]}, a=1, x=[0.5, -2.0])
+for _dim, _later, _earlier in (("-1", "..., 1:", "..., :-1"), ("0", "1:", ":-1")):
+    of(f"cumprod(x, {_dim})[{_later}] / cumprod(x, {_dim})[{_earlier}]", {"x": [0.0, 0.5, 0.5]}, x=[0.5, 2.0, 0.25])
 of("exp(sum(log(x), d, k))", {"x": [0.0, 2.0]}, x=X)
 of("xlogy(y, x)", {"y": [1.0, 1.0], "x": [0.0, 1.0]}, y=[0.0, 0.5], x=[0.5, 2.0])
 of("log(softmax(x, d))", lambda f: {"x": [0.0, gap(f)]}, x=[0.5, 1.0])

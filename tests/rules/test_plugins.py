@@ -244,7 +244,7 @@ def test_a_report_for_other_eyes_does_not_name_it(install: Install) -> None:
 
 def test_the_rule_of_the_documentation_works(install: Install) -> None:
     text = (Path(__file__).parents[2] / "docs" / "writing-rules.md").read_text("utf-8")
-    (source,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    source = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
     install(black_pixel=source)
     assert complaints() == []
 

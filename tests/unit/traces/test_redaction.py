@@ -20,7 +20,7 @@ from whynan.traces.redaction import FACTS, Pseudonyms, Redaction, redacted_facts
 
 RECORDS = [r for r in vars(whynan.records).values() if isinstance(r, type) and issubclass(r, Record)]
 DATACLASSES = [r for r in vars(whynan.traces.facts).values() if dataclasses.is_dataclass(r) and isinstance(r, type)]
-DROPPED_WHOLE = {whynan.records.Source}
+DROPPED_WHOLE = {whynan.records.Source, whynan.records.Further}
 """Records that only stand in fields that are dropped."""
 
 
