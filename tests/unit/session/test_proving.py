@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -21,7 +20,7 @@ from whynan.session.proving import Judged, Once, proved, tried
 from whynan.verify.visiting import visiting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from types import ModuleType
 
     from whynan.records.intents import FixKind
@@ -89,28 +88,6 @@ TWOFOLD = TRAINING.replace(
     "        length = torch.sqrt((h * h).sum(-1))\n        return torch.log(length)",
 )
 LOOP = TRAINING.replace("loss = net(x).mean()", "loss = torch.sqrt(net.lin(x).pow(2).sum(-1)).mean()")
-
-
-@pytest.fixture
-def loaded(tmp_path: Path) -> Iterator[Callable[[str], ModuleType]]:
-    """Gives a module of a text, in a file of its own."""
-    names: list[str] = []
-
-    def load(text: str) -> ModuleType:
-        path = tmp_path / f"proved_{len(names)}.py"
-        path.write_text(text)
-        names.append(path.stem)
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = module
-        spec.loader.exec_module(module)
-        return module
-
-    yield load
-    for name in names:
-        del sys.modules[name]
 
 
 def inputs() -> tuple[torch.Tensor, torch.Tensor]:

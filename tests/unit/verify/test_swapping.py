@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.util
 import re
-import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +13,7 @@ import pytest
 from whynan.verify.swapping import swapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
     from types import ModuleType
 
@@ -170,28 +168,6 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "coroutine": lambda m: asyncio.run(m.coroutine(1)),
     "compiled": lambda m: m.compiled(m.torch.tensor(1.0)).item(),
 }
-
-
-@pytest.fixture
-def loaded(tmp_path: Path) -> Iterator[Callable[[str], ModuleType]]:
-    """Gives a module of a text, in a file of its own."""
-    names: list[str] = []
-
-    def load(text: str) -> ModuleType:
-        path = tmp_path / f"swapped_{len(names)}.py"
-        path.write_text(text)
-        names.append(path.stem)
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = module
-        spec.loader.exec_module(module)
-        return module
-
-    yield load
-    for name in names:
-        del sys.modules[name]
 
 
 @pytest.mark.parametrize("edit", ["in its line", "lines moved"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import traceback
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -15,31 +13,8 @@ from whynan.errors import UsageError
 from whynan.verify.visiting import visiting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
     from types import ModuleType
-
-
-@pytest.fixture
-def loaded(tmp_path: Path) -> Iterator[Callable[[str], ModuleType]]:
-    """Gives a module of a text, in a file of its own."""
-    names: list[str] = []
-
-    def load(text: str) -> ModuleType:
-        path = tmp_path / f"visited_{len(names)}.py"
-        path.write_text(text)
-        names.append(path.stem)
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = module
-        spec.loader.exec_module(module)
-        return module
-
-    yield load
-    for name in names:
-        del sys.modules[name]
 
 
 def visits_of(module: ModuleType, text: str, line: int, run: Callable[[], object], **options: Any) -> Any:
