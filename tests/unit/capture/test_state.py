@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import itertools
 import logging
@@ -11,11 +12,14 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from logging.handlers import BufferingHandler
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import xdist.remote
+from execnet.gateway_base import get_execmodel
 from torch import nn
 
 from whynan.capture.torch.contents import Contents, Gradients
@@ -254,6 +258,18 @@ def test_what_threads_share_in_a_library_stays_as_they_have_left_it() -> None:
     executor.shutdown()
     assert (list(executor._threads), handler.buffer, ours.seen) == (threads, [], [])
     assert threads
+
+
+def test_a_librarys_code_that_is_run_as_no_module_is_still_the_librarys() -> None:
+    names: dict[str, Any] = {"__name__": "handed_over"}
+    path = inspect.getsourcefile(xdist.remote)
+    exec(compile(Path(str(path)).read_text(), str(path), "exec"), names)
+    queue = names["TestQueue"](get_execmodel("thread"))
+    queue.put(1)
+    contents = Contents([{"queue": queue}])
+    queue.replace([2, 3])
+    contents.put_back()
+    assert list(queue._items) == [2, 3]
 
 
 class Locked:

@@ -39,9 +39,13 @@ def is_a(kind: type, of: type | tuple[type, ...]) -> bool:
 
 
 def owner_of_class(cls: type) -> Owner | None:
-    """Whose the module of a class is; None where that is not there."""
+    """Whose the module of a class is, or else the code of its functions; None where neither is there."""
     module = sys.modules.get(str(module_of(cls)))
-    return None if module is None else owner_of(str(vars(module).get("__file__") or "<string>"))
+    if module is not None:
+        return owner_of(str(vars(module).get("__file__") or "<string>"))
+    # A library's code may be run as no module: execnet hands xdist's worker over so.
+    functions = (one for one in namespace_of(cls).values() if type(one) is types.FunctionType)
+    return next((owner_of(one.__code__.co_filename) for one in functions), None)
 
 
 def is_shared(kind: type, held: Any) -> bool:
