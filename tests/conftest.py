@@ -49,6 +49,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
 
 
 @pytest.fixture(autouse=True)
+def of_one_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is shown is as wide wherever the tests run: in a terminal, in a pipe, in a worker that says 80 columns."""
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+@pytest.fixture(autouse=True)
 def traced_as_before() -> Generator[None]:
     """What measures coverage goes on after a test whose debugger was left, which takes the trace function away."""
     before = sys.gettrace()
