@@ -181,12 +181,12 @@ def _explained(
         return without_rerun(region.report, f"the second run raised {exception_text(error)}")
     finally:
         call.restore(second.watching)
-    failed = second.watching.failed
     if eager:
-        report = with_eager(first, second.report, failed=failed)
+        report = with_eager(first, second.report, failed=second.watching.failed)
     else:
         identical = call.identical(second.watching)
-        report = with_rerun(first, second.report, identical=identical, failed=failed)
+        # asked after that, which may have failed as well
+        report = with_rerun(first, second.report, identical=identical, failed=second.watching.failed)
     if report.run.replay.faithful is False:
         return proved(report, Once(f"no faithful second call: {report.run.replay.why}"))
     again = Recalling(call, lambda: Trace(memory=options.memory, command=report.run.command, quiet=True))

@@ -25,6 +25,7 @@ from whynan.capture.torch import sites
 from whynan.capture.torch.operators import KNOWN
 from whynan.capture.torch.tracer import Tracer
 from whynan.config import Options
+from whynan.session import proving
 from whynan.session import region as watching
 from whynan.session.recorded import report_of_directory
 from whynan.session.watching import Watched
@@ -43,7 +44,8 @@ class Program:
     Args:
         body: gives the values that its user would see.
         region: runs the body under whynan and gives its values and the report.
-        runs: how many times each of its operations may run in all.
+        runs: how many times each of its operations may run in all; none where edits of it are run too, and its first
+            run alone counts.
         alone: no other dispatch mode is on, so that operations are not counted.
     """
 
@@ -86,7 +88,7 @@ def in_little_memory(body: Callable[[], Values]) -> tuple[Values, Any]:
     return values, trace.report
 
 
-def explained(rerun: bool) -> Region:
+def explained(*, rerun: bool = False, packed: bool = False, memory: int | None = None) -> Region:
     """Run as the target of `explain`; the values are those of the first call."""
 
     def run(body: Callable[[], Values]) -> tuple[Values, Any]:
@@ -96,7 +98,9 @@ def explained(rerun: bool) -> Region:
             seen.append(body())
             return x, scale
 
-        report = whynan.explain(target, INPUT, scale=SCALE, rerun=rerun)
+        with tempfile.TemporaryDirectory() as folder:
+            capsule = Path(folder) / "capsule" if packed else None
+            report = whynan.explain(target, INPUT, scale=SCALE, rerun=rerun, capsule=capsule, memory=memory)
         return seen[0], report
 
     return run
@@ -458,6 +462,31 @@ def _waiting() -> Iterator[None]:
 
 
 @contextmanager
+def _unproved() -> Iterator[None]:
+    """There is no time to prove a fix of what was found."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(proving, "SECONDS", 0.0)
+        yield
+
+
+def root() -> Values:
+    """One bad number, which an edit mends."""
+    x = torch.tensor([0.0, 1.0], requires_grad=True)
+    torch.sqrt(x).sum().backward()
+    return [x.grad.clone()]  # type: ignore[union-attr]
+
+
+def bulky() -> Values:
+    """Births of operations that are drawn, overwrite, overlap, or are too large for a little memory."""
+    small, large = torch.zeros(3), torch.zeros(4, 8192)
+    kept = [torch.empty(64).normal_(0, 3e38).sum().item(), torch.zeros(5).unfold(0, 3, 1).log().sum().item()]
+    kept += [t.sum().item() for t in torch._foreach_div([large, small], [torch.ones(4, 8192), torch.zeros(3)])]
+    kept.append(large.log().sum().item())
+    kept.append(large.reciprocal_().sum().item())
+    return kept
+
+
+@contextmanager
 def _as_a_whole() -> Iterator[None]:
     """Each sparse tensor is too large to be looked at element by element."""
     from whynan.capture.torch import sparse as home
@@ -515,8 +544,11 @@ PROGRAMS = (
     Program("births with ranges", births, in_trace_with_ranges),
     Program("births that wait", births, in_trace, around=_waiting),
     Program("carried", carried, in_trace),
-    Program("carried, explained", carried, explained(rerun=False)),
-    Program("births, explained twice", births, explained(rerun=True), runs=(1, 2)),
+    Program("carried, explained", carried, explained()),
+    Program("births, explained twice", births, explained(rerun=True), runs=(1, 2), around=_unproved),
+    Program("births, packed", births, explained(packed=True), runs=(), around=_unproved),
+    Program("bulky, packed", bulky, explained(packed=True, memory=65_536), runs=(), around=_unproved),
+    Program("a root, proved", root, explained(rerun=True), runs=()),
     Program("optimizers", optimizers, in_trace),
     Program("transforms", transforms, in_trace),
     Program("transforms alone", transforms, in_trace, alone=True),

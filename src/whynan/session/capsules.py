@@ -24,9 +24,15 @@ def keeper_for(options: Options) -> Keeper | None:
     """What keeps the operations of a run that bear bad numbers; None where no capsule was asked for."""
     if options.capsule is None:
         return None
-    from whynan.capture.torch.keeping import Keeper
+    try:
+        from whynan.capture.torch.keeping import Keeper
 
-    return Keeper(options.memory)
+        return Keeper(options.memory)
+    except Exception:
+        from whynan.capture.failure import report_internal_error
+
+        report_internal_error()
+        return None
 
 
 def check_place(options: Options) -> None:
@@ -51,8 +57,12 @@ def packed(report: Report, keeper: Keeper | None, options: Options, visits: Mapp
 
     `visits`: of the functions that findings were born in, by their sites, as far as they were recorded.
     """
-    if keeper is None or options.capsule is None:
+    if options.capsule is None:
         return report
+    from whynan.capture.failure import FAILED, report_internal_error
+
+    if keeper is None:  # it could not be made
+        return noted(report, FAILED)
     try:
         from whynan.capsule import content_of
 
@@ -61,8 +71,6 @@ def packed(report: Report, keeper: Keeper | None, options: Options, visits: Mapp
         site = None if finding is None else finding.site
         return written(report, finding, content, options, visits=None if site is None else visits.get(site))
     except Exception:
-        from whynan.capture.failure import FAILED, report_internal_error
-
         report_internal_error()
         return noted(report, FAILED)
 
