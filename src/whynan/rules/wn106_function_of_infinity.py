@@ -97,12 +97,12 @@ def _written_out(finding: Finding) -> Explanation | None:
     at = zero_times_infinity(finding) if base(finding) == "mul" else None
     if at is None:
         return None
-    names = ("self", "other") if abs(value(finding, "self") or 0.0) == INF else ("other", "self")
+    names = ("self", "other") if value(finding, "other") == 0 else ("other", "self")
     endless, gate = (at[0].argument(at[0].middle, name) for name in names)
     if endless is None or gate is None:
         return None
     x = bare(endless)
-    if _is_gate(bare(gate), x):
+    if value(finding, names[0]) == -INF and _is_gate(bare(gate), x):
         return Explanation(at_the_product(finding, "an activation, x times its gate"), _WHY_GATED, STRUCTURE)
     if any(_is_loss_of_logits(term, at[1], x) for term in downstream(at[0])):
         return Explanation(at_the_product(finding, "the cross-entropy of logits"), _WHY_LOGIT, STRUCTURE)

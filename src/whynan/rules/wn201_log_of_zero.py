@@ -76,7 +76,7 @@ def match(finding: Finding) -> Explanation | None:
         return found
     if _of_odds(finding):
         return Explanation(
-            f"the divisor of p / (1 - p) is 0 here, and its logarithm {result(finding)}: the logit of 1",
+            f"p / (1 - p) is 1 / 0 here, which is {result(finding)}: the logit of 1 has no finite value",
             _POLES,
             STRUCTURE,
         )
