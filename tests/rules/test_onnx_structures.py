@@ -69,6 +69,28 @@ CASES = [
     Case("WN509", "s = Div x cold; y = Softmax s", (100, 0), (1e-3, 0)),
     Case("WN702", "t = Transpose x; m = MatMul x t; y = Mul m half", (2e19, 2e19), (1, 2)),
     Case("WN503", "e = Exp x; s = ReduceSum e; y = Div e s", (100, 0), (1, 0)),
+    Case("WN201", "q = Sub one x; o = Div x q; y = Log o", (1, 0.5), (0.25, 0.5)),
+    Case("WN102", "q = Sub two x; o = Div x q; y = Log o", (2, 0.5), (0.25, 0.5)),
+    Case("WN102", "q = Sub one x; o = Div x q; y = Exp o", (1, 0.5), (0.25, 0.5)),
+    Case("WN106", "s = Sigmoid x; y = Mul x s", (-np.inf, 1), (-200, 1)),
+    Case("WN106", "r = Mul x half; e = Erf r; g = Add e one; y = Mul x g", (-np.inf, 1), (-200, 1)),
+    Case("WN103", "n = Neg x; s = Sigmoid n; y = Mul x s", (np.inf, 1), (200, 1)),
+    Case("WN103", "t = Relu x; s = Sigmoid t; c = Sub s half; y = Mul x c", (-np.inf, 1), (-200, 1)),
+    Case(
+        "WN106",
+        "t = Sign x; w = Sub one t; p = Mul w x; s = Sigmoid x; l = Log s; y = Sub p l",
+        (np.inf, 1),
+        (200, 1),
+    ),
+    Case("WN103", "t = Sign x; w = Sub one t; p = Mul w x; s = Sigmoid x; y = Sub p s", (np.inf, 1), (200, 1)),
+    Case("WN501", "m = ReduceMax x; d = Sub x m; e = Exp d; s = ReduceSum e; y = Div e s", (-np.inf, -np.inf), (1, 0)),
+    Case(
+        "WN501",
+        "m = ReduceMax x; d = Sub x m; e = Exp d; s = ReduceSum e; l = Log s; y = Sub d l",
+        (-np.inf, -np.inf),
+        (1, 0),
+    ),
+    Case("WN104", "m = ReduceMax x; d = Sub x m; y = Exp d", (-np.inf, -np.inf), (1, 0)),
 ]
 
 

@@ -22,7 +22,8 @@ class Argument(Part):
 
     Of a tensor ``event`` is the ordinal of the event that wrote it, None for what came from outside, and ``elements``
     a number that it shares with whatever is the same elements, in any shape. ``min`` and ``max`` are None where its
-    values were not known any more. Of a number ``value`` is it, and of a list of numbers ``numbers``.
+    values were not known any more. Of a number ``value`` is it, of a list of numbers ``numbers``, and of an equation
+    ``text``.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Argument(Part):
     elements: int | None = None
     value: Number | bool | None = None
     numbers: tuple[Number | bool, ...] | None = None
+    text: str | None = None
     shape: tuple[int, ...] | None = None
     dtype: str | None = None
     min: Number | None = None

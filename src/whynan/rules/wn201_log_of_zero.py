@@ -37,7 +37,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from whynan.analysis.algebra.terms import add
-from whynan.rules.base import DERIVATIVE, OPERATION, Explanation, Rule
+from whynan.rules.base import DERIVATIVE, OPERATION, STRUCTURE, Explanation, Rule
 from whynan.rules.facts import (
     base,
     forward_base,
@@ -51,7 +51,7 @@ from whynan.rules.facts import (
     value,
 )
 from whynan.rules.mending import BELOW_ONE, LOG, LOG1P, LOG_EPSILON, epsilon, guard, reformulation
-from whynan.rules.structure import logarithms_of_zero, of_infinity
+from whynan.rules.structure import factors, logarithms_of_zero, of_infinity, quotients_by_zero
 from whynan.rules.wording import derivative, doing, here, readable, spelled, spelled_forward
 
 if TYPE_CHECKING:
@@ -63,6 +63,9 @@ _EXACT = (
     "or mask with a finite number."
 )
 _LOGIT = "log(p) - log(1 - p) is the logit of p, which has a pole at both ends; bound p away from 0 and 1, as torch.logit(p, eps) does."
+_POLES = (
+    "The logit is log(p / (1 - p)), which has a pole at both ends; a probability that rounds to 0 or 1 lies on one."
+)
 _LOGS = ("log", "log2", "log10")
 _BELOW_ONE = {"float64": "1 - 1.1e-16", "float32": "1 - 6e-8", "float16": "1 - 4.9e-4", "bfloat16": "1 - 3.9e-3"}
 """The greatest number below 1."""
@@ -71,6 +74,12 @@ _BELOW_ONE = {"float64": "1 - 1.1e-16", "float32": "1 - 6e-8", "float16": "1 - 4
 def match(finding: Finding) -> Explanation | None:
     if finding.phase == "backward" and (found := _derivative(finding)) is not None:
         return found
+    if _of_odds(finding):
+        return Explanation(
+            f"p / (1 - p) is 1 / 0 here, which is {result(finding)}: the logit of 1 has no finite value",
+            _POLES,
+            STRUCTURE,
+        )
     name, found = base(finding), value(finding, "self")
     out = result(finding)
     if (name in _LOGS and is_zero(finding, "self")) or (name == "log1p" and found == -1):
@@ -102,10 +111,22 @@ def match(finding: Finding) -> Explanation | None:
     if name == "logit" and found in (0.0, 1.0):
         return Explanation(
             f"logit({said(found)}) is {out}{here(spelled(finding, 'self'), said(found))}",
-            "The logit is log(p / (1 - p)), which has a pole at both ends; a probability that rounds to 0 or 1 lies on one.",
+            _POLES,
             OPERATION,
         )
     return None
+
+
+def _of_odds(finding: Finding) -> bool:
+    """Whether it is the division by 0 in ``log(p / (1 - p))``."""
+    at = quotients_by_zero(finding) if finding.phase != "backward" and finding.birth == "pole" else None
+    if at is None:
+        return False
+    odds = at[1][0]
+    (p, one), (q, other), *more = (*factors(odds), *[(odds, 0.0)] * 2)
+    if len(more) != 2 or {one, other} != {1, -1} or add(p, q).number != 1:
+        return False
+    return any(term.is_call("log") and term.arguments[0] == odds for term in at[1])
 
 
 def _in_a_logit(finding: Finding) -> bool:

@@ -35,9 +35,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import INF, base, is_nan, row
+from whynan.analysis.algebra.terms import call
+from whynan.rules.base import OPERATION, STRUCTURE, Explanation, Rule
+from whynan.rules.facts import INF, base, is_nan, row, value
 from whynan.rules.mending import MASKED
+from whynan.rules.structure import downstream, expressions, factors
 from whynan.rules.wording import doing, spelled
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
 
 _SOFTMAXES = ("_softmax", "_log_softmax", "softmax", "log_softmax")
+_WRITTEN = ("softmax", "log_softmax", "logsumexp")
 _WHY = (
     "Nothing in this row is left: most often every place is masked, by a sequence of padding only, or by a causal and a "
     "padding mask together."
@@ -54,6 +57,8 @@ _WHY = (
 def match(finding: Finding) -> Explanation | None:
     if base(finding) == "attention":
         return _attention(finding)
+    if base(finding) == "sub":
+        return _written_out(finding)
     span = row(finding, "self")
     if base(finding) == "_native_multi_head_attention" and is_nan(finding) and row(finding, "mask") == (-INF, -INF):
         return Explanation(
@@ -81,6 +86,24 @@ def _attention(finding: Finding) -> Explanation | None:
         "maximum, and -Inf - (-Inf) is NaN",
         "Most often every place of the row is masked, by a sequence of padding only, or by a causal and a padding mask together.",
         OPERATION,
+    )
+
+
+def _written_out(finding: Finding) -> Explanation | None:
+    """Where a softmax, its logarithm or a logsumexp subtracts the maximum in an operation of its own."""
+    found = expressions(finding)
+    if found is None or finding.phase == "backward" or {value(finding, n) for n in ("self", "other")} != {-INF}:
+        return None
+    scores, most = (found.argument(found.middle, name) for name in ("self", "other"))
+    if scores is None or most != call("max", scores):
+        return None
+    parts = [part for term in downstream(found) for part, _ in (*factors(term), *term.parts)]
+    known = {part.name for part in parts if part.is_call(*_WRITTEN) and part.arguments[0] == scores}
+    name = next((name for name in _WRITTEN if name in known), None)
+    if name is None:
+        return None
+    return Explanation(
+        f"{name} over a row that is all -Inf subtracts its maximum, and -Inf - (-Inf) is NaN", _WHY, STRUCTURE
     )
 
 

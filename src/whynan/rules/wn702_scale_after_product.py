@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.rules.arithmetic import attempted
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.facts import all_finite, base, limit, said
+from whynan.rules.facts import all_finite, base, limit, operand, said, value
 from whynan.rules.mending import reformulation, setting
 from whynan.rules.numbers import beyond
 from whynan.rules.structure import bare, expressions
@@ -49,10 +49,11 @@ _PRODUCTS: Final = frozenset("mm bmm mv matmul einsum".split())
 
 
 def match(finding: Finding) -> Explanation | None:
-    found = expressions(finding)
-    if found is None or finding.birth != "overflow" or base(finding) not in _PRODUCTS or not all_finite(finding):
+    if finding.birth != "overflow" or finding.phase == "backward" or not all_finite(finding):
         return None
-    factor = None if finding.phase == "backward" else _made_smaller(found)
+    found, factor = expressions(finding), _fused(finding)
+    if factor is None and found is not None and base(finding) in _PRODUCTS:
+        factor = _made_smaller(found)
     if factor is None:
         return None
     attempt = attempted(finding)
@@ -67,6 +68,12 @@ def match(finding: Finding) -> Explanation | None:
         "afterwards. Scale one of the factors first: the scores are the same.",
         STRUCTURE,
     )
+
+
+def _fused(finding: Finding) -> float | None:
+    """The number below 1 that a product is multiplied by in the same operation, where nothing is added to it."""
+    factor = value(finding, "alpha") if base(finding) == "addmm" and operand(finding, "self") is None else None
+    return abs(factor) if factor is not None and 0 < abs(factor) < 1 else None
 
 
 def _made_smaller(found: Expressions) -> float | None:

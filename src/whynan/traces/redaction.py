@@ -322,8 +322,8 @@ FACTS: Final[Mapping[type, Table]] = {
     Selection: {"op": operator, "side": argument, "mask": dropped, "line": kept},
     Operation: {"event": kept, "op": operator, "hops": kept, "arguments": record, "shape": kept},
     Argument: {
-        "name": argument, "event": kept, "elements": kept, "value": dropped, "numbers": dropped, "shape": kept,
-        "dtype": dtype, "min": dropped, "max": dropped,
+        "name": argument, "event": kept, "elements": kept, "value": dropped, "numbers": dropped, "text": dropped,
+        "shape": kept, "dtype": dtype, "min": dropped, "max": dropped,
     },
     Sink: {
         "kind": kept, "name": tensor, "bad": kept, "total": kept, "labels": kept, "fatal": kept, "damage": kept,

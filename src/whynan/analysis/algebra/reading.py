@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from whynan.analysis.algebra.products import product_of_matrices
 from whynan.analysis.algebra.terms import (
     LARGEST,
     ONE,
@@ -195,19 +196,6 @@ class Expressions:
         whole, made = math.prod(given.shape), math.prod(operation.shape)
         return whole / made if made and whole else None
 
-    def is_ones(self, operation: Operation, name: str) -> bool:
-        """Whether all elements of an argument are 1."""
-        given = self._named(operation, name)
-        return given is not None and given.min == given.max == 1
-
-    def is_dot(self, operation: Operation) -> bool:
-        """Whether it is a product of two vectors by its name, which nobody takes a sum with."""
-        return self.base(operation) in ("dot", "vdot")
-
-    def is_vectors(self, operation: Operation) -> bool:
-        """Whether a product of matrices is one of vectors, one number each."""
-        return self.is_dot(operation) or (operation.shape or (0,))[-2:] == (1, 1)
-
     def exponent(self, event: int) -> float | None:
         """The exponent of a power: a number, or the value of a tensor that holds only one."""
         operation = self.operations.get(event)
@@ -276,16 +264,6 @@ def _norm(e: Expressions, o: Operation) -> Term | None:
     return call("sum", call("abs", x)) if kind == 1 else call("norm", x)
 
 
-def _product_of_matrices(e: Expressions, o: Operation) -> Term | None:
-    a, b = e.one(o), e.one(o, "mat2", "vec", "tensor", "other")
-    if not e.is_dot(o):
-        if any(e.is_ones(o, name) for name in ("mat2", "vec", "other")):
-            return call("sum", a)
-        if e.is_ones(o, "self"):
-            return call("sum", b)
-    return call("sum", multiply(a, b)) if e.is_vectors(o) else call("matmul", a, b)
-
-
 def _squared_error(e: Expressions, o: Operation) -> Term | None:
     squared = power(subtract(e.one(o), e.one(o, "target")), 2)
     reduction, count = e.numeric(o, "reduction"), e.count(o)
@@ -308,7 +286,18 @@ def _filled(e: Expressions, o: Operation) -> Term:
 def _where(mask: Term, chosen: Term, other: Term) -> Term:
     if mask.is_call("bitwise_not", "logical_not", "not"):
         return call("where", mask.arguments[0], other, chosen)
-    return call("where", mask, chosen, other)
+    if mask.is_call("isnan") and mask.arguments[0] == chosen:
+        # of a NaN it is NaN anyway
+        return other
+    return other if _is_limit(mask, chosen, other) else call("where", mask, chosen, other)
+
+
+def _is_limit(mask: Term, chosen: Term, product: Term) -> bool:
+    """Whether 0 is chosen for ``x log(y)`` where x is 0, as xlogy does."""
+    at = mask.arguments[0] if mask.is_call("equal") and mask.arguments[1:] == (number(0),) else None
+    if at is None or chosen not in (at, number(0)) or product.kind != "product":
+        return False
+    return at in product.arguments and any(part.is_call("log") for part in product.arguments)
 
 
 def _softplus(e: Expressions, o: Operation) -> Term | None:
@@ -396,5 +385,5 @@ _READERS: Final[dict[str, Callable[[Expressions, Operation], Term | None]]] = {
     "mse_loss": _squared_error,
     "where": _chosen,
     "masked_fill": _filled,
-    **dict.fromkeys(("mm", "bmm", "mv", "matmul", "dot", "vdot", "einsum"), _product_of_matrices),
+    **dict.fromkeys(("mm", "bmm", "mv", "matmul", "dot", "vdot", "einsum"), product_of_matrices),
 }

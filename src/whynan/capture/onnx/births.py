@@ -17,6 +17,7 @@ from whynan.capture.onnx.masks import bad_mask, first_index, nan_mask
 from whynan.capture.onnx.nearby import Nearby
 from whynan.capture.onnx.operands import element_of, element_operands, kind_of
 from whynan.capture.onnx.places import Places, level_of
+from whynan.capture.onnx.widened import Told, behind
 from whynan.floats import FORMATS, infinity
 from whynan.ops.onnx import CONSTANTS, SPILLING
 from whynan.records import ChainLink
@@ -64,19 +65,20 @@ class Roots:
         ordinal: int,
     ) -> int:
         """A birth at the first true element of a mask, one of `count` of its kind; gives the id of its set."""
-        node = question.node
         index = first_index(mask)
         assert index is not None
-        inputs = as_meant(node, question.inputs, output.shape[1] if output.ndim > 1 else None)
-        operands = self._told(node, element_operands(node, inputs, index))
+        told = behind(Told(question.node, question.inputs, index), output, self.causes.levels, self.places)
+        node = told.node
+        inputs = as_meant(node, told.inputs, output.shape[1] if output.ndim > 1 else None)
+        operands = self._told(node, element_operands(node, inputs, told.index))
         name = node.outputs[key[0]] if key[0] < len(node.outputs) else ""
         element = element_of(output, mask, index, key[0], operands).model_copy(update={"count": count})
         kind = kind_of(node.op, element.value, operands)
-        group = self._groups.setdefault((level_of(node), node.index, key[0], kind), [])
+        group = self._groups.setdefault((level_of(question.node), question.node.index, key[0], kind), [])
         if len(group) >= SEPARATE:
             self.labels.only(group[-1]).occurrences += 1
             return group[-1]
-        event = replace(self.places.event(ordinal, node, name), made_of=self.places.made_of(node))
+        event = replace(self.places.event(ordinal, node, name), made_of=told.made_of or self.places.made_of(node))
         birth = Birth(
             label=0,
             label_kind="birth",
@@ -84,12 +86,12 @@ class Roots:
             kind=kind,
             element=element,
             causes=made_from,
-            cause_links=self.causes.links(node, inputs, index, kind, operands),
+            cause_links=self.causes.links(node, inputs, told.index, kind, operands),
         )
         module = self.places.of(node, name).module
         if module:
             birth.modules[module] = None
-        self.nearby.begin(birth, ordinal)
+        self.nearby.begin(birth, ordinal, told.way)
         set_id = self.labels.add(birth)
         group.append(set_id)
         return set_id

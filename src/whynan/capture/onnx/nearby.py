@@ -10,7 +10,7 @@ import numpy as np
 
 from whynan.capture.around import Around, limits, plain
 from whynan.capture.onnx.masks import at, dtype_name, finite_range
-from whynan.capture.onnx.schemas import operand_names
+from whynan.capture.onnx.schemas import attribute, operand_names
 from whynan.records import Argument, Operation
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from whynan.capture.around import Numbers
     from whynan.capture.onnx.execution import Node, Value
-    from whynan.capture.onnx.levels import Level, Levels
+    from whynan.capture.onnx.levels import Level, Levels, Written
     from whynan.traces import Birth
 
 _FEW = 8
@@ -42,9 +42,11 @@ class Nearby:
         self._nodes[ordinal] = node
         self._around.came(ordinal)
 
-    def begin(self, birth: Birth, ordinal: int) -> None:
-        """A birth at the node that has come last."""
-        self._around.begin(birth, ordinal)
+    def begin(self, birth: Birth, ordinal: int, way: Sequence[Written] = ()) -> None:
+        """A birth at the node that has come last, or told of the one that the way to that node begins with."""
+        self._nodes |= {written.ordinal: written.node for written in way}
+        middle, *later = (*(written.ordinal for written in way), ordinal)
+        self._around.begin(birth, middle, later)
 
     def read(self, event: int) -> frozenset[int]:
         """The events that had written what a node has read."""
@@ -64,6 +66,8 @@ class Nearby:
                 given = self._inputs[i] if here and i < len(self._inputs) else self._value(value)
                 arguments.append(self._argument(name, value, given, numbers))
         arguments += [plain(name, value) for name, value in _attributes(node).items()]
+        equation = attribute(node, "equation")
+        arguments += [Argument(name="equation", text=equation)] if isinstance(equation, str) else []
         first = next((i for i, o in enumerate(node.outputs) if o), 0)
         written = self._outputs[first] if here and self._outputs else self._value(node.outputs[first])
         return Operation(

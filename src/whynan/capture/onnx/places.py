@@ -41,6 +41,10 @@ class Sites(Protocol):
         """What is said of a node that was made of others: ``was made of ...``; None for one that stands in the file."""
         ...
 
+    def added(self, node: Node) -> bool:
+        """Whether the file has no such node: what another one gives is handed on in another form."""
+        ...
+
     def weight(self, node: Node, position: int) -> str | None:
         """What the file calls the initializer that a node reads, where its numbers are those of the file."""
         ...
@@ -56,6 +60,10 @@ class NoSites:
     def note(self, node: Node) -> str | None:  # noqa: ARG002
         """Nothing."""
         return None
+
+    def added(self, node: Node) -> bool:  # noqa: ARG002
+        """No."""
+        return False
 
     def weight(self, node: Node, position: int) -> str | None:  # noqa: ARG002
         """Nothing."""
@@ -81,6 +89,10 @@ class Places:
         """What a node was made of, in a sentence; None for one that stands in the file as it is."""
         told = self.sites.note(node)
         return None if told is None else f"{node.op} {told}"
+
+    def is_added(self, node: Node) -> bool:
+        """Whether the engine has put a node in, to hand on what another one gives in another form."""
+        return self.sites.added(node)
 
     def event(self, ordinal: int, node: Node, output: str) -> Event:
         """An executed node as the facts tell of it."""

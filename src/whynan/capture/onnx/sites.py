@@ -144,6 +144,11 @@ class Sites:
         how, of = ("compiled", "from") if op.domain == COMPILED else ("made", "of")
         return f"was {how}{f', with {cover.others} more nodes,' if cover.others else ''} {of} {_listed(_told(made))}"
 
+    def added(self, node: Node) -> bool:
+        """Whether the file has no such node: what another one gives is handed on in another form."""
+        op = self._operation(node) if node.index >= 0 else None
+        return op is not None and not self._computed(op) and _added(op, self._cover(op))
+
     def weight(self, node: Node, position: int) -> str | None:
         """What the file calls the initializer that a node reads, where its numbers are those of the file.
 
