@@ -46,6 +46,29 @@ def rng() -> Rng:
     )
 
 
+def stored() -> dict[str, Any]:
+    """The state of the generators of the processor as a document for another process."""
+    state = rng()
+    version, words, second = _spelled(state.python)
+    plain = state.numpy if isinstance(state.numpy, tuple) else None
+    return {
+        "torch": state.torch.numpy().tobytes().hex(),
+        "python": [version, list(words), second],
+        "numpy": None if plain is None else [plain[0].hex(), *plain[1:]],
+    }
+
+
+def restore_stored(document: dict[str, Any]) -> None:
+    """Put the generators of this process where those of another one were."""
+    state = bytearray.fromhex(document["torch"])
+    torch.default_generator.set_state(torch.frombuffer(state, dtype=torch.uint8))
+    version, words, second = document["python"]
+    random.setstate((version, tuple(words), second))
+    if document["numpy"] is not None and "numpy.random" in sys.modules:
+        words, *rest = document["numpy"]
+        _set_numpy((bytes.fromhex(words), *rest))
+
+
 def restore(state: Rng) -> None:
     """Put the generators and the switches back; what autocast has cast is forgotten, for it is of a graph."""
     restore_generators(state)
