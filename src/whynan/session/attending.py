@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
-    from types import ModuleType
+    from types import FrameType, ModuleType
     from typing import Any
 
     from whynan.session.attended import Attended
@@ -62,6 +62,7 @@ class Attending:
         self._attended: Attended | Second | Repeated | None = None
         self._loaded: Loaded | None = None
         self._repeated: Repeated
+        self._running = False
         self._over = False
         self._failed = False
         self._word_left = False
@@ -127,10 +128,12 @@ class Attending:
         self._loaded = self._repeated.loaded()
         self._loaded.install()
 
-    def runs(self, code: object) -> None:
-        """Python is about to run a script: another text of it, where that was asked for."""
-        if self._loaded is not None:
-            self._loaded.run_main(code)
+    def runs(self, code: object, frame: FrameType | None) -> None:
+        """A frame is about to run some code; a further run of the program is run, and ended, from here."""
+        if self._loaded is not None and not self._running:
+            self._running = True
+            self._loaded.run_main(code, frame)
+            self._running = False
 
     def _met(self, what: str) -> bool:
         """A further run is about to reach the outside; the second one ends before it does."""
@@ -268,8 +271,8 @@ def attend(told: str, status: str, *, again: str | None = None) -> None:
         # on its way out of the program: nothing of Python's stands below
         if event == "sys.excepthook" and get_ident() == main and _frame().f_back is None:
             attending.end_by(arguments[2])
-        elif event == "exec" and _frame().f_back is None:
-            attending.runs(arguments[0])
+        elif event == "exec" and again is not None:
+            attending.runs(arguments[0], _frame().f_back)
         else:
             hear(event, arguments)
 

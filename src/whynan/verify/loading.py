@@ -16,14 +16,13 @@ from whynan.verify.swapping import is_same_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-_MAIN = "<module>"
+    from types import FrameType
 
 
 class Loaded:
     """The texts that files are loaded with, by their paths: text, or syntax that has the positions of the file's own.
 
-    `over` is called when a main script that is one of them has ended, with the exception that ended it.
+    `over` is called when the main program has ended, with the exception that ended it.
     """
 
     def __init__(self, texts: Mapping[str, str | ast.Module], over: Callable[[BaseException | None], None]) -> None:
@@ -42,19 +41,20 @@ class Loaded:
 
         setattr(SourceFileLoader, "get_code", get_code)  # noqa: B010 (a function of another's class)
 
-    def run_main(self, code: object) -> None:
-        """Run another text in the place of a main script that Python is about to run; nothing for any other code.
+    def run_main(self, code: object, frame: FrameType | None) -> None:
+        """Run the main program that Python is about to run, with its other text where it has one; no other code.
 
-        To be called from the audit hook, with the code that no frame of Python's has asked to run.
+        To be called from the audit hook, with the frame that has asked to run the code. What is left to do is then done
+        while Python is still whole, and not at its exit.
         """
-        if type(code) is not CodeType or code.co_name != _MAIN:
+        if type(code) is not CodeType or not _is_main(frame):
             return
         text = self._of(code.co_filename)
-        if text is None:
-            return
         error: BaseException | None = None
         try:
-            exec(self._compiled(code.co_filename, text), vars(sys.modules["__main__"]))
+            # a module's code has its text already
+            made = code if text is None or frame is not None else self._compiled(code.co_filename, text)
+            exec(made, vars(sys.modules["__main__"]))
             _join_threads()
         except SystemExit:
             pass
@@ -72,6 +72,15 @@ class Loaded:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return compile(text, file, "exec", dont_inherit=True)
+
+
+def _is_main(frame: FrameType | None) -> bool:
+    """Whether what a frame runs is the main program: nobody's frame has a script, ``runpy``'s a module."""
+    if frame is None:
+        return True
+    below = frame.f_back
+    names = frame.f_code.co_name, below is not None and below.f_code.co_name
+    return names == ("_run_code", "_run_module_as_main") and below is not None and below.f_back is None
 
 
 def _join_threads() -> None:

@@ -47,7 +47,11 @@ def rng() -> Rng:
 
 
 def stored() -> dict[str, Any]:
-    """The state of the generators of the processor as a document for another process."""
+    """The state of the generators of the processor as a document for another process.
+
+    NumPy's is made, if the program has NumPy: else it would begin anywhere, later.
+    """
+    _load_numpy()
     state = rng()
     version, words, second = _spelled(state.python)
     plain = state.numpy if isinstance(state.numpy, tuple) else None
@@ -64,9 +68,15 @@ def restore_stored(document: dict[str, Any]) -> None:
     torch.default_generator.set_state(torch.frombuffer(state, dtype=torch.uint8))
     version, words, second = document["python"]
     random.setstate((version, tuple(words), second))
-    if document["numpy"] is not None and "numpy.random" in sys.modules:
+    if document["numpy"] is not None and _load_numpy():
         words, *rest = document["numpy"]
         _set_numpy((bytes.fromhex(words), *rest))
+
+
+def _load_numpy() -> bool:
+    if "numpy" in sys.modules:
+        import numpy.random  # noqa: F401
+    return "numpy.random" in sys.modules
 
 
 def restore(state: Rng) -> None:
