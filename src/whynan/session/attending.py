@@ -137,10 +137,10 @@ class Attending:
 
     def _met(self, what: str) -> bool:
         """A further run is about to reach the outside; the second one ends before it does."""
-        if self._again != _SECOND:
-            return self._repeated.met(what)
-        leave(self._folder, "why", f"it {what}")
-        _leave_now(0)
+        if self._again == _SECOND:
+            leave(self._folder, "why", f"it {what}")
+            _leave_now(0)
+        return self._repeated.met(what)
 
     def _begin(self) -> None:
         if self._again not in (None, _SECOND):

@@ -161,8 +161,8 @@ class Repeated:
         save = torch.save
 
         def saved(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
-            if isinstance(f, str | os.PathLike):
-                self.met(f"writes {os.fspath(f)}")
+            if isinstance(f, str) or hasattr(f, "__fspath__"):
+                self.met("saves a file")
             return save(obj, f, *args, **kwargs)
 
         saved.__module__, saved.__qualname__ = save.__module__, save.__qualname__

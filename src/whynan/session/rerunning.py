@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from whynan.capture.torch import Capture
-    from whynan.records import Finding, Report
+    from whynan.records import Finding, Fix, Report
     from whynan.session.region import Region
     from whynan.session.repeated import End
     from whynan.verify.visits import Visits
@@ -37,6 +37,10 @@ PROVED: Final = "proved.json"
 CAPSULE: Final = "capsule"
 SAME: Final = "births and their values identical, run again from the program's beginning"
 _EAGER: Final = "as many bad numbers in the same places, run again from the program's beginning without torch.compile"
+_ONLY_COMPILED: Final = (
+    "run again without torch.compile, it bore nothing bad: what the compiler made of the program is the suspect"
+)
+_AS_WRITTEN: Final = "; tried without torch.compile"
 _ELSEWHERE: Final = "what it was there is not known: the run again was made to tell of other functions"
 _TOO_LONG: Final = "run with it, the program took more than the {:,.0f} seconds that were left for proofs"
 _NO_TIME: Final = "the time for proofs was over"
@@ -103,19 +107,22 @@ class Rerun(Repeated):
         here = [(name, i, f) for name in NAMES for i, f in enumerate(getattr(report, name))]
         found: dict[tuple[str, int], tuple[str, int]] = {}
         for name, index, key, likeness in self.asked["findings"]:
-            # what was compiled stands elsewhere as it is written
-            of = likeness_of if self.asked["eager"] else key_of
-            wanted = likeness if self.asked["eager"] else key
-            match = next(((n, i) for n, i, f in here if json.loads(json.dumps(of(f))) == wanted), None)
+            match = next(((n, i) for n, i, f in here if self._is_same(f, key, likeness)), None)
             if match is not None:
                 found[name, index] = match
         return found
+
+    def _is_same(self, finding: Finding, key: list[Any], likeness: list[Any]) -> bool:
+        if not self.asked["eager"]:
+            return key_of(finding) == key
+        # what was compiled stands elsewhere as it is written
+        return any(one == other for one, other in zip(likeness_of(finding), likeness, strict=True))
 
     def _difference(self, report: Report) -> str:
         if self.end_of_it == "raised":
             return f"run again, it raised {self.why}"
         if not report.findings and not report.damaging:
-            return "run again, it bore nothing bad"
+            return _ONLY_COMPILED if self.asked["eager"] else "run again, it bore nothing bad"
         return "run again, it bore other bad numbers: it is not the same each time, or has changed what it reads"
 
     def _leave_proved(
@@ -137,8 +144,10 @@ class Rerun(Repeated):
         self._leave({"why": _EAGER if self.asked["eager"] else SAME, "findings": told, "notes": self._notes(report)})
 
     def _document_of(self, finding: Finding) -> dict[str, Any]:
-        document = finding.model_dump(mode="json", by_alias=True)
-        return document if self.asked["eager"] else {"fixes": document["fixes"]}
+        if not self.asked["eager"]:
+            return {"fixes": finding.model_dump(mode="json", by_alias=True)["fixes"]}
+        fixes = tuple(_as_written(fix) for fix in finding.fixes)
+        return finding.model_copy(update={"fixes": fixes}).model_dump(mode="json", by_alias=True)
 
     def _notes(self, report: Report) -> list[str]:
         return [note for note in report.coverage.notes if note.startswith("the proof of fixes")]
@@ -167,6 +176,7 @@ class Rerun(Repeated):
         """The report of a run in which a file has another text; or why there is none."""
         from whynan.session.trials import read
 
+        del before
         try:
             compile(after, path, "exec", dont_inherit=True)
         except SyntaxError as error:
@@ -230,6 +240,13 @@ def _text(path: str) -> str:
         encoding, _ = tokenize.detect_encoding(raw.readline)
     with open(path, encoding=encoding, newline="") as file:
         return file.read()
+
+
+def _as_written(fix: Fix) -> Fix:
+    """A fix that also says that it was tried without the compiler."""
+    if fix.verdict.status == "unverified":
+        return fix
+    return fix.model_copy(update={"verdict": fix.verdict.model_copy(update={"why": fix.verdict.why + _AS_WRITTEN})})
 
 
 def _type(raised: str) -> str:

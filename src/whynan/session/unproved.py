@@ -95,17 +95,22 @@ def is_open(finding: Finding) -> bool:
 
 
 def key_of(finding: Finding) -> list[Any]:
-    """What has to be the same for a finding to be the same, its numbers included."""
+    """What has to be the same for a finding to be the same, its numbers included; as a document gives it back."""
     site = None if finding.site is None else finding.site.model_dump(mode="json")
-    element = finding.element
-    place = [element.index and list(element.index), element.count, element.total, str(element.value)]
-    return [finding.rule, finding.op, finding.phase, finding.birth, site, place, finding.message]
+    return [finding.rule, *_birth(finding), site, finding.message]
 
 
 def likeness_of(finding: Finding) -> list[Any]:
-    """What has to be the same where a compiled program is run as it is written: what the bad number reached, and how."""
+    """What is the same of a finding, one or the other, where a compiled program is run as it is written."""
     reaches = [[r.kind, r.name, r.bad, r.total] for r in finding.reaches]
-    return [finding.phase, reaches]
+    return [_birth(finding), [finding.phase, finding.birth, reaches]]
+
+
+def _birth(finding: Finding) -> list[Any]:
+    element = finding.element
+    index = None if element.index is None else list(element.index)
+    born = [finding.op, finding.phase, finding.birth, index, list(element.shape), element.count, str(element.value)]
+    return [*born, element.total]
 
 
 def is_compiled(finding: Finding) -> bool:

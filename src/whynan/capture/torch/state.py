@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
 import random
 import struct
 import sys
@@ -75,7 +76,7 @@ def restore_stored(document: dict[str, Any]) -> None:
 
 def _load_numpy() -> bool:
     if "numpy" in sys.modules:
-        import numpy.random  # noqa: F401
+        importlib.import_module("numpy.random")
     return "numpy.random" in sys.modules
 
 
