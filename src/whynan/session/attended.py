@@ -67,9 +67,12 @@ class Attended:
         """Have a report that a second run may better be left for the process that waits."""
         self._left = left
 
-    def proves(self, unproved: Unproved) -> None:
-        """Have a report whose fixes further runs may prove be left for the process that waits."""
-        self._unproved = unproved
+    def proves(self, folder: str, began: float) -> None:
+        """Have a report whose fixes further runs may prove be left for the process that waits, where that is wanted."""
+        if self.options.rerun and (not self.options.quiet or self.options.json is not None):
+            from whynan.session.unproved import Unproved
+
+            self._unproved = Unproved(self.options, folder, began)
 
     def begin(self) -> None:
         """Look at everything from here on."""
@@ -138,10 +141,12 @@ class Attended:
         self._tell(found if error is None else _raised(found, error))
 
     def _tell(self, found: Report) -> None:
-        report = self._final(found if self._left is None else self._left.told(found))
+        found = found if self._left is None else self._left.told(found)
+        report = self._final(found if self._unproved is None else self._unproved.told(found))
         again = False
         try:
-            again = (self._left is not None and self._left.leave(report)) or self._leave_unproved(report)
+            again = self._left is not None and self._left.leave(report)
+            again = again or self._leave_unproved(report)
             if not again:
                 visits = {} if self._training is None else self._training.replays.visits
                 self._deliver(capsules.packed(report, self._keeper, self.options, visits))

@@ -156,10 +156,7 @@ class Attending:
             self._attended = Attended(self._told, self._apart, self._leave_word)
             left = Leaving(self._attended.options, self.outward, self._folder, self._began)
             self._attended.leaves(left)
-            if self._attended.options.rerun:
-                from whynan.session.unproved import Unproved
-
-                self._attended.proves(Unproved(self._attended.options, self._folder, self._began))
+            self._attended.proves(self._folder, self._began)
         try:
             self._attended.begin()
         except BaseException as error:

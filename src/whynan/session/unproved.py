@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.capture.failure import report_internal_error
-from whynan.session.leaving import FIRST, WANTED
+from whynan.session.leaving import FIRST, WANTED, is_one_of_several, with_note
 
 if TYPE_CHECKING:
     from whynan.config import Options
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from whynan.traces.redaction import Pseudonyms
 
 NAMES: Final = ("findings", "damaging")
+SEVERAL: Final = "not run again for a proof: it is one of several processes"
 _REGION: Final = "inductor.compiled_region"
 
 
@@ -38,6 +39,10 @@ class Unproved:
         from whynan.capture.torch.state import stored
 
         self._random = stored()
+
+    def told(self, report: Report) -> Report:
+        """A report that also says why nothing is proved, where the program is not run again for that."""
+        return with_note(report, SEVERAL) if report.findings and is_one_of_several() else report
 
     def leave(self, report: Report, looked_at: Report, names: Pseudonyms | None = None) -> bool:
         """Leave a report, and what a further run has to come to; False where there is nothing that it would prove.
@@ -61,7 +66,7 @@ class Unproved:
             for i, f in enumerate(getattr(report, name))
             if is_open(f) and f.site is not None and key_of(f) in known
         ]
-        if not wanted:
+        if not wanted or is_one_of_several():
             return False
         sites: list[Site] = [f.site for _, _, f in wanted if f.site is not None]
         places: dict[str, list[int]] = {}
