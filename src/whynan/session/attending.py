@@ -45,8 +45,8 @@ class Attending:
     """One program from its start to its end.
 
     `told` says what `whynan run` was asked for, as text; `status` names the file in which it reads how that went.
-    `again`: which further run of it this is, if any: ``1`` is only looked at, and over as soon as it reaches the outside;
-    the others prove fixes, and are over where they are told.
+    `again`: which further run of it this is, if any: ``1`` is only looked at, and over as soon as it reaches the
+    outside; the others prove fixes, and are over where they are told.
     """
 
     def __init__(self, told: str, status: str, *, again: str | None = None) -> None:

@@ -67,7 +67,7 @@ def with_proofs(
         why = run(command, further, seconds)
     found = Path(place, PROVED)
     if why is None and not found.exists():
-        why = "run again, it was cut short"
+        why = "it was cut short"
     proved: dict[str, Any] = {"why": f"run again, {why}"} if why else json.loads(found.read_text(encoding="utf-8"))
     return _merged(first, proved, wanted, options)
 
