@@ -29,7 +29,7 @@ class Options:
 
     Attributes:
         memory: bytes of operand values to hold for explanations; ``None`` leaves it to capture.
-        rerun: run the target a second time for operand values that were gone.
+        rerun: run the target a second time for operand values that were gone; a whole program, to prove fixes.
         second_run: run a whole program a second time for a bad step that cannot be run again within it.
         ranges: record counters and finite range of every tensor.
         strict: warnings count as findings for the exit status.

@@ -36,7 +36,7 @@ def explain() -> str:
 
 def run() -> str:
     """The report of ``whynan run`` on an example; the example's own output stands on another stream."""
-    return _told(sys.executable, "-m", "whynan", "run", "examples/phase_head/train.py")
+    return _told(sys.executable, "-m", "whynan", "run", "--rerun", "examples/phase_head/train.py")
 
 
 def _told(*command: str) -> str:

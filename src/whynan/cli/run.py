@@ -80,6 +80,13 @@ class _Run(click.Command):
     default=None,
     help="Run no program a second time, for a bad step that cannot be run again within it.",
 )
+@click.option(
+    "--rerun",
+    is_flag=True,
+    default=None,
+    help="Run the program again, with all that it does, to prove the fixes of what was found where no step can be run "
+    "again within it.",
+)
 @click.option("--json", metavar="FILE", help="Write the report to a file; - is the standard output.")
 @click.option("--trace", metavar="DIR", help="Record every operation in a new folder; it survives a kill.")
 @click.option("--capsule", metavar="DIR", help="Pack the failing operation into a new folder, for whynan replay.")
@@ -105,6 +112,7 @@ def run(module: str | None, code: str | None, program: tuple[str, ...], **chosen
       whynan run --json report.json -m package.train
       whynan run --on-nonfinite continue --strict train.py
       whynan run --mode trace --strict evaluate.py
+      whynan run --rerun --json report.json bug.py
       whynan run --start-step 300 --steps 20 train.py
 
     Exit status: the program's own if it is not 0; else 1 where an error was found, or a warning with --strict; else 0.

@@ -78,9 +78,15 @@ def _better(
     wanted = _read(os.path.join(folder, WANTED))
     place = os.path.join(folder, "again")
     os.mkdir(place, 0o700)
+    seconds = TIMES * wanted["seconds"] + AT_LEAST
+    if wanted.get("kind") == "proof":
+        from whynan.session.proofs import with_proofs
+
+        report = with_proofs(first, wanted, place, command, environment, options, run=_run, seconds=seconds)
+        return _with_capsule(report, os.path.join(place, CAPSULE), options)
     step = wanted["signature"]["step"]
     with told(f"running the program again up to step {step}", quiet=options.quiet):
-        why = _run(command, _environment(environment, place, wanted), TIMES * wanted["seconds"] + AT_LEAST)
+        why = _run(command, _environment(environment, place, wanted), seconds)
     found = Path(place, SECOND)
     if why is None and found.exists():
         return _with_capsule(_joined(first, read(found.read_bytes())), os.path.join(place, CAPSULE), options)

@@ -14,7 +14,7 @@ from whynan.capture.failure import tell_once
 from whynan.config import Options
 from whynan.session import capsules, recorded
 from whynan.session.ending import debugger, hide, stepping, stopped, user_frame
-from whynan.session.proving import Once
+from whynan.session.proving import RERUN, Once
 from whynan.session.region import Region, exception_text
 from whynan.session.waiting import told
 from whynan.session.watching import Watched
@@ -29,11 +29,12 @@ if TYPE_CHECKING:
     from whynan.records import Finding, Report
     from whynan.session.leaving import Leaving
     from whynan.session.training import Training
+    from whynan.session.unproved import Unproved
 
 
 MEMORY: Final = 256 << 20
 """Bytes of operands that a run holds unless it is told another number; a region holds fewer."""
-RUN_ONCE: Final = "the program was run once: explain(function, ..., rerun=True) of a part of it proves fixes"
+RUN_ONCE: Final = f"the program was run once: {RERUN}"
 
 
 class Attended:
@@ -59,14 +60,25 @@ class Attended:
         self._stopped = False
         self._training: Training | None = None
         self._left: Leaving | None = None
+        self._unproved: Unproved | None = None
         tell_once()
 
     def leaves(self, left: Leaving) -> None:
         """Have a report that a second run may better be left for the process that waits."""
         self._left = left
 
+    def proves(self, folder: str, began: float) -> None:
+        """Have a report whose fixes further runs may prove be left for the process that waits, where that is wanted."""
+        if self.options.rerun and (not self.options.quiet or self.options.json is not None):
+            from whynan.session.unproved import Unproved
+
+            self._unproved = Unproved(self.options, folder, began)
+
     def begin(self) -> None:
         """Look at everything from here on."""
+        if self._unproved is not None:
+            # before anything is looked at
+            self._unproved.begin()
         self._keeper = capsules.keeper_for(self.options)
         asks = self.options.on_nonfinite != "continue"
         watched = Watched(
@@ -129,10 +141,12 @@ class Attended:
         self._tell(found if error is None else _raised(found, error))
 
     def _tell(self, found: Report) -> None:
-        report = self._final(found if self._left is None else self._left.told(found))
+        found = found if self._left is None else self._left.told(found)
+        report = self._final(found if self._unproved is None else self._unproved.told(found))
         again = False
         try:
             again = self._left is not None and self._left.leave(report)
+            again = again or self._leave_unproved(report)
             if not again:
                 visits = {} if self._training is None else self._training.replays.visits
                 self._deliver(capsules.packed(report, self._keeper, self.options, visits))
@@ -142,11 +156,23 @@ class Attended:
             whynan = report.run.exit_status.whynan
             self._leave_word(f'{{"whynan": {whynan}, "stopped": {stopped_}, "loaded": true, "again": {again_}}}')
 
+    def _leave_unproved(self, report: Report) -> bool:
+        if self._unproved is None or self._region is None:
+            return False
+        names = None if self._recording is None else self._recording.names
+        left = self._unproved.leave(report, self._region.report, names)
+        if left:
+            self._record(report)
+        return left
+
+    def _record(self, report: Report) -> None:
+        if self._recording is not None:
+            recorded.again(self._recording, report, whole=self._training is not None)
+
     def _deliver(self, report: Report) -> None:
         from whynan.session.delivery import deliver
 
-        if self._recording is not None:
-            recorded.again(self._recording, report, whole=self._training is not None)
+        self._record(report)
         deliver(report, self.options, None if self._recording is None else self._recording.names)
 
     def forked(self) -> None:

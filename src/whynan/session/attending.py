@@ -20,11 +20,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
-    from types import ModuleType
+    from types import FrameType, ModuleType
     from typing import Any
 
     from whynan.session.attended import Attended
+    from whynan.session.repeated import Repeated
     from whynan.session.second import Second
+    from whynan.verify.loading import Loaded
 
 
 # before the program can put others in their place
@@ -35,25 +37,32 @@ _UNLOADED = '{"whynan": 0, "loaded": false}'
 _FAILED = '{"whynan": 0}'
 _INTERRUPTED = '{"whynan": 130}'
 
+_SECOND, _PROOF, _CONFINED = "1", "proof", "confined trial"
+"""The further runs of a program; any other word is a trial of an edit that is not confined."""
+
 
 class Attending:
     """One program from its start to its end.
 
     `told` says what `whynan run` was asked for, as text; `status` names the file in which it reads how that went.
-    `again`: this is its second run, which is only looked at, and over as soon as it reaches the outside.
+    `again`: which further run of it this is, if any: ``1`` is only looked at, and over as soon as it reaches the
+    outside; the others prove fixes, and are over where they are told.
     """
 
-    def __init__(self, told: str, status: str, *, again: bool = False) -> None:
+    def __init__(self, told: str, status: str, *, again: str | None = None) -> None:
         self._began = monotonic()
         self._again = again
         self._folder = os.path.dirname(status)
-        self.outward = Outward(self._folder, self._cut_off if again else None)
+        self.outward = Outward(self._folder, None if again is None else self._met)
         self._told = told
         self._status = status
         self._pid = os.getpid()
         self._path = list(sys.path)
         self._modules = frozenset(sys.modules)
-        self._attended: Attended | Second | None = None
+        self._attended: Attended | Second | Repeated | None = None
+        self._loaded: Loaded | None = None
+        self._repeated: Repeated
+        self._running = False
         self._over = False
         self._failed = False
         self._word_left = False
@@ -107,13 +116,36 @@ class Attending:
 
         report_internal_error()
 
-    def _cut_off(self, what: str) -> None:
-        """The second run is about to reach the outside: it ends before it does."""
-        leave(self._folder, "why", f"it {what}")
-        _leave_now(0)
+    def prepare(self) -> None:
+        """Before the program's first line: a run that proves fixes is loaded with other texts."""
+        if self._again in (None, _SECOND):
+            return
+        from whynan.session.rerunning import Rerun
+        from whynan.session.trials import Trial
+
+        made = Rerun if self._again == _PROOF else Trial
+        self._repeated = made(self._told, self._folder, self._apart, _leave_now)
+        self._loaded = self._repeated.loaded()
+        self._loaded.install()
+
+    def runs(self, code: object, frame: FrameType | None) -> None:
+        """A frame is about to run some code; a further run of the program is run, and ended, from here."""
+        if self._loaded is not None and not self._running:
+            self._running = True
+            self._loaded.run_main(code, frame)
+            self._running = False
+
+    def _met(self, what: str) -> bool:
+        """A further run is about to reach the outside; the second one ends before it does."""
+        if self._again == _SECOND:
+            leave(self._folder, "why", f"it {what}")
+            _leave_now(0)
+        return self._repeated.met(what)
 
     def _begin(self) -> None:
-        if self._again:
+        if self._again not in (None, _SECOND):
+            self._attended = self._repeated
+        elif self._again == _SECOND:
             from whynan.session.second import Second
 
             self._attended = Second(self._told, self._folder, self._apart, _leave_now)
@@ -124,6 +156,7 @@ class Attending:
             self._attended = Attended(self._told, self._apart, self._leave_word)
             left = Leaving(self._attended.options, self.outward, self._folder, self._began)
             self._attended.leaves(left)
+            self._attended.proves(self._folder, self._began)
         try:
             self._attended.begin()
         except BaseException as error:
@@ -221,9 +254,9 @@ class _Finder:
         loader.exec_module = exec_module
 
 
-def attend(told: str, status: str, *, again: bool = False) -> None:
-    """Wait for torch, for the exception that ends the program, and for its end; `again`: of its second run."""
-    if again:
+def attend(told: str, status: str, *, again: str | None = None) -> None:
+    """Wait for torch, for the exception that ends the program, and for its end; `again`: of which further run."""
+    if again in (_SECOND, _CONFINED):
         from whynan.session.confined import confine
 
         confine(os.path.dirname(status))
@@ -235,6 +268,8 @@ def attend(told: str, status: str, *, again: bool = False) -> None:
         # on its way out of the program: nothing of Python's stands below
         if event == "sys.excepthook" and get_ident() == main and _frame().f_back is None:
             attending.end_by(arguments[2])
+        elif event == "exec" and again is not None:
+            attending.runs(arguments[0], _frame().f_back)
         else:
             hear(event, arguments)
 
@@ -245,6 +280,9 @@ def attend(told: str, status: str, *, again: bool = False) -> None:
     # as pickle finds the one that it stands for, in this process and in another
     _exit.__module__, _exit.__qualname__, _exit.__doc__ = "os", "_exit", os._exit.__doc__
 
+    # a program that is run from within it may be traced
+    hook.__cantrace__ = again is not None  # pyright: ignore[reportFunctionMemberAccess]
+    attending.prepare()
     sys.addaudithook(hook)
     atexit.register(attending.end)
     os.register_at_fork(after_in_child=attending.forked)

@@ -22,6 +22,10 @@ def check(options: Options) -> None:
         raise UsageError(
             "--pdb opens where a program is stopped, and --on-nonfinite continue stops none", "leave one of them out"
         )
+    if options.pdb and options.rerun:
+        raise UsageError(
+            "--pdb opens where a program is stopped, and --rerun explains it once it has ended", "leave one of them out"
+        )
     if options.on_nonfinite == "skip" and not options.watches:
         raise UsageError(
             "--on-nonfinite skip leaves out a bad step, which is known in advance where steps are watched",

@@ -20,6 +20,7 @@ from whynan.errors import UsageError
 from whynan.session.delivery import say
 from whynan.session.files import STANDARD_OUTPUT, is_replaceable
 from whynan.session.interpreter import called
+from whynan.session.starting import environment_of, hashseed_for
 from whynan.session.supervising import Supervisor, end_as
 from whynan.session.temporary import Folder
 from whynan.session.unloaded import tell_of_no_torch
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
     from whynan.config import Options
     from whynan.session.programs import Program
-
-_BOOT = str(Path(__file__).parent / "boot")
 
 
 def launch(program: Program, options: Options) -> int:
@@ -101,14 +100,10 @@ def _folder() -> Folder:
 
 
 def _environment(program: Program, options: Options, status: str) -> dict[str, str]:
-    environment = dict(os.environ)
-    environment["_WHYNAN_RUN"] = json.dumps({"command": program.name, "options": options.stored()})
-    environment["_WHYNAN_STATUS"] = status
-    before = environment.get("PYTHONPATH")
-    if before is not None:
-        environment["_WHYNAN_PYTHONPATH"] = before
-    environment["PYTHONPATH"] = os.pathsep.join([_BOOT, before] if before else [_BOOT])
-    return environment
+    # what is proved by a further run depends on the order of sets, too
+    hashseed = hashseed_for(os.environ) if options.rerun else None
+    document = {"command": program.name, "options": options.stored(), "hashseed": hashseed}
+    return environment_of(os.environ, json.dumps(document), status, hashseed=hashseed)
 
 
 def _read(path: str) -> dict[str, Any] | None:

@@ -97,7 +97,7 @@ class Leaving:
     def _refused(self, fault: Fault, guard: Guard, seconds: float) -> str | None:
         if self._outward.first is not None:
             return f"it {self._outward.first}"
-        if _is_one_of_several():
+        if is_one_of_several():
             return "it is one of several processes"
         if fault.late is not None:
             return "the step was read after it was made"
@@ -152,6 +152,7 @@ def with_note(report: Report, note: str) -> Report:
     return report.model_copy(update={"coverage": report.coverage.model_copy(update={"notes": tuple(notes)})})
 
 
-def _is_one_of_several() -> bool:
+def is_one_of_several() -> bool:
+    """Whether this process is one of a distributed program's."""
     distributed: Any = sys.modules.get("torch.distributed")
     return distributed is not None and bool(distributed.is_available()) and bool(distributed.is_initialized())

@@ -41,10 +41,11 @@ _EVENTS: Final = {**REACHES, "import": _spawns}
 class Outward:
     """Listens to the audit events of a process and of those that it forks.
 
-    `folder`: where one of these leaves its word. `met` is called with the first, as it is about to happen.
+    `folder`: where one of these leaves its word. `met` is called with the first, as it is about to happen, and with
+    those after it for as long as it gives True.
     """
 
-    def __init__(self, folder: str, met: Callable[[str], object] | None = None) -> None:
+    def __init__(self, folder: str, met: Callable[[str], bool | None] | None = None) -> None:
         self._folder = folder
         self._met = met
         self._pid = _pid()
@@ -83,10 +84,10 @@ class Outward:
         self._say(f"{what} at {_basename(file)}:{line}")
 
     def _say(self, text: str) -> None:
+        if self._met is not None and self._met(text):
+            return
         self._said = text
-        if self._met is not None:
-            self._met(text)
-        elif _pid() != self._pid:
+        if self._met is None and _pid() != self._pid:
             leave(self._folder, _KEPT, text)
 
     def _of_a_worker(self) -> str | None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 SECONDS: Final = 20.0
 """So long fixes are sought and proved for one report; what has begun then comes to its end."""
+RERUN: Final = "whynan run --rerun runs it again to prove fixes"
 _MOST_TRIED: Final = 2
 """So many candidates of one finding are tried in the program."""
 _MOST_EDITS: Final = 3

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from whynan.records import Replay
 from whynan.report.values import count_text
 from whynan.session.lateness import advised, compared, made, refused_late
-from whynan.session.proving import Once, with_surroundings
+from whynan.session.proving import RERUN, Once, with_surroundings
 from whynan.session.region import Region, refuses_another
 from whynan.session.retelling import Replaying
 from whynan.session.watching import Watched
@@ -120,7 +120,7 @@ class Replays:
         fault = Fault(optimizer, self._guard.attempts(optimizer) + 1, judge(optimizer, self._guard.here.losses))
         way = next(ways(self._marks.kept()), None)
         if way is None:
-            region.prove(Once(NO_WAY))
+            region.prove(Once(f"{NO_WAY}: {RERUN}"))
         else:
             with self._again(way, fault, eager=compiles()).unheard() as again:
                 region.prove(again, keep=self._keep())

@@ -12,7 +12,7 @@ from whynan.errors import UsageError
 from whynan.source.liveness import mangled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 TELL: Final = "_whynan_visit"
 """The name that is called, with the number of the place."""
@@ -75,6 +75,50 @@ def instrumented(text: str, line: int) -> Instrumented:
     adder = _Adder()
     adder.block(held.body, head=True)
     return Instrumented(tree, ".".join(names) or None, tuple(adder.lines), tuple(adder.expressions), chains)
+
+
+def instrumented_all(text: str, lines: Sequence[int]) -> tuple[ast.Module, list[Instrumented]]:
+    """The syntax of a text with the calls in each function at one of some lines, and what each function tells.
+
+    The names that the second function calls end with ``_1``, those of the third with ``_2``, and so on. A function that
+    looks at its own names as a whole is left out.
+
+    Raises:
+        SyntaxError: for a text that is no Python.
+    """
+    tree = ast.parse(text)
+    # the outer first: what is put into it may be instrumented too
+    at = sorted(lines, key=lambda line: len(_around(tree, line)))
+    made: list[Instrumented] = []
+    for line in at:
+        try:
+            one = instrumented(text, line)
+        except UsageError:
+            continue
+        if any(one.function == other.function and one.lines == other.lines for other in made):
+            continue
+        held, own = _held(tree, line), _held(one.tree, line)
+        held.body[:] = own.body
+        _rename(held, len(made))
+        made.append(one)
+    return tree, made
+
+
+def every_function(text: str) -> list[int]:
+    """A line of the top of a text and of each function in it; raises ``SyntaxError`` for a text that is no Python."""
+    tree = ast.parse(text)
+    return [1, *(node.body[0].lineno for node in ast.walk(tree) if isinstance(node, _Function))]
+
+
+def _held(tree: ast.Module, line: int) -> _Function | ast.Module:
+    path = _around(tree, line)
+    return path[-1] if path and isinstance(path[-1], _Function) else tree
+
+
+def _rename(held: _Function | ast.Module, number: int) -> None:
+    for node in ast.walk(held) if number else ():
+        if isinstance(node, ast.Name) and node.id in (TELL, SHOW):
+            node.id = f"{node.id}_{number}"
 
 
 def _around(tree: ast.Module, line: int) -> list[_Function | ast.ClassDef]:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.capture.failure import report_internal_error
-from whynan.verify.instrumenting import SHOW, TELL, instrumented
+from whynan.verify.instrumenting import SHOW, TELL, instrumented, instrumented_all
 from whynan.verify.swapping import swapped
 from whynan.verify.visits import Visit, Visits
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator, Mapping, Sequence
 
     from torch import Tensor
 
@@ -68,6 +68,11 @@ class Recorder:
         self._left_out = 0
         self._last: dict[str, Tensor] = {}
         self._on = True
+
+    @property
+    def function(self) -> str | None:
+        """The qualified name of the function whose visits these are; None for the top of the module."""
+        return self._function.function
 
     @property
     def tree(self) -> ast.Module:
@@ -234,6 +239,39 @@ def telling(recorder: Recorder) -> Generator[None]:
             delattr(builtins, name)
         for name, function in held.items():
             setattr(builtins, name, function)
+
+
+class Listening:
+    """The recorders of some functions of one text, told for as long as the process lives once ``begin`` was called.
+
+    Until then nobody listens, for torch may not be loaded yet.
+    """
+
+    def __init__(self, path: str, text: str, lines: Sequence[int]) -> None:
+        self.tree, made = instrumented_all(text, lines)
+        self.recorders = [Recorder(path, text, one) for one in made]
+        for number in range(len(made)):
+            setattr(builtins, _numbered(TELL, number), _unheard)
+            setattr(builtins, _numbered(SHOW, number), _given)
+
+    def begin(self) -> None:
+        """Record from here on."""
+        for number, recorder in enumerate(self.recorders):
+            setattr(builtins, _numbered(TELL, number), recorder.tell)
+            setattr(builtins, _numbered(SHOW, number), recorder.show)
+
+
+def _numbered(name: str, number: int) -> str:
+    return f"{name}_{number}" if number else name
+
+
+def _unheard(place: int) -> None:
+    del place
+
+
+def _given(number: int, value: Any) -> Any:
+    del number
+    return value
 
 
 def resolved(chain: Chain, names: Mapping[str, Any], module: Mapping[str, Any]) -> Any:

@@ -64,6 +64,8 @@ def named(door: Any, module: str, name: str) -> Any:
 def halt(tracer: Tracer) -> None:
     """At a door: raise what the run is to end with, where a bad number has newly reached a fatal sink."""
     ending = None
+    if tracer.on_door is not None and not torch.compiler.is_compiling():
+        tracer.on_door()
     try:
         if torch.compiler.is_compiling() or tracer.on_sink is None or len(tracer.bad.sinks.found) == tracer.asked:
             return

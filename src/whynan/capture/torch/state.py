@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
 import random
 import struct
 import sys
@@ -44,6 +45,39 @@ def rng() -> Rng:
         switches=tuple(read() for read, _ in _SWITCHES),
         inference=torch.is_inference_mode_enabled(),
     )
+
+
+def stored() -> dict[str, Any]:
+    """The state of the generators of the processor as a document for another process.
+
+    NumPy's is made, if the program has NumPy: else it would begin anywhere, later.
+    """
+    _load_numpy()
+    state = rng()
+    version, words, second = _spelled(state.python)
+    plain = state.numpy if isinstance(state.numpy, tuple) else None
+    return {
+        "torch": state.torch.numpy().tobytes().hex(),
+        "python": [version, list(words), second],
+        "numpy": None if plain is None else [plain[0].hex(), *plain[1:]],
+    }
+
+
+def restore_stored(document: dict[str, Any]) -> None:
+    """Put the generators of this process where those of another one were."""
+    state = bytearray.fromhex(document["torch"])
+    torch.default_generator.set_state(torch.frombuffer(state, dtype=torch.uint8))
+    version, words, second = document["python"]
+    random.setstate((version, tuple(words), second))
+    if document["numpy"] is not None and _load_numpy():
+        words, *rest = document["numpy"]
+        _set_numpy((bytes.fromhex(words), *rest))
+
+
+def _load_numpy() -> bool:
+    if "numpy" in sys.modules:
+        importlib.import_module("numpy.random")
+    return "numpy.random" in sys.modules
 
 
 def restore(state: Rng) -> None:

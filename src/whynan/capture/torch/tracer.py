@@ -102,6 +102,8 @@ class Tracer:
         self.on_sink: Callable[[], BaseException | None] | None = None
         self.asked = 0
         """How many of the sinks found so far `on_sink` has been asked about."""
+        self.on_door: Callable[[], None] | None = None
+        """Called at each door of the program's, before `on_sink` is asked."""
         self.only: Only | None = None
         self.last_step: int | None = None
         self.on_last_step: Callable[[], None] | None = None

@@ -11,11 +11,16 @@ def _attend() -> None:
     told = os.environ.pop("_WHYNAN_RUN", None)
     status = os.environ.pop("_WHYNAN_STATUS", "")
     again = os.environ.pop("_WHYNAN_AGAIN", None)
+    hashed = os.environ.pop("_WHYNAN_HASHSEED", None)
     before = os.environ.pop("_WHYNAN_PYTHONPATH", None)
     if before is None:
         os.environ.pop("PYTHONPATH", None)
     else:
         os.environ["PYTHONPATH"] = before
+    if hashed:
+        os.environ["PYTHONHASHSEED"] = hashed
+    elif hashed is not None:
+        os.environ.pop("PYTHONHASHSEED", None)
     sys.path_importer_cache.pop(here, None)
     if told is None:
         return
@@ -30,7 +35,7 @@ def _attend() -> None:
                 from whynan.session.attending import attend
             finally:
                 sys.path.remove(root)
-        attend(told, status, again=again is not None)
+        attend(told, status, again=again)
     except Exception as error:
         sys.stderr.write(f"whynan: the program runs unwatched, because whynan cannot start ({error!r})\n")
 

@@ -1,0 +1,253 @@
+"""A program once more, for the proof of its fixes: is it the same, what were its names, what does an edit do?"""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tokenize
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from whynan.errors import UsageError
+from whynan.session.repeated import Repeated
+from whynan.session.unproved import NAMES, key_of, likeness_of
+from whynan.verify.instrumenting import every_function, instrumented
+from whynan.verify.loading import Loaded
+from whynan.verify.swapping import is_same_file
+from whynan.verify.visiting import Listening
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from typing import NoReturn
+
+    from whynan.capture.torch import Capture
+    from whynan.records import Finding, Fix, Report
+    from whynan.session.region import Region
+    from whynan.session.repeated import End
+    from whynan.verify.visits import Visits
+
+PROVED: Final = "proved.json"
+CAPSULE: Final = "capsule"
+SAME: Final = "births and their values identical, run again from the program's beginning"
+_EAGER: Final = "as many bad numbers in the same places, run again from the program's beginning without torch.compile"
+_ONLY_COMPILED: Final = (
+    "run again without torch.compile, it bore nothing bad: what the compiler made of the program is the suspect"
+)
+_AS_WRITTEN: Final = "; tried without torch.compile"
+_ELSEWHERE: Final = "what it was there is not known: the run again was made to tell of other functions"
+_TOO_LONG: Final = "run with it, the program took more than the {:,.0f} seconds that were left for proofs"
+_NO_TIME: Final = "the time for proofs was over"
+
+
+class Rerun(Repeated):
+    """The run again of the program as it is; what mends its findings is tried in further runs of it."""
+
+    def __init__(
+        self, told: str, folder: str, apart: Callable[[], AbstractContextManager[None]], out: Callable[[int], NoReturn]
+    ) -> None:
+        super().__init__(told, folder, apart, out)
+        self._until = monotonic() + float(self.asked["seconds"])
+        self.heard: dict[str, Listening] = {}
+        for path, lines in self.asked["places"].items():
+            with suppress(OSError, SyntaxError, UnicodeError):
+                text = _text(path)
+                # where a compiled function's expressions stand, the first run does not know
+                self.heard[path] = Listening(path, text, every_function(text) if self.asked["eager"] else lines)
+        self.end_of_it: End = "end"
+        self.why = ""
+        self.before_births = 0
+        self._tried = 0
+
+    def loaded(self) -> Loaded:
+        """The syntax of the files that findings were born in, with the calls that tell of their names."""
+        trees: dict[str, ast.Module] = {path: heard.tree for path, heard in self.heard.items()}
+        return Loaded(trees, self.end)
+
+    def begin(self) -> None:
+        """Torch is loaded: look at everything, and record the names."""
+        from whynan.session import capsules
+
+        self.keeper = capsules.keeper_for(self.options)
+        super().begin()
+        for heard in self.heard.values():
+            heard.begin()
+
+    def _sunk(self, capture: Capture) -> None:
+        assert self._region is not None
+        with self._apart():
+            is_error = any(f.severity == "error" for f in self._region.preview(capture).findings)
+        if is_error:
+            self.over("door")
+
+    def told(self, region: Region, end: End, why: str) -> None:
+        """Leave the fixes of what was found in the first run, too; or why nothing of this run is used."""
+        from whynan.session.proving import proved, with_surroundings
+
+        self.end_of_it, self.why = end, why
+        report = with_surroundings(region.report, region.trace)
+        same = self._same(report)
+        if not same:
+            self._leave({"why": self._difference(report)})
+            return
+        ordinals = [b.event.ordinal for b in (*region.trace.births, *region.trace.silent)]
+        self.before_births = sum(1 for events in self.effects if events < max(ordinals, default=0))
+        visits: dict[Any, Visits] = {}
+        report = proved(report, self, keep=None if self.keeper is None else visits.__setitem__)
+        self._leave_proved(report, same, visits)
+
+    def _same(self, report: Report) -> dict[tuple[str, int], tuple[str, int]]:
+        """Where the findings of the first run are, and where they are here."""
+        here = [(name, i, f) for name in NAMES for i, f in enumerate(getattr(report, name))]
+        found: dict[tuple[str, int], tuple[str, int]] = {}
+        for name, index, key, likeness in self.asked["findings"]:
+            match = next(((n, i) for n, i, f in here if self._is_same(f, key, likeness)), None)
+            if match is not None:
+                found[name, index] = match
+        return found
+
+    def _is_same(self, finding: Finding, key: list[Any], likeness: list[Any]) -> bool:
+        if not self.asked["eager"]:
+            return key_of(finding) == key
+        # what was compiled stands elsewhere as it is written
+        return any(one == other for one, other in zip(likeness_of(finding), likeness, strict=True))
+
+    def _difference(self, report: Report) -> str:
+        if self.end_of_it == "raised":
+            return f"run again, it raised {self.why}"
+        if not report.findings and not report.damaging:
+            return _ONLY_COMPILED if self.asked["eager"] else "run again, it bore nothing bad"
+        return "run again, it bore other bad numbers: it is not the same each time, or has changed what it reads"
+
+    def _leave_proved(
+        self, report: Report, same: dict[tuple[str, int], tuple[str, int]], visits: dict[Any, Visits]
+    ) -> None:
+        from whynan.session import capsules
+
+        if self.keeper is not None:
+            from dataclasses import replace
+
+            within = replace(self.options, capsule=os.path.join(self._folder, CAPSULE))
+            capsules.packed(report, self.keeper, within, visits)
+        if self.options.redact:
+            from whynan.report.redaction import redacted
+
+            report = redacted(report)
+        found = {at: getattr(report, name)[index] for at, (name, index) in same.items()}
+        told = [[name, index, self._document_of(finding)] for (name, index), finding in found.items()]
+        self._leave({"why": _EAGER if self.asked["eager"] else SAME, "findings": told, "notes": self._notes(report)})
+
+    def _document_of(self, finding: Finding) -> dict[str, Any]:
+        if not self.asked["eager"]:
+            return {"fixes": finding.model_dump(mode="json", by_alias=True)["fixes"]}
+        fixes = tuple(_as_written(fix) for fix in finding.fixes)
+        return finding.model_copy(update={"fixes": fixes}).model_dump(mode="json", by_alias=True)
+
+    def _notes(self, report: Report) -> list[str]:
+        return [note for note in report.coverage.notes if note.startswith("the proof of fixes")]
+
+    def _leave(self, document: dict[str, Any]) -> None:
+        from whynan.session.files import write_text
+
+        write_text(os.path.join(self._folder, PROVED), json.dumps(document))
+
+    # -- the program once more, for a fix --
+
+    def visits(self, path: str, text: str, line: int) -> Visits | str:
+        """The visits of the function at a line of a file whose text that is; or why there are none."""
+        try:
+            function = instrumented(text, line).function
+        except UsageError as error:
+            return error.what
+        for known, heard in self.heard.items():
+            for recorder in heard.recorders if is_same_file(known, path) else ():
+                visits = recorder.visits
+                if recorder.function == function and any(visit.line <= line for visit in visits.visits):
+                    return visits
+        return _ELSEWHERE
+
+    def trial(self, path: str, before: str, after: str) -> Report | str:
+        """The report of a run in which a file has another text; or why there is none."""
+        from whynan.session.trials import read
+
+        del before
+        try:
+            compile(after, path, "exec", dont_inherit=True)
+        except SyntaxError as error:
+            return f"the edited text is no Python ({error.msg})"
+        left = self._until - monotonic()
+        if left <= 0:
+            return _NO_TIME
+        self._tried += 1
+        folder = os.path.join(self._folder, f"trial-{self._tried}")
+        os.mkdir(folder, 0o700)
+        if not self._run(folder, path, after, left):
+            return _TOO_LONG.format(left)
+        found = read(folder)
+        return found if isinstance(found, str) else self._judged(*found)
+
+    def _judged(self, report: Report, end: End, why: str) -> Report | str:
+        """A run's report, if it went as far as this one did."""
+        if end == "raised" and (self.end_of_it != "raised" or _type(why) != _type(self.why)):
+            return f"run with it, the program raised {why}"
+        if end == "end" and self.end_of_it in ("door", "step"):
+            return "run with it, the program ended before it came as far as without it"
+        return report
+
+    def _run(self, folder: str, path: str, after: str, seconds: float) -> bool:
+        from whynan.session.files import write_text
+        from whynan.session.trials import ASKED, CONFINED, TRIAL
+
+        asked = {
+            "path": path,
+            "text": after,
+            "effects": self.before_births,
+            "door": self.doors if self.end_of_it == "door" else None,
+            "eager": self.asked["eager"],
+            "random": self.asked["random"],
+        }
+        write_text(os.path.join(folder, ASKED), json.dumps(asked))
+        told = json.dumps({**self._document, "asked": os.path.join(folder, ASKED)})
+        again = TRIAL if self.before_births else CONFINED
+        environment = self.environment(told, os.path.join(folder, "status.json"), again)
+        process = subprocess.Popen(
+            self._document["argv"],
+            executable=sys.executable,
+            env={**environment, "TMPDIR": folder},
+            cwd=self._place,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        finally:
+            process.kill()
+            process.wait()
+        return True
+
+
+def _text(path: str) -> str:
+    with open(path, "rb") as raw:
+        encoding, _ = tokenize.detect_encoding(raw.readline)
+    with open(path, encoding=encoding, newline="") as file:
+        return file.read()
+
+
+def _as_written(fix: Fix) -> Fix:
+    """A fix that also says that it was tried without the compiler."""
+    if fix.verdict.status == "unverified":
+        return fix
+    return fix.model_copy(update={"verdict": fix.verdict.model_copy(update={"why": fix.verdict.why + _AS_WRITTEN})})
+
+
+def _type(raised: str) -> str:
+    return raised.partition(":")[0]

@@ -1,0 +1,95 @@
+"""A program that is loaded with another text of one of its files runs that text, and the file stays as it is."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from whynan.verify.instrumenting import every_function, instrumented_all
+
+ATTENDING = """
+import os, sys
+from whynan.verify.loading import Loaded
+
+def over(error):
+    print("over", type(error).__name__, flush=True)
+    os._exit(0)
+
+path = {path!r}
+text = open(path).read().replace("'first'", "'other'")
+loaded = Loaded({{path: text}}, over)
+loaded.install()
+running = []
+
+def hook(event, args):
+    if event == "exec" and not running:
+        frame = sys._getframe().f_back
+        running.append(True)
+        loaded.run_main(args[0], frame)
+        running.clear()
+
+sys.addaudithook(hook)
+"""
+
+
+def ran(folder: Path, path: str, *arguments: str) -> str:
+    """What a program prints that is loaded with another text of a file."""
+    (folder / "boot").mkdir()
+    (folder / "boot" / "sitecustomize.py").write_text(ATTENDING.format(path=str(folder / path)), encoding="utf-8")
+    paths = [str(folder / "boot"), *(os.environ["PYTHONPATH"].split(os.pathsep) if "PYTHONPATH" in os.environ else ())]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, text=True, capture_output=True, check=True
+    )
+    return done.stdout
+
+
+MAIN = "import sys\nprint('first', __name__, sys.argv[1:], flush=True)\n"
+
+
+@pytest.mark.parametrize("arguments", [("main.py", "-x"), ("-m", "main", "-x")])
+def test_a_main_program_runs_another_text(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(MAIN, encoding="utf-8")
+    assert ran(tmp_path, "main.py", *arguments) == "other __main__ ['-x']\nover NoneType\n"
+    assert (tmp_path / "main.py").read_text() == MAIN
+
+
+def test_an_imported_module_runs_another_text(tmp_path: Path) -> None:
+    (tmp_path / "part.py").write_text("def say():\n    print('first', flush=True)\n", encoding="utf-8")
+    (tmp_path / "main.py").write_text("from part import say\nsay()\n", encoding="utf-8")
+    assert ran(tmp_path, "part.py", "main.py") == "other\nover NoneType\n"
+
+
+@pytest.mark.parametrize(("end", "told"), [("raise ValueError(3)", "ValueError"), ("sys.exit(3)", "NoneType")])
+def test_how_the_program_ends_is_told(end: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(f"import sys\n{end}\n", encoding="utf-8")
+    assert ran(tmp_path, "main.py", "main.py") == f"over {told}\n"
+
+
+TEXT = """\
+x = 1
+
+
+def outer(y):
+    def inner(z):
+        return z + y
+    return inner(y)
+"""
+
+
+def test_several_functions_tell_apart() -> None:
+    tree, made = instrumented_all(TEXT, [1, 6, 7, 6])
+    assert [one.function for one in made] == [None, "outer", "outer.inner"]
+    text = ast.unparse(tree)
+    assert [text.count(f"{name}(") for name in ("_whynan_visit", "_whynan_visit_1", "_whynan_visit_2")] == [2, 2, 1]
+    assert every_function(TEXT) == [1, 5, 6]
+
+
+def test_a_function_that_looks_at_its_names_is_left_out() -> None:
+    _, made = instrumented_all(TEXT.replace("z + y", "locals()"), [1, 6])
+    assert [one.function for one in made] == [None]
