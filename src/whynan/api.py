@@ -182,11 +182,12 @@ def _explained(
     finally:
         call.restore(second.watching)
     if eager:
-        report = with_eager(first, second.report, failed=second.watching.failed)
+        report = with_eager(first, second.report, failed=second.watching.failed or second.trace.failed)
     else:
         identical = call.identical(second.watching)
         # asked after that, which may have failed as well
-        report = with_rerun(first, second.report, identical=identical, failed=second.watching.failed)
+        failed = second.watching.failed or second.trace.failed
+        report = with_rerun(first, second.report, identical=identical, failed=failed)
     if report.run.replay.faithful is False:
         return proved(report, Once(f"no faithful second call: {report.run.replay.why}"))
     again = Recalling(call, lambda: Trace(memory=options.memory, command=report.run.command, quiet=True))

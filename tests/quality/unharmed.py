@@ -305,4 +305,6 @@ def _times(executed: Counter[str], number: int) -> Counter[str]:
 
 
 def _says_so(report: Any) -> bool:
-    return any("error of its own" in note for note in report.coverage.notes)
+    # a failure in a further run is told of the fix that the run was to prove
+    verdicts = (fix.verdict.why for finding in report.findings for fix in finding.fixes)
+    return any("error of its own" in said for said in (*report.coverage.notes, *verdicts))

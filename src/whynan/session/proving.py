@@ -302,7 +302,10 @@ class _Proving:
     def _trial(self, source: _Source, candidate: Candidate) -> Report | str:
         key = source.path, candidate.edited
         if key not in self._trials:
-            self._trials[key] = self._again.trial(source.path, source.text, candidate.edited)
+            trial = self._again.trial(source.path, source.text, candidate.edited)
+            # what was not looked at to its end proves nothing
+            unseen = not isinstance(trial, str) and FAILED in trial.coverage.notes
+            self._trials[key] = FAILED if unseen else trial
         return self._trials[key]
 
     def _in_place(self, finding: Finding, source: _Source, one: Judged, edits: int = 1) -> Judged:
