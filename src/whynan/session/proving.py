@@ -15,7 +15,7 @@ from whynan.records import Fix, FixVerdict
 from whynan.records.report import Further
 from whynan.rules.catalogue import rules
 from whynan.session.capsules import chosen
-from whynan.session.trying import Outcome, alike, judged, kind_of, outcome_of
+from whynan.session.trying import Outcome, alike, judged, kind_of, outcome_of, saturating
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -141,7 +141,7 @@ def tried(before: str, after: str, path: str, finding: Finding, visits: Visits) 
     if isinstance(pair, Declined):
         return FixVerdict(status="unverified", why=pair.why)
     candidate = Candidate("", kind_of(*pair), path, after, *pair, function=visits.function)
-    return judged(candidate, visits)
+    return judged(candidate, visits, rounded=saturating(finding))
 
 
 class _Proving:
@@ -156,7 +156,7 @@ class _Proving:
         self._failed = False
         self._known: dict[object, tuple[Fix, ...]] = {}
         self._visited: dict[tuple[str, int], Visits | str] = {}
-        self._verdicts: dict[tuple[Formula, Formula, str], FixVerdict] = {}
+        self._verdicts: dict[tuple[Formula, Formula, str, frozenset[str]], FixVerdict] = {}
         self._trials: dict[tuple[str, str], Report | str] = {}
         self._hashes = {source.file: source.sha256 for source in report.run.sources}
 
@@ -254,7 +254,7 @@ class _Proving:
 
     def _proofs(self, finding: Finding, source: _Source, found: Sequence[Candidate]) -> list[Judged]:
         """The candidates with their verdicts, the best first."""
-        judged_ = sorted((self._judged(source, candidate) for candidate in found), key=lambda j: j.rank)
+        judged_ = sorted((self._judged(finding, source, candidate) for candidate in found), key=lambda j: j.rank)
         tried_: list[Judged] = []
         for number, one in enumerate(judged_):
             # what does not cure the captured operands may still do so with another edit
@@ -270,17 +270,18 @@ class _Proving:
                 tried_.append(self._in_place(finding, source, one))
         return sorted(tried_, key=lambda j: j.rank)
 
-    def _judged(self, source: _Source, candidate: Candidate) -> Judged:
+    def _judged(self, finding: Finding, source: _Source, candidate: Candidate) -> Judged:
         unknown = FixVerdict(status="unverified", why=_ENDED)
         if self._is_over():
             return Judged(candidate, unknown)
         visits = self._visits(source, candidate.original.line)
         if isinstance(visits, str):
             return Judged(candidate, unknown.model_copy(update={"why": visits}))
-        key = candidate.original, candidate.repaired, candidate.kind
+        rounded = saturating(finding)
+        key = candidate.original, candidate.repaired, candidate.kind, rounded
         try:
             if key not in self._verdicts:
-                self._verdicts[key] = judged(candidate, visits)
+                self._verdicts[key] = judged(candidate, visits, rounded=rounded)
             return Judged(candidate, self._verdicts[key])
         except WhynanError as error:
             return Judged(candidate, unknown.model_copy(update={"why": str(error)}))
@@ -340,7 +341,7 @@ class _Proving:
             title = first.title if first.title == second.title else f"{first.title}; {second.title}"
             kind: FixKind = max((first.kind, second.kind), key=_STRICTNESS.index)
             whole = Candidate(title, kind, source.path, second.edited, *pair, function=first.function)
-            found.append(replace(self._judged(source, whole), further=(*one.further, further)))
+            found.append(replace(self._judged(finding, source, whole), further=(*one.further, further)))
         kept = [one for one in found if one.verdict.status in ("verified", "distorting")]
         return sorted(kept, key=lambda j: j.rank)[:1]
 

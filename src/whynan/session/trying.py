@@ -17,7 +17,7 @@ from whynan.verify.lifting import calls, lifted
 from whynan.verify.swapping import is_same_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from whynan.fixes.candidates import Candidate, Declined, Formula
     from whynan.records import Finding, Report
@@ -31,6 +31,7 @@ _GUARDS: Final = frozenset(
     "where masked_fill masked_fill_ nan_to_num clamp clamp_ clamp_min clamp_max clip maximum minimum max min copysign "
     "isfinite isnan isinf".split()
 )
+_SATURATING: Final = frozenset("sigmoid softmax tanh exp exp2 erf erfc softplus".split())
 _COMPUTES: Final = frozenset({"torch", "math", "numpy", "einops"})
 """Libraries whose functions compute."""
 _DOING: Final = frozenset("print open input exec eval next setattr delattr breakpoint".split())
@@ -47,8 +48,12 @@ class Outcome:
     next: Finding | None = None
 
 
-def judged(candidate: Candidate, visits: Visits) -> FixVerdict:
-    """The verdict on a candidate by its function's visits; raises ``UsageError`` where a formula cannot be made."""
+def judged(candidate: Candidate, visits: Visits, *, rounded: Collection[str] = ()) -> FixVerdict:
+    """The verdict on a candidate by its function's visits; raises ``UsageError`` where a formula cannot be made.
+
+    ``rounded`` are the functions that what its finding is of came through, whose results are as a rule not exact
+    where they are 0 or 1; a guard cannot be told to be right by what they gave.
+    """
     from whynan.verify.formulas import compiled
     from whynan.verify.judging import judge
 
@@ -63,7 +68,23 @@ def judged(candidate: Candidate, visits: Visits) -> FixVerdict:
         return FixVerdict(status="unverified", why=why)
     before = _taking(compiled(original, namespace), original)
     after = _taking(compiled(repaired, namespace), repaired)
-    return judge(before, after, _chosen(before, given), kind=candidate.kind)
+    is_rounded = bool({*rounded} - _written(original.body)[0])
+    return judge(before, after, _chosen(before, given), kind=candidate.kind, rounded=is_rounded)
+
+
+def saturating(finding: Finding) -> frozenset[str]:
+    """The functions that end in limits which a rounded result is at, among those that a finding's operands came through."""
+    around = finding.around
+    if around is None:
+        return frozenset()
+    made = {operation.event: operation for operation in around.operations}
+    waiting, found = [around.middle], dict[int, str]()
+    while waiting:
+        operation = made.get(waiting.pop())
+        if operation is not None and operation.event not in found:
+            found[operation.event] = operation.op.split(".")[1].strip("_") if "." in operation.op else operation.op
+            waiting += [argument.event for argument in operation.arguments if argument.event is not None]
+    return frozenset(found.values()) & _SATURATING
 
 
 def alike(before: str, after: str, path: str, line: int, visits: Visits) -> tuple[Formula, Formula] | Declined:
