@@ -34,6 +34,8 @@ SECONDS: Final = 20.0
 _MOST_TRIED: Final = 2
 """So many candidates of one finding are tried in the program."""
 _MOST_EDITS: Final = 3
+_MOST_FURTHER: Final = 3
+"""So many statements behind an edit may it take for what it computes to come to the same."""
 _ORDER: Final = ("verified", "distorting", "unverified", "rejected")
 _STRICTNESS: Final[tuple[FixKind, ...]] = ("reformulation", "guard", "epsilon", "setting")
 _ENDED: Final = f"the proof of fixes was ended after {SECONDS:.0f} seconds of processor time"
@@ -140,8 +142,21 @@ def tried(before: str, after: str, path: str, finding: Finding, visits: Visits) 
     pair = alike(before, after, path, finding.site.line, visits)
     if isinstance(pair, Declined):
         return FixVerdict(status="unverified", why=pair.why)
-    candidate = Candidate("", kind_of(*pair), path, after, *pair, function=visits.function)
-    return judged(candidate, visits, rounded=saturating(finding))
+    first, rounded = None, saturating(finding)
+    for further in range(_MOST_FURTHER + 1):
+        if further:
+            pair = alike(before, after, path, finding.site.line, visits, further=further)
+        if isinstance(pair, Declined):
+            break
+        candidate = Candidate("", kind_of(*pair), path, after, *pair, function=visits.function)
+        verdict = judged(candidate, visits, rounded=rounded)
+        first = first or verdict
+        if verdict.status == "verified":
+            return verdict
+        if first.status not in ("rejected", "distorting"):
+            break
+    assert first is not None
+    return first
 
 
 class _Proving:

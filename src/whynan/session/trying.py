@@ -87,18 +87,21 @@ def saturating(finding: Finding) -> frozenset[str]:
     return frozenset(found.values()) & _SATURATING
 
 
-def alike(before: str, after: str, path: str, line: int, visits: Visits) -> tuple[Formula, Formula] | Declined:
+def alike(
+    before: str, after: str, path: str, line: int, visits: Visits, *, further: int = 0
+) -> tuple[Formula, Formula] | Declined:
     """Two versions of a file as formulas that read the same, if there are such that begin at a line that was visited.
 
-    What one reads and the other computes would be two inputs that know nothing of each other.
+    What one reads and the other computes would be two inputs that know nothing of each other. `further`: with so many
+    statements behind those that differ.
     """
     from whynan.fixes.candidates import Declined
     from whynan.fixes.source import compared
 
-    first = compared(before, after, path, line)
+    first = compared(before, after, path, line, further=further)
     earlier = sorted({visit.line for visit in visits.visits if visit.line < line}, reverse=True)
     for at in (line, *earlier[:_MOST_BEFORE]):
-        pair = compared(before, after, path, at)
+        pair = compared(before, after, path, at, further=further)
         if not isinstance(pair, Declined) and _read(pair[0]) == _read(pair[1]):
             return pair
     return first
@@ -246,6 +249,9 @@ def _written(body: str) -> tuple[set[str], set[float]]:
     numbers: set[float] = set()
     for node in ast.walk(ast.parse(textwrap.dedent(body))):
         match node:
+            case ast.Call(func=ast.Attribute(attr="max" | "min")) if _reduces(node):
+                # the greatest of a row, which selects nothing
+                continue
             case ast.Call(func=ast.Attribute(attr=name)) | ast.Call(func=ast.Name(id=name)):
                 calls.add(name)
             case ast.Compare():
@@ -255,6 +261,25 @@ def _written(body: str) -> tuple[set[str], set[float]]:
             case _:
                 continue
     return calls, numbers
+
+
+def _reduces(node: ast.Call) -> bool:
+    """Whether ``x.max(-1)``, ``torch.max(x, dim=0)`` or ``x.max()`` is the greatest of a row, and not of two."""
+    if any(keyword.arg in ("dim", "keepdim", "axis") for keyword in node.keywords):
+        return True
+    match node.func:
+        case ast.Attribute(value=ast.Name(id="torch")):
+            others = node.args[1:]
+        case _:
+            others = node.args
+    return not node.keywords and all(_is_whole_number(other) for other in others[:1])
+
+
+def _is_whole_number(node: ast.expr) -> bool:
+    try:
+        return type(ast.literal_eval(node)) is int
+    except ValueError:
+        return False
 
 
 def outcome_of(trial: Report, first: Report, finding: Finding, before: str, after: str) -> Outcome:
