@@ -73,7 +73,7 @@ def judged(candidate: Candidate, visits: Visits, *, rounded: Collection[str] = (
 
 
 def saturating(finding: Finding) -> frozenset[str]:
-    """The functions that end in limits which a rounded result is at, among those that a finding's operands came through."""
+    """The functions that a finding's operands came through and whose rounded results stand at their limits."""
     around = finding.around
     if around is None:
         return frozenset()

@@ -133,9 +133,7 @@ def _noisy(name: str, truth: Truth, noise: Any) -> Truth:
     return replace(truth, noise=noise, undecided=truth.undecided | lost)
 
 
-def _needs_noise(
-    case: Case, new: Mapping[str, Any], told: Mapping[str, Truth], *, gradients: bool = False
-) -> bool:
+def _needs_noise(case: Case, new: Mapping[str, Any], told: Mapping[str, Truth], *, gradients: bool = False) -> bool:
     """Whether an element is further from the truth than is excused so far; of all arrays, or of the gradients alone."""
     for name, (old, dtype) in case.old.items():
         if gradients and name.isdecimal():
