@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 RERUN_MEMORY = 4 << 30
 CALLED_ONCE = "the target was called once: explain(..., rerun=True) proves fixes"
+TAKEN = "the target was called once: it takes from {}, which goes on from where it is and cannot be put back"
 
 
 class Trace(Region):
@@ -172,6 +173,8 @@ def _explained(
     eager = born_in_a_region(region.report)
     second = Trace(memory=RERUN_MEMORY, command=region.report.run.command, copy_all=True, quiet=True)
     second.redacts = region.redacts
+    if (taken := call.advanced) is not None:
+        return proved(without_rerun(first, TAKEN.format(taken)), Once(TAKEN.format(taken)))
     if not call.rewind(second.watching):
         return without_rerun(region.report, FAILED)
     try:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from whynan.records import Data
 
+AHEAD: Final = " (made before what was run again,"
+"""In the note of what was bad where a replay began, and is not known to be data."""
 MOST_TOLD: Final = 4
 """So many rows of a batch are told one by one."""
 

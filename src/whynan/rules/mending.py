@@ -119,6 +119,18 @@ ROOT_ABOVE: Final = (
 )
 """A root is 0 below 0 too."""
 ROOT_EPSILON: Final = (epsilon("a small number inside the root", "sqrt(x)", "sqrt(x + 1e-12)"),)
+SOFTMAX: Final = (
+    reformulation("softmax(x) instead of exp(x) / sum(exp(x))", "exp(x) / sum(exp(x), d, True)", "softmax(x, d)"),
+    reformulation(
+        "softmax(x) instead of exp(x) / sum(exp(x))", "exp(x) / unsqueeze(sum(exp(x), d), d)", "softmax(x, d)"
+    ),
+    reformulation(
+        "exp(x - logsumexp(x)) instead of exp(x) / sum(exp(x))",
+        "exp(x) / sum(exp(x))",
+        "exp(x - logsumexp(flatten(x), 0))",
+    ),
+)
+"""A softmax by hand."""
 NORM: Final = (
     reformulation(
         "vector_norm of the row over its largest magnitude, times that",

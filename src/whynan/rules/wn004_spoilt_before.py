@@ -1,8 +1,9 @@
-"""WN004 spoilt-before: a weight or buffer was bad before the step that was looked at.
+"""WN004 spoilt-before: what a step works on was bad before what was looked at.
 
 What it is
     A watched training comes to a bad step, and what that step began with was NaN or Inf already: an optimizer has
-    spoilt a weight in a step before, or an evaluation the statistics of a normalisation.
+    spoilt a weight in a step before, or an evaluation the statistics of a normalisation. Or only the part of the step
+    from the call of its model on could be run again, and what the program made ahead of that call was bad there.
 
 Why it breaks
     The gradients that a step is made of may be finite and its update not: 0/0 where eps is 0, a decay or a learning
@@ -46,6 +47,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import OPERATION, Explanation, Rule
+from whynan.rules.data import AHEAD
 from whynan.rules.facts import result
 
 if TYPE_CHECKING:
@@ -59,14 +61,16 @@ def match(finding: Finding) -> Explanation | None:
     if finding.birth not in ("entered", "literal"):
         return None
     stepped = _BY_A_STEP in finding.message
-    if not stepped and _BEFORE not in finding.message:
+    ahead = AHEAD in finding.message
+    if not stepped and not ahead and _BEFORE not in finding.message:
         return None
     element = finding.element
     told = f"is bad and gives {result(finding)}"
     if finding.birth == "entered":
         place = f" at {list(element.index)}" if element.index else ""
         told = f"holds {result(finding)}{place}: {element.count:,} of its {element.total:,} elements"
-    return Explanation(f"{finding.message} {told}", _STEPPED if stepped else _THERE, OPERATION)
+    explained = _STEPPED if stepped else _AHEAD if ahead else _THERE
+    return Explanation(f"{finding.message} {told}", explained, OPERATION)
 
 
 _STEPPED = (
@@ -74,5 +78,9 @@ _STEPPED = (
     "made it, or what the program does to its weights between the steps."
 )
 _THERE = "Nothing that was run again made it: it was there when the step began."
+_AHEAD = (
+    "The step was run again from there on, and not what it does ahead of that, which has made it, or was given it as "
+    "data. whynan run --start-step with the number of the step looks at all of it."
+)
 
 RULE = Rule("WN004", "spoilt-before", match)

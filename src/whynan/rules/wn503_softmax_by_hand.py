@@ -35,7 +35,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.mending import BOUNDED, reformulation
+from whynan.rules.mending import BOUNDED, SOFTMAX
 from whynan.rules.structure import (
     at_the_exponential,
     at_the_quotient,
@@ -80,15 +80,7 @@ RULE = Rule(
     "softmax-by-hand",
     match,
     fixes=(
-        reformulation("softmax(x) instead of exp(x) / sum(exp(x))", "exp(x) / sum(exp(x), d, True)", "softmax(x, d)"),
-        reformulation(
-            "softmax(x) instead of exp(x) / sum(exp(x))", "exp(x) / unsqueeze(sum(exp(x), d), d)", "softmax(x, d)"
-        ),
-        reformulation(
-            "exp(x - logsumexp(x)) instead of exp(x) / sum(exp(x))",
-            "exp(x) / sum(exp(x))",
-            "exp(x - logsumexp(flatten(x), 0))",
-        ),
+        *SOFTMAX,
         *BOUNDED,
     ),
 )

@@ -39,7 +39,7 @@ from whynan.rules.arithmetic import Attempt, attempted
 from whynan.rules.base import GENERAL, Explanation, Rule
 from whynan.rules.facts import all_finite, base, is_nan, is_onnx, limit, operand, result, row
 from whynan.rules.headroom import grown
-from whynan.rules.mending import MAGNITUDE, MEAN_ROOT, NORM, reformulation, setting
+from whynan.rules.mending import MAGNITUDE, MEAN_ROOT, NORM, SOFTMAX, reformulation, setting
 from whynan.rules.numbers import beyond, maximum, overflows, wider
 from whynan.rules.wording import derivative, doing, given
 
@@ -154,6 +154,7 @@ RULE = Rule(
             )
             for cast in ("float", "double")
         ),
+        *SOFTMAX,
         *NORM,
         *MEAN_ROOT,
         *MAGNITUDE,

@@ -72,6 +72,15 @@ class Call:
             return False
         return True
 
+    @property
+    def advanced(self) -> str | None:
+        """An iterator that the call has taken from, where it cannot be put back; in words."""
+        try:
+            return None if self._known is None else self._known.advanced
+        except Exception:
+            # whether the second call is the first one is seen then
+            return None
+
     def restore(self, watching: Watching) -> None:
         """Put the state after the first call back."""
         assert self._known is not None

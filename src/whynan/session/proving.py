@@ -15,7 +15,7 @@ from whynan.records import Fix, FixVerdict
 from whynan.records.report import Further
 from whynan.rules.catalogue import rules
 from whynan.session.capsules import chosen
-from whynan.session.trying import Outcome, alike, judged, kind_of, outcome_of
+from whynan.session.trying import Outcome, alike, judged, kind_of, outcome_of, saturating
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +35,8 @@ RERUN: Final = "whynan run --rerun runs it again to prove fixes"
 _MOST_TRIED: Final = 2
 """So many candidates of one finding are tried in the program."""
 _MOST_EDITS: Final = 3
+_MOST_FURTHER: Final = 3
+"""So many statements behind an edit may it take for what it computes to come to the same."""
 _ORDER: Final = ("verified", "distorting", "unverified", "rejected")
 _STRICTNESS: Final[tuple[FixKind, ...]] = ("reformulation", "guard", "epsilon", "setting")
 _ENDED: Final = f"the proof of fixes was ended after {SECONDS:.0f} seconds of processor time"
@@ -141,8 +143,21 @@ def tried(before: str, after: str, path: str, finding: Finding, visits: Visits) 
     pair = alike(before, after, path, finding.site.line, visits)
     if isinstance(pair, Declined):
         return FixVerdict(status="unverified", why=pair.why)
-    candidate = Candidate("", kind_of(*pair), path, after, *pair, function=visits.function)
-    return judged(candidate, visits)
+    first, rounded = None, saturating(finding)
+    for further in range(_MOST_FURTHER + 1):
+        if further:
+            pair = alike(before, after, path, finding.site.line, visits, further=further)
+        if isinstance(pair, Declined):
+            break
+        candidate = Candidate("", kind_of(*pair), path, after, *pair, function=visits.function)
+        verdict = judged(candidate, visits, rounded=rounded)
+        first = first or verdict
+        if verdict.status == "verified":
+            return verdict
+        if first.status not in ("rejected", "distorting"):
+            break
+    assert first is not None
+    return first
 
 
 class _Proving:
@@ -157,7 +172,7 @@ class _Proving:
         self._failed = False
         self._known: dict[object, tuple[Fix, ...]] = {}
         self._visited: dict[tuple[str, int], Visits | str] = {}
-        self._verdicts: dict[tuple[Formula, Formula, str], FixVerdict] = {}
+        self._verdicts: dict[tuple[Formula, Formula, str, frozenset[str]], FixVerdict] = {}
         self._trials: dict[tuple[str, str], Report | str] = {}
         self._hashes = {source.file: source.sha256 for source in report.run.sources}
 
@@ -255,7 +270,7 @@ class _Proving:
 
     def _proofs(self, finding: Finding, source: _Source, found: Sequence[Candidate]) -> list[Judged]:
         """The candidates with their verdicts, the best first."""
-        judged_ = sorted((self._judged(source, candidate) for candidate in found), key=lambda j: j.rank)
+        judged_ = sorted((self._judged(finding, source, candidate) for candidate in found), key=lambda j: j.rank)
         tried_: list[Judged] = []
         for number, one in enumerate(judged_):
             # what does not cure the captured operands may still do so with another edit
@@ -271,17 +286,18 @@ class _Proving:
                 tried_.append(self._in_place(finding, source, one))
         return sorted(tried_, key=lambda j: j.rank)
 
-    def _judged(self, source: _Source, candidate: Candidate) -> Judged:
+    def _judged(self, finding: Finding, source: _Source, candidate: Candidate) -> Judged:
         unknown = FixVerdict(status="unverified", why=_ENDED)
         if self._is_over():
             return Judged(candidate, unknown)
         visits = self._visits(source, candidate.original.line)
         if isinstance(visits, str):
             return Judged(candidate, unknown.model_copy(update={"why": visits}))
-        key = candidate.original, candidate.repaired, candidate.kind
+        rounded = saturating(finding)
+        key = candidate.original, candidate.repaired, candidate.kind, rounded
         try:
             if key not in self._verdicts:
-                self._verdicts[key] = judged(candidate, visits)
+                self._verdicts[key] = judged(candidate, visits, rounded=rounded)
             return Judged(candidate, self._verdicts[key])
         except WhynanError as error:
             return Judged(candidate, unknown.model_copy(update={"why": str(error)}))
@@ -344,7 +360,7 @@ class _Proving:
             title = first.title if first.title == second.title else f"{first.title}; {second.title}"
             kind: FixKind = max((first.kind, second.kind), key=_STRICTNESS.index)
             whole = Candidate(title, kind, source.path, second.edited, *pair, function=first.function)
-            found.append(replace(self._judged(source, whole), further=(*one.further, further)))
+            found.append(replace(self._judged(finding, source, whole), further=(*one.further, further)))
         kept = [one for one in found if one.verdict.status in ("verified", "distorting")]
         return sorted(kept, key=lambda j: j.rank)[:1]
 

@@ -144,6 +144,8 @@ class Replays:
             if fault.optimizer is not None:
                 capture.begin_with(Inherited(fault))
                 capture.begin_lost(fault.scale_fall)
+            if way.amid is not None:
+                capture.begin_amid(way.amid)
             for batch, came in way.batches:
                 capture.tracer.origins.note(batch, came.source(), "batch")
 

@@ -17,7 +17,7 @@ from whynan.verify.lifting import calls, lifted
 from whynan.verify.swapping import is_same_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from whynan.fixes.candidates import Candidate, Declined, Formula
     from whynan.records import Finding, Report
@@ -31,6 +31,7 @@ _GUARDS: Final = frozenset(
     "where masked_fill masked_fill_ nan_to_num clamp clamp_ clamp_min clamp_max clip maximum minimum max min copysign "
     "isfinite isnan isinf".split()
 )
+_SATURATING: Final = frozenset("sigmoid softmax tanh exp exp2 erf erfc softplus".split())
 _COMPUTES: Final = frozenset({"torch", "math", "numpy", "einops"})
 """Libraries whose functions compute."""
 _DOING: Final = frozenset("print open input exec eval next setattr delattr breakpoint".split())
@@ -47,8 +48,12 @@ class Outcome:
     next: Finding | None = None
 
 
-def judged(candidate: Candidate, visits: Visits) -> FixVerdict:
-    """The verdict on a candidate by its function's visits; raises ``UsageError`` where a formula cannot be made."""
+def judged(candidate: Candidate, visits: Visits, *, rounded: Collection[str] = ()) -> FixVerdict:
+    """The verdict on a candidate by its function's visits; raises ``UsageError`` where a formula cannot be made.
+
+    ``rounded`` are the functions that what its finding is of came through, whose results are as a rule not exact
+    where they are 0 or 1; a guard cannot be told to be right by what they gave.
+    """
     from whynan.verify.formulas import compiled
     from whynan.verify.judging import judge
 
@@ -63,21 +68,40 @@ def judged(candidate: Candidate, visits: Visits) -> FixVerdict:
         return FixVerdict(status="unverified", why=why)
     before = _taking(compiled(original, namespace), original)
     after = _taking(compiled(repaired, namespace), repaired)
-    return judge(before, after, _chosen(before, given), kind=candidate.kind)
+    is_rounded = bool({*rounded} - _written(original.body)[0])
+    return judge(before, after, _chosen(before, given), kind=candidate.kind, rounded=is_rounded)
 
 
-def alike(before: str, after: str, path: str, line: int, visits: Visits) -> tuple[Formula, Formula] | Declined:
+def saturating(finding: Finding) -> frozenset[str]:
+    """The functions that a finding's operands came through and whose rounded results stand at their limits."""
+    around = finding.around
+    if around is None:
+        return frozenset()
+    made = {operation.event: operation for operation in around.operations}
+    waiting, found = [around.middle], dict[int, str]()
+    while waiting:
+        operation = made.get(waiting.pop())
+        if operation is not None and operation.event not in found:
+            found[operation.event] = operation.op.split(".")[1].strip("_") if "." in operation.op else operation.op
+            waiting += [argument.event for argument in operation.arguments if argument.event is not None]
+    return frozenset(found.values()) & _SATURATING
+
+
+def alike(
+    before: str, after: str, path: str, line: int, visits: Visits, *, further: int = 0
+) -> tuple[Formula, Formula] | Declined:
     """Two versions of a file as formulas that read the same, if there are such that begin at a line that was visited.
 
-    What one reads and the other computes would be two inputs that know nothing of each other.
+    What one reads and the other computes would be two inputs that know nothing of each other. `further`: with so many
+    statements behind those that differ.
     """
     from whynan.fixes.candidates import Declined
     from whynan.fixes.source import compared
 
-    first = compared(before, after, path, line)
+    first = compared(before, after, path, line, further=further)
     earlier = sorted({visit.line for visit in visits.visits if visit.line < line}, reverse=True)
     for at in (line, *earlier[:_MOST_BEFORE]):
-        pair = compared(before, after, path, at)
+        pair = compared(before, after, path, at, further=further)
         if not isinstance(pair, Declined) and _read(pair[0]) == _read(pair[1]):
             return pair
     return first
@@ -225,6 +249,9 @@ def _written(body: str) -> tuple[set[str], set[float]]:
     numbers: set[float] = set()
     for node in ast.walk(ast.parse(textwrap.dedent(body))):
         match node:
+            case ast.Call(func=ast.Attribute(attr="max" | "min")) if _reduces(node):
+                # the greatest of a row, which selects nothing
+                continue
             case ast.Call(func=ast.Attribute(attr=name)) | ast.Call(func=ast.Name(id=name)):
                 calls.add(name)
             case ast.Compare():
@@ -234,6 +261,25 @@ def _written(body: str) -> tuple[set[str], set[float]]:
             case _:
                 continue
     return calls, numbers
+
+
+def _reduces(node: ast.Call) -> bool:
+    """Whether ``x.max(-1)``, ``torch.max(x, dim=0)`` or ``x.max()`` is the greatest of a row, and not of two."""
+    if any(keyword.arg in ("dim", "keepdim", "axis") for keyword in node.keywords):
+        return True
+    match node.func:
+        case ast.Attribute(value=ast.Name(id="torch")):
+            others = node.args[1:]
+        case _:
+            others = node.args
+    return not node.keywords and all(_is_whole_number(other) for other in others[:1])
+
+
+def _is_whole_number(node: ast.expr) -> bool:
+    try:
+        return type(ast.literal_eval(node)) is int
+    except ValueError:
+        return False
 
 
 def outcome_of(trial: Report, first: Report, finding: Finding, before: str, after: str) -> Outcome:

@@ -19,6 +19,8 @@ ULPS: Final = 2.0
 """So many units in the last place may a healthy element differ by without being looked at."""
 OF_USUAL: Final = 16.0
 """So many units in the last place of a usual element may one of a gradient be off by: it is used as a whole."""
+MOST_LOST: Final = 1e-3
+"""What was bad may have lost half of its digits once it is finite, though never be off by more than so much."""
 NOISY: Final = 8.0
 """So many times its own rounding noise may a reformulation be off; between 4 and 64 no verdict depends on it."""
 
@@ -76,7 +78,8 @@ def standing(old: Array, new: Array, dtype: str, truth: Truth | None = None, *, 
 
     A changed element is no worse if ``|new - truth| <= max(|old - truth|, 8 noise) + 2 ulp`` and one smallest normal
     number, which forgives gradients flushed to zero. Of gradients, which are ``usual`` of some size, 16 ulp of that
-    are forgiven too: the derivatives of ``sigmoid`` and ``tanh`` themselves come from what these have rounded. Where
+    are forgiven too: the derivatives of ``sigmoid`` and ``tanh`` themselves come from what these have rounded. What was
+    bad is invented only if it has lost half of its digits besides, as the gradient of ``logsumexp`` never has. Where
     the truth is infinite or undefined any finite element of the repaired passes; where it is beyond the range of the
     dtype nothing can be said against any.
     """
@@ -94,6 +97,7 @@ def standing(old: Array, new: Array, dtype: str, truth: Truth | None = None, *, 
         before, after = np.abs(old - off), np.abs(new - off)
         excused = np.maximum(np.where(healthy, before, 0.0), NOISY * truth.noise)
         near = after <= excused + ULPS * spacing(off, dtype) + known.tiny
+        known_by_digits = after <= min(known.eps**0.5, MOST_LOST) * np.abs(off)
         if usual:
             near |= after <= OF_USUAL * spacing(np.array(usual), dtype)
     mended = changed & is_far(old, dtype, truth, usual=usual) & ~is_far(new, dtype, truth, usual=usual)
@@ -103,7 +107,7 @@ def standing(old: Array, new: Array, dtype: str, truth: Truth | None = None, *, 
         healthy,
         changed,
         worse=gone | (changed & told & ~near & ~_right_infinity(new, truth, known.max)),
-        invented=~np.isfinite(old) & np.isfinite(new) & in_range & ~near,
+        invented=~np.isfinite(old) & np.isfinite(new) & in_range & ~near & ~known_by_digits,
         remaining=~np.isfinite(old) & ~np.isfinite(new) & in_range,
         undecided=asked & truth.undecided & ~gone,
     )
@@ -112,7 +116,8 @@ def standing(old: Array, new: Array, dtype: str, truth: Truth | None = None, *, 
 def is_far(values: Array, dtype: str, truth: Truth, *, usual: float = 0.0) -> Mask:
     """Which elements have lost half of their digits, or more, where the exact one is in range; bad ones have too.
 
-    What the smallest normal number would excuse, and of gradients 16 ulp of a ``usual`` one, is not far.
+    What the smallest normal number would excuse, or the original's noise, and of gradients 16 ulp of a ``usual`` one,
+    is not far.
     """
     known = format_of(dtype)
     told = ~(truth.infinite | truth.undefined | truth.undecided)
@@ -122,6 +127,7 @@ def is_far(values: Array, dtype: str, truth: Truth, *, usual: float = 0.0) -> Ma
     if usual:
         room = np.maximum(room, OF_USUAL * spacing(np.array(usual), dtype))
     with np.errstate(invalid="ignore", over="ignore"):
+        room = np.maximum(room, NOISY * truth.noise)
         return told & (size <= known.max) & ~(np.abs(values - exact) <= room)
 
 

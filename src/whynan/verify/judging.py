@@ -14,7 +14,7 @@ from whynan.verify.cutting import cut_down
 from whynan.verify.ledgers import Ledger
 from whynan.verify.samples import Sample, captured_samples, fresh_samples
 from whynan.verify.tensors import OtherKindError, tensors_in
-from whynan.verify.truths import UnknowableError, truths
+from whynan.verify.truths import UnknowableError, nearby_truths, truths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -46,6 +46,7 @@ def judge(
     *,
     kind: FixKind,
     seed: int = 0,
+    rounded: bool = False,
 ) -> FixVerdict:
     """The verdict of a fix: ``repaired`` in the place of ``original``, both called with their parameters by name.
 
@@ -56,9 +57,11 @@ def judge(
     by less than 1e-3 of the run's own to be ``distorting``; a ``reformulation`` may move them by the original's own
     rounding noise. A finite number that is not the exact one is rejected, but of an ``epsilon``, whose trade it is.
     Where nothing captured is bad, a value that is finite and has lost half of its digits is what has to be cured.
-    The same arguments have the same verdict.
+    Where what was captured is known to have been ``rounded`` on its way, as the sigmoid that a module gives, nothing
+    that a guard makes up is right if it is not so for what rounds to that. The same arguments have the same verdict.
     """
     judgement = _Judgement(original, repaired, kind, seed)
+    judgement.rounded = rounded and kind != "reformulation"
     try:
         return judgement.verdict(captured_samples(_last(captured)))
     except _RejectedError as reason:
@@ -74,6 +77,8 @@ class _Judgement:
         self.near, self.far = Ledger(), Ledger()
         self.missing: str | None = None
         self.silent = False
+        self.rounded = False
+        self.unknown: tuple[float, float] | None = None
         self.far_off = 0
         self.forward: bool | None = None
         self.backward: bool | None = None
@@ -136,6 +141,8 @@ class _Judgement:
                 return
             small, new = cut, self._repaired(cut)
         known = self._weigh(small, new, self.near)
+        if self.rounded and case.given and self.unknown is None:
+            self._look_nearby(small, new)
         if self.silent and case.given and known is not None:
             self._near_the_truth(small, new, known)
 
@@ -150,6 +157,22 @@ class _Judgement:
                 place = int(np.argmax(still))
                 value, exact = float(new[name].reshape(-1)[place]), float(known[name].values.reshape(-1)[place])
                 raise _RejectedError(wording.still_wrong(name, int(still.sum()), still.size, value, exact))
+
+    def _look_nearby(self, case: Case, new: Mapping[str, Any]) -> None:
+        """Note where what was bad is a number now that is not the exact one of what was rounded to the input."""
+        try:
+            for known in nearby_truths(self.original, case, bits=_BITS[case.sample.nature]):
+                for name, truth in known.items():
+                    if name not in case.old:
+                        continue
+                    old, dtype = case.old[name]
+                    off = ~np.isfinite(old) & np.isfinite(new[name]) & is_far(new[name], dtype, truth)
+                    if off.any():
+                        place = int(np.argmax(off))
+                        self.unknown = float(new[name].reshape(-1)[place]), float(truth.values.reshape(-1)[place])
+                        return
+        except UnknowableError as what:
+            self.missing = str(what)
 
     def _cured(self, case: Case, new: Mapping[str, Any]) -> None:
         """Raises where the failing input still fails; an Inf that an infinite input must give is none."""
@@ -246,6 +269,8 @@ class _Judgement:
 
     def _held(self) -> FixVerdict:
         near, far = self.near, self.far
+        if self.unknown is not None:
+            return self.told("unverified", wording.unknown(*self.unknown))
         if self.missing is not None and near.undecided + far.undecided:
             count = near.undecided + far.undecided
             return self.told(

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from whynan.verify.comparing import Truth, standing
+from whynan.verify.comparing import Truth, is_far, spacing, standing
 from whynan.verify.memories import UnrecordableError
 from whynan.verify.oracle import Unsupported, exact, noise_floor
 from whynan.verify.recording import recorded
-from whynan.verify.tensors import array_of, tensors_in, undisturbed
+from whynan.verify.tensors import array_of, dtype_name, tensors_in, undisturbed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from whynan.verify.cases import Case
     from whynan.verify.oracle import Balls
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 _BITS: Final = {"float64": 1280}
 """As many to begin with as the smallest numbers of the dtype need beside one; of the narrower ones far fewer."""
 _FEW: Final = 320
+_WITHIN: Final = 8
+"""Of the distance to the next number, less than a quarter is rounded away on either side of a power of two."""
+_SIGNS: Final = 191
+"""The seed of the signs of gradients from behind."""
 
 
 class UnknowableError(Exception):
@@ -46,13 +50,54 @@ def truths(original: Callable[..., Any], case: Case, new: Mapping[str, Any], *, 
         told = {name: _truth(balls) for name, balls in known.items()}
         if not _needs_noise(case, new, told):
             return told
-        floor = noise_floor(program, inputs, behind)
+        noise = _by_array(program, case, *_floors(program, inputs, behind))
+        told = {name: _noisy(name, truth, noise[name]) for name, truth in told.items()}
+        if not _needs_noise(case, new, told, gradients=True):
+            return told
+        other = _by_array(program, case, *_floors(program, inputs, _signed(behind)))
     except Unsupported as error:
         raise UnknowableError(error.op) from error
     except UnrecordableError as error:
         raise UnknowableError(str(error)) from error
-    noise = _by_array(program, case, floor.outputs, floor.gradients)
-    return {name: _noisy(name, told[name], noise[name]) for name in known}
+    return {name: replace(truth, noise=np.fmax(truth.noise, other[name])) for name, truth in told.items()}
+
+
+def nearby_truths(original: Callable[..., Any], case: Case, *, bits: int) -> Iterator[dict[str, Truth]]:
+    """The exact outputs where one of the inputs at a time is not what was captured but what rounds to it.
+
+    Raises ``UnknowableError``.
+    """
+    tensors = tensors_in(case.sample.arguments)
+    try:
+        with undisturbed(list(tensors.values())):
+            program = recorded(original, case.sample.arguments, needs_grad=frozenset())
+        inputs = {name: array_of(tensor) for name, tensor in tensors.items()}
+        few = _BITS.get(case.sample.dtype, _FEW)
+        for name in [name for name, tensor in tensors.items() if tensor.is_floating_point()]:
+            step = spacing(inputs[name], dtype_name(tensors[name])) / _WITHIN
+            for moved in (inputs[name] - step, inputs[name] + step):
+                found = exact(program, {**inputs, name: moved}, {}, bits=few, most_bits=max(bits, few))
+                yield {str(i): _truth(found.outputs[name]) for i, name in enumerate(program.outputs)}
+    except Unsupported as error:
+        raise UnknowableError(error.op) from error
+    except UnrecordableError as error:
+        raise UnknowableError(str(error)) from error
+
+
+def _floors(program: Program, inputs: Mapping[str, Any], behind: Mapping[str, Any]) -> tuple[Any, Any]:
+    floor = noise_floor(program, inputs, behind)
+    return floor.outputs, floor.gradients
+
+
+def _signed(behind: Mapping[str, Any]) -> dict[str, Any]:
+    """Gradients from behind of the same sizes and other signs.
+
+    A gradient is a sum of terms, one for each output. Where these cancel, as those of a softmax for gradients that are
+    all alike, what is left is nothing, and so is what a noisy run of the original makes of it, though the terms have
+    rounding errors that know nothing of each other.
+    """
+    draw = np.random.default_rng(_SIGNS)
+    return {name: np.asarray(g) * draw.choice([-1.0, 1.0], np.shape(g)) for name, g in behind.items()}
 
 
 def _behind(program: Program, case: Case) -> dict[str, Any]:
@@ -88,9 +133,16 @@ def _noisy(name: str, truth: Truth, noise: Any) -> Truth:
     return replace(truth, noise=noise, undecided=truth.undecided | lost)
 
 
-def _needs_noise(case: Case, new: Mapping[str, Any], told: Mapping[str, Truth]) -> bool:
+def _needs_noise(case: Case, new: Mapping[str, Any], told: Mapping[str, Truth], *, gradients: bool = False) -> bool:
+    """Whether an element is further from the truth than is excused so far; of all arrays, or of the gradients alone."""
     for name, (old, dtype) in case.old.items():
-        found = standing(old, new[name], dtype, told[name], usual=case.usual.get(name, 0.0))
+        if gradients and name.isdecimal():
+            continue
+        usual = case.usual.get(name, 0.0)
+        found = standing(old, new[name], dtype, told[name], usual=usual)
         if found.worse.any() or found.invented.any():
+            return True
+        wrong, still = (is_far(values, dtype, told[name], usual=usual) for values in (old, new[name]))
+        if (wrong & still & np.isfinite(new[name])).any():
             return True
     return False

@@ -49,6 +49,14 @@ def remains(near: Ledger, far: Ledger) -> str:
     return told
 
 
+def unknown(value: float, exact: float) -> str:
+    """What comes in was rounded before, and the exact value of what it was is another."""
+    return (
+        "what comes in was rounded on its way, so the exact value is not known: "
+        f"the fix gives {format_value(value)}, of what rounds to the same it may be {format_value(exact)}"
+    )
+
+
 def uncured(array: str, bad: int, total: int, value: float) -> str:
     """The failing input still fails."""
     what = "NaN" if math.isnan(value) else format_value(value)

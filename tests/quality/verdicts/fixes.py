@@ -71,6 +71,28 @@ def with_large(sign: float) -> Any:
     return made
 
 
+def alike_and_large(draw: torch.Generator, dtype: str) -> dict[str, Any]:
+    """Normal numbers about one that an exponential does not bear: every row fails."""
+    return {"x": normal(draw) + LARGE[dtype]}
+
+
+def with_large_sums(draw: torch.Generator, dtype: str) -> dict[str, Any]:
+    """Normal numbers, and rows of some whose exponentials are finite, and their sum is not."""
+    x = normal(draw)
+    x[0, :4] = math.log(torch.finfo(getattr(torch, dtype)).max) - 0.1
+    return {"x": x}
+
+
+def saturated(draw: torch.Generator, dtype: str) -> dict[str, Any]:
+    """Numbers below 0 that are far from each other: of most rows one probability is 1."""
+    return {"x": -normal(draw).abs() * 2 * LARGE[dtype]}
+
+
+def _less_greatest(x: Any) -> Any:
+    e = (x - x.amax(-1, keepdim=True)).exp()
+    return e / e.sum(-1, keepdim=True)
+
+
 def with_zeros(draw: torch.Generator, dtype: str) -> dict[str, Any]:
     """Normal numbers with some zeros."""
     x = normal(draw)
@@ -327,6 +349,39 @@ ROWS: Final = (
         (
             Mend("wrong axis", lambda x: x.softmax(0), _R),
             Mend("maximum not detached and lost", lambda x: (x - x.amax()).exp(), _R),
+        ),
+        knowable=True,
+    ),
+    *(
+        Row(
+            f"softmax by hand of {name}",
+            lambda x: x.exp() / x.exp().sum(-1, keepdim=True),
+            inputs,
+            (Mend("softmax", lambda x: x.softmax(-1), _R), Mend("less the greatest", _less_greatest, _R)),
+            (
+                Mend("wrong axis", lambda x: x.softmax(0), _R),
+                Mend("not of the whole row", lambda x: x.exp() / x[..., 1:].exp().sum(-1, keepdim=True), _R),
+                Mend("half the gradient", lambda x: halved(x.softmax(-1)), _R),
+                Mend("shifted", lambda x: (x - x.amax(-1, keepdim=True)).exp(), _R),
+                Mend("1e-4", lambda x: _less_greatest(x) + 1e-4, _R),
+            ),
+            knowable=True,
+        )
+        for name, inputs in (
+            ("large numbers", alike_and_large),
+            ("a large sum", with_large_sums),
+            ("numbers far apart", saturated),
+        )
+    ),
+    Row(
+        "log of sum of exp of large numbers",
+        lambda x: x.exp().sum(-1).log(),
+        alike_and_large,
+        (Mend("logsumexp", lambda x: x.logsumexp(-1), _R),),
+        (
+            Mend("amax", lambda x: x.amax(-1), _R),
+            Mend("half the gradient", lambda x: halved(x.logsumexp(-1)), _R),
+            Mend("all but one", lambda x: x[..., 1:].logsumexp(-1), _R),
         ),
         knowable=True,
     ),

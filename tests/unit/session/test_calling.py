@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import queue
 import random
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -11,6 +14,10 @@ from torch import Tensor, nn
 
 import whynan
 from whynan.records import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import ModuleType
 
 
 def overwritten(x: Tensor) -> Tensor:
@@ -36,23 +43,21 @@ def _replayed(report: Report) -> tuple[bool | None, str]:
 
 
 def test_a_target_that_is_not_deterministic_is_not_believed() -> None:
-    calls: list[int] = []
+    calls = itertools.count(1)
 
     def target(x: Tensor) -> Tensor:
-        calls.append(1)
-        return (x * len(calls)).log()
+        return (x * next(calls)).log()
 
     faithful, why = _replayed(whynan.explain(target, torch.tensor([-1.0, 2.0]), rerun=True))
-    assert (faithful, len(calls)) == (False, 2)
+    assert (faithful, next(calls)) == (False, 3)
     assert "not deterministic" in why
 
 
 def test_a_target_that_runs_other_operations_the_second_time_is_not_believed() -> None:
-    calls: list[int] = []
+    calls = itertools.count(1)
 
     def target(x: Tensor) -> Tensor:
-        calls.append(1)
-        for _ in calls:
+        for _ in range(next(calls)):
             x.exp()
         return x.log()
 
@@ -61,11 +66,10 @@ def test_a_target_that_runs_other_operations_the_second_time_is_not_believed() -
 
 
 def test_a_second_run_that_raises_leaves_the_first_ones_report() -> None:
-    calls: list[int] = []
+    calls = itertools.count(1)
 
     def target(x: Tensor) -> Tensor:
-        calls.append(1)
-        if len(calls) == 2:
+        if next(calls) == 2:
             raise KeyError("only once")
         return x.log()
 
@@ -80,14 +84,14 @@ def test_the_second_run_starts_from_the_state_of_the_first_and_leaves_its_end(mo
     model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.Dropout())
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
     x = torch.randn(4, 2)
-    seen: list[list[object]] = []
+    seen: queue.Queue[list[object]] = queue.Queue()
 
     def step() -> Tensor:
         optimizer.zero_grad()
         loss = model(x).square().sum()
         loss.backward()
         optimizer.step()
-        seen.append([loss.item(), random.random(), float(np.random.rand()), torch.rand(1).item()])
+        seen.put([loss.item(), random.random(), float(np.random.rand()), torch.rand(1).item()])
         return loss
 
     def bare() -> list[Tensor]:
@@ -100,7 +104,7 @@ def test_the_second_run_starts_from_the_state_of_the_first_and_leaves_its_end(mo
         return
     report = whynan.explain(step, rerun=True)
     assert _replayed(report)[0] is True
-    assert seen[0] == seen[1]
+    assert seen.get() == seen.get()
     after = bare()
     assert optimizer.state[model[0].weight]["step"].item() == 1
     # the run goes on as after one call
@@ -115,8 +119,73 @@ def test_the_second_run_starts_from_the_state_of_the_first_and_leaves_its_end(mo
 
 
 def test_the_target_is_called_once_without_rerun_and_twice_with_it() -> None:
-    calls: list[int] = []
-    whynan.explain(lambda: calls.append(1))
-    assert len(calls) == 1
-    whynan.explain(lambda: calls.append(1), rerun=True)
-    assert len(calls) == 3
+    calls: queue.Queue[int] = queue.Queue()
+    whynan.explain(lambda: calls.put(1))
+    assert calls.qsize() == 1
+    whynan.explain(lambda: calls.put(1), rerun=True)
+    assert calls.qsize() == 3
+
+
+LOGARITHM = """import torch
+
+
+def popped(batches, x):
+    batch = batches.pop(0)
+    return torch.log(batch * x)
+
+
+def taken(batches, x):
+    return torch.log(next(batches) * x)
+
+
+def drained(batches, x):
+    return torch.log(torch.stack(list(batches)) * x)
+
+
+def counted(counts, x):
+    counts["calls"] += 1
+    return torch.log(x * (counts["calls"] - 1))
+"""
+BATCHES = (torch.tensor([0.0, 1.0]), *(torch.tensor([1.0, 1.0]) for _ in range(3)))
+
+
+def _proved(report: Report) -> list[str]:
+    assert _replayed(report)[0] is True
+    return [fix.verdict.status for fix in report.findings[0].fixes]
+
+
+def test_each_call_finds_a_list_as_the_first_did(loaded: Callable[[str], ModuleType]) -> None:
+    batches = list(BATCHES)
+    assert _proved(whynan.explain(loaded(LOGARITHM).popped, batches, torch.ones(2), rerun=True))[0] == "verified"
+    assert len(batches) == 3
+
+
+def test_each_call_finds_an_attribute_as_the_first_did(loaded: Callable[[str], ModuleType]) -> None:
+    counts = {"calls": 0}
+    whynan.explain(loaded(LOGARITHM).counted, counts, torch.ones(2), rerun=True)
+    assert counts == {"calls": 1}
+
+
+def test_each_call_takes_the_same_from_an_iterator_of_a_list(loaded: Callable[[str], ModuleType]) -> None:
+    batches = iter(list(BATCHES))
+    assert _proved(whynan.explain(loaded(LOGARITHM).taken, batches, torch.ones(2), rerun=True))[0] == "verified"
+    assert len(list(batches)) == 3
+
+
+@pytest.mark.parametrize("kind", ["generator", "ended"])
+def test_what_is_taken_from_an_iterator_that_cannot_be_put_back_is_said(
+    kind: str, loaded: Callable[[str], ModuleType]
+) -> None:
+    def given() -> Iterator[Tensor]:
+        yield from BATCHES
+
+    module = loaded(LOGARITHM)
+    if kind == "generator":
+        batches, target, name = given(), module.taken, "a generator"
+    else:
+        batches, target, name = iter([BATCHES[0]]), module.drained, "a list iterator"
+    report = whynan.explain(target, batches, torch.ones(2), rerun=True)
+    faithful, why = _replayed(report)
+    assert faithful is False
+    assert f"it takes from {name}, which goes on from where it is" in why
+    assert {fix.verdict.why for fix in report.findings[0].fixes} == {why}

@@ -198,6 +198,86 @@ def test_what_a_module_gives_is_known_where_the_root_stands_behind_it(loaded: Ca
     assert "torch.log(p)" not in [line[1:].strip() for line in str(best.patch).splitlines() if line[:1] == "+"]
 
 
+MODULE_GIVES = """import torch
+
+
+class Discriminator(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = torch.nn.Linear(2, 1)
+        with torch.no_grad():
+            self.lin.weight.fill_(10.0)
+
+    def forward(self, x):
+        return torch.sigmoid(self.lin(x))
+
+
+judge = Discriminator()
+
+
+def target(x):
+    return torch.log(1 - judge(x))
+"""
+
+
+def test_a_guard_behind_what_a_module_has_rounded_is_not_verified(loaded: Callable[[str], ModuleType]) -> None:
+    x = torch.tensor([[1.0, 1.0], [0.1, 0.05]])
+    report = whynan.explain(loaded(MODULE_GIVES).target, x, rerun=True)
+    (guard,) = report.findings[0].fixes
+    assert guard.verdict.status == "unverified"
+    assert guard.verdict.why.startswith("what comes in was rounded on its way")
+
+
+SOFTMAX = """import torch
+
+
+def target(x):
+    e = torch.exp(x)
+    s = e.sum(-1, keepdim=True)
+    p = e / s
+    return p
+"""
+LARGE = {
+    "exp": torch.tensor([[100.0, 88.5, 1.0], [1.0, 2.0, 3.0]]),
+    "sum": torch.tensor([[88.0, 88.5, 1.0], [1.0, 2.0, 3.0]]),
+    "sum of float16": torch.tensor([[11.0, 10.9, 1.0], [1.0, 2.0, 3.0]], dtype=torch.float16),
+    "division": torch.tensor([[-200.0, -250.0, -200.0], [1.0, 2.0, 3.0]]),
+}
+
+
+@pytest.mark.parametrize("born", LARGE)
+def test_a_softmax_by_hand_is_mended_wherever_its_root_is(loaded: Callable[[str], ModuleType], born: str) -> None:
+    report = whynan.explain(loaded(SOFTMAX).target, LARGE[born], rerun=True)
+    harmful = [*report.findings, *report.damaging]
+    best = harmful[0].fixes[0]
+    assert best.verdict.status == "verified", best
+    assert "softmax(" in str(best.patch)
+
+
+@pytest.mark.parametrize("born", LARGE)
+@pytest.mark.parametrize(
+    ("edit", "right"),
+    [
+        ("torch.exp(x - x.max(-1, keepdim=True).values)", True),
+        ("torch.exp(x - x.amax(-1, keepdim=True))", True),
+        ("torch.exp(x - x.amax(0, keepdim=True))", False),
+        ("torch.exp(x.clamp(max=80.0))", False),
+    ],
+)
+def test_an_edit_whose_difference_cancels_further_on_is_judged_there(
+    loaded: Callable[[str], ModuleType], born: str, edit: str, right: bool
+) -> None:
+    module, x = loaded(SOFTMAX), LARGE[born]
+    report = whynan.explain(module.target, x)
+    finding = [*report.findings, *report.damaging][0]
+    assert finding.site is not None
+    with visiting(str(module.__file__), SOFTMAX, finding.site.line) as (recorder, _):
+        module.target(x)
+    after = SOFTMAX.replace("torch.exp(x)", edit)
+    verdict = tried(SOFTMAX, after, str(module.__file__), finding, recorder.visits)
+    assert (verdict.status == "verified") is right, verdict
+
+
 @pytest.mark.parametrize("statement", ["print('asked')", "global CALLS; CALLS += 1"])
 def test_what_a_function_of_the_program_does_is_not_done_for_every_input(
     loaded: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str], statement: str

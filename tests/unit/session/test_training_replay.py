@@ -655,3 +655,39 @@ def fit_and_save_if_it_can(model: nn.Module, optimizer: Any, rows: list[Tensor],
 
 def test_a_replay_that_goes_on_over_a_refusal_is_not_used(tmp_path: Path) -> None:
     assert "for writing" in refusal(watched(fit_and_save_if_it_can, tmp_path / "log.txt"))
+
+
+def fit_by_hand(batches: Iterator[Tensor], model: nn.Module, optimizer: Any) -> None:
+    """Takes from an iterator, so that only what comes from the model on can be run again."""
+    while (x := next(batches, None)) is not None:
+        y = x.clone()
+        y.sub_(y.mean(0)).div_(y.std(0))
+        loss = model(y).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def test_what_a_step_made_ahead_of_where_its_replay_begins_is_not_taken_for_data() -> None:
+    model, optimizer, rows = training(bad=None)
+    rows[BAD - 1][:, 1] = 2.0
+    with watch(optimizer) as w:
+        fit_by_hand(iter(rows), model, optimizer)
+    (finding,) = w.report.findings
+    assert (finding.rule, finding.birth, finding.data) == ("WN004", "entered", None)
+    assert finding.message.startswith("a tensor (made before what was run again, from line ")
+    assert "looks at all of it" in finding.explanation
+
+
+def test_what_a_step_makes_ahead_of_its_model_is_traced_where_the_loop_can_be_run_again() -> None:
+    model, optimizer, rows = training(bad=None)
+    rows[BAD - 1][:, 1] = 2.0
+    with watch(optimizer) as w:
+        for x in rows:
+            y = x.clone()
+            y.sub_(y.mean(0)).div_(y.std(0))
+            loss = model(y).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    assert w.report.findings[0].rule == "WN111"

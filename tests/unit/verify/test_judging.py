@@ -283,3 +283,48 @@ def test_what_is_not_cured_is_rejected_without_asking_the_oracle(monkeypatch: py
 
     monkeypatch.setattr(judging, "truths", unasked)
     assert verdict("not cured").status == "rejected"
+
+
+def probabilities() -> dict[str, Any]:
+    p = drawn(6, 8).sigmoid()
+    p[0, 0], p[1, 1] = 1.0, 0.0
+    return {"p": p.requires_grad_()}
+
+
+def guarded(p: Any) -> Any:
+    q = 1 - p
+    return torch.where(q == 0, torch.finfo(q.dtype).tiny, q).log()
+
+
+def test_a_guard_of_what_was_rounded_before_is_not_verified() -> None:
+    def judged(rounded: bool) -> FixVerdict:
+        return judge(lambda p: (1 - p).log(), guarded, [probabilities()], kind="guard", rounded=rounded)
+
+    assert judged(False).status == "verified"
+    assert judged(True).status == "unverified"
+    assert judged(True).why == (
+        "what comes in was rounded on its way, so the exact value is not known: the fix gives -87.3, of what rounds to "
+        "the same it may be -18.02"
+    )
+
+
+def test_a_guard_that_holds_for_whatever_was_rounded_is_verified() -> None:
+    def product(p: Any) -> Any:
+        return p * p.log()
+
+    def mended(p: Any) -> Any:
+        safe = torch.where(p > 0, p, 1.0)
+        return torch.where(p > 0, p * safe.log(), torch.zeros_like(p))
+
+    assert judge(product, mended, [probabilities()], kind="guard", rounded=True).status == "verified"
+
+
+def test_a_gradient_that_cancels_to_nothing_has_the_noise_of_its_terms() -> None:
+    x = {"x": (drawn(6, 8, seed=1) + 200).requires_grad_()}
+
+    def softmax(x: Any) -> Any:
+        return x.exp() / x.exp().sum(-1, keepdim=True)
+
+    assert judge(softmax, lambda x: x.softmax(-1), [x], kind="reformulation").status == "verified"
+    wrong = judge(softmax, lambda x: x.softmax(-1) + 1e-6 * x.sin(), [x], kind="reformulation")
+    assert wrong.status == "rejected"

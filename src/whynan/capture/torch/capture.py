@@ -136,6 +136,10 @@ class Capture:
         """What comes now begins with weights that may be bad already."""
         self.tracer.bad.entries.inherited = inherited
 
+    def begin_amid(self, where: str) -> None:
+        """What comes now is not all that the step does: it goes on there."""
+        self.tracer.bad.entries.ahead = where
+
     def begin_lost(self, fall: ScaleFall | None) -> None:
         """What comes now a loss scaler skips in vain, if it fell so before."""
         self.tracer.bad.sinks.scaler.given = fall

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from whynan.records import Element
 
 
+AHEAD: Final = "made before what was run again"
+"""Of what was bad where a replay begins, and is neither a weight nor known to be data."""
+
+
 class Entries:
     """Literals and what has entered, each place once."""
 
@@ -38,6 +42,8 @@ class Entries:
         self.derived: dict[tuple[int, int], int] = {}
         self.inherited: Inherited | None = None
         """What a replay begins with."""
+        self.ahead: str | None = None
+        """Where a replay begins that leaves out a part of what the step does ahead of it."""
 
     def enter(self, tensor: Tensor, holder: Tensor, unknown: Tensor, plane: Tensor, site: int, event: Event) -> Tensor:
         """Label bad elements that no traced event wrote: NaN has entered, Inf is a literal, garbage uninitialised.
@@ -75,11 +81,14 @@ class Entries:
                 )
                 if since and (is_nan or not literal or kind == "parameter"):
                     note = f"{note} ({since})"
+                data = tracer.origins.data_of(holder, mask)
+                if self.ahead is not None and data is None and name is None and constant is None and is_nan:
+                    note = f"a tensor ({AHEAD}, from {self.ahead} on)"
                 element = element_of(tensor, mask, 0, None, (), name)
                 if whole is not None and whole is not holder:
                     element = _element_in(whole, holder, mask, element)
                 birth = self._birth(note, element, event, constant if literal else None, is_nan=is_nan, literal=literal)
-                birth.data = tracer.origins.data_of(holder, mask)
+                birth.data = data
                 if birth.data is None and constant is not None and not written:
                     birth.data = tracer.origins.value_at(constant.site)
                 set_id = self.known[key] = tracer.labels.add(birth)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from whynan.capture.torch.contents import Contents
+from whynan.capture.torch.iterators import Iterators
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.snapshots import Snapshot, reachable, same_bits
 from whynan.errors import MetaTensorError
@@ -15,6 +17,28 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch.capture import Capture
+
+
+class State:
+    """What a call can see, at one moment: tensors and generators, and what is held by everything else."""
+
+    def __init__(self, target: Any, values: tuple[Any, ...]) -> None:
+        roots = reachable(target, values)
+        self._contents = Contents([target, *roots])
+        self._iterators = Iterators(self._contents.iterators)
+        # its gradients come after those that were there: a snapshot knows their elements
+        self._snapshot = Snapshot(roots)
+
+    def restore(self) -> None:
+        """Put everything back."""
+        self._contents.put_back()
+        self._iterators.put_back()
+        self._snapshot.restore()
+
+    @property
+    def advanced(self) -> str | None:
+        """What has gone on since and cannot be put back."""
+        return self._iterators.advanced
 
 
 class Target:
@@ -26,8 +50,8 @@ class Target:
         self.kwargs = kwargs
         self.named = self._named()
         self._refuse_meta()
-        self._start: Snapshot | None = None
-        self._end: Snapshot | None = None
+        self._start: State | None = None
+        self._end: State | None = None
         self._results: list[list[Tensor]] = []
 
     def _named(self) -> list[tuple[str, Tensor]]:
@@ -59,7 +83,7 @@ class Target:
 
     def remember(self) -> None:
         """Take the state that the call can see, for a second run."""
-        self._start = Snapshot(reachable(self.target, (*self.inputs, *self.kwargs.values())))
+        self._start = self._state()
 
     def keep(self, result: Any) -> None:
         """Keep what a call returned, where there is to be a second one."""
@@ -69,13 +93,21 @@ class Target:
     def rewind(self) -> None:
         """Put the state before the first call back, and take the one after it."""
         assert self._start is not None
-        self._end = Snapshot(reachable(self.target, (*self.inputs, *self.kwargs.values())))
+        self._end = self._state()
         self._start.restore()
 
     def restore(self) -> None:
         """Put the state after the first call back, if it was ever left."""
         if self._end is not None:
             self._end.restore()
+
+    def _state(self) -> State:
+        return State(self.target, (*self.inputs, *self.kwargs.values()))
+
+    @property
+    def advanced(self) -> str | None:
+        """What the calls have taken from that cannot be put back: an iterator, which goes on from where it is."""
+        return None if self._start is None else self._start.advanced
 
     @property
     def identical(self) -> bool:

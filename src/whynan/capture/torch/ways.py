@@ -71,6 +71,11 @@ class Way(Protocol):
         """What loaders have given since, and where that came from."""
         ...
 
+    @property
+    def amid(self) -> str | None:
+        """Where it begins, if the step has done something before that; else None."""
+        ...
+
     def roots(self) -> list[Any]:
         """What its code can change."""
         ...
@@ -93,9 +98,17 @@ class Tailed:
 
     @property
     def where(self) -> str:
+        return f"from {self._place}"
+
+    @property
+    def amid(self) -> str | None:
+        return self._place if self.mark.kind == "model" else None
+
+    @property
+    def _place(self) -> str:
         statements = self.standing.tail.statements
         line = f"line {statements[0].lineno} of " if statements else "the end of "
-        return f"from {line}{self.standing.frame.f_code.co_qualname}"
+        return f"{line}{self.standing.frame.f_code.co_qualname}"
 
     @property
     def rng(self) -> Rng:
@@ -137,6 +150,10 @@ class Called:
     batches: list[tuple[Any, Came]] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
     kind: Literal["step"] = "step"
+
+    @property
+    def amid(self) -> None:
+        return None
 
     @property
     def where(self) -> str:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from whynan.fixes.source.places import Function
 
 _LEAVING: Final = (ast.Break, ast.Continue, ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal)
+_COMPUTING: Final = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return)
 _BLOCKS: Final = ("body", "orelse", "finalbody")
 
 
@@ -45,27 +46,46 @@ class _Version:
     @property
     def before(self) -> list[ast.stmt]:
         """The statements before the region among which it stands, the nearest last."""
+        return self._block[: self._block.index(self.region[0])]
+
+    @property
+    def after(self) -> list[ast.stmt]:
+        """The statements behind it."""
+        return self._block[self._block.index(self.region[-1]) + 1 :]
+
+    @property
+    def _block(self) -> list[ast.stmt]:
         parent = self.place.parents[self.region[0]]
         blocks: list[list[ast.stmt]] = [getattr(parent, name, []) for name in _BLOCKS]
-        block = next((b for b in blocks if self.region[0] in b), self.region)
-        return block[: block.index(self.region[0])]
+        return next((b for b in blocks if self.region[0] in b), self.region)
 
 
-def compared(before: str, after: str, path: str, line: int) -> tuple[Formula, Formula] | Declined:
+def _behind(version: _Version, count: int) -> list[ast.stmt]:
+    """So many statements behind the region, all of which only give names values, or return one."""
+    found = version.after[:count]
+    if len(found) < count or not all(isinstance(one, _COMPUTING) for one in found):
+        raise _DeclinedError("what comes after it does more than compute")
+    return found
+
+
+def compared(before: str, after: str, path: str, line: int, *, further: int = 0) -> tuple[Formula, Formula] | Declined:
     """What two versions of a file compute, as two formulas of the same inputs.
 
     The formulas are of the smallest run of statements in one function that holds every difference and `line` (of the
     version before), and give what is read after it or returned. Declined with the reason where the versions differ in
     more than one function, or where what they compute leaves by another way.
+
+    `further`: so many statements behind these are compared with them, which only compute; declined where there are not
+    so many. What differs in between, as the exponentials of a softmax do less their greatest, may come to the same.
     """
     title = f"the change of {path}"
     try:
-        return _compared(before, after, line)
+        return _compared(before, after, line, further)
     except _DeclinedError as error:
         return Declined(title, str(error))
 
 
-def _compared(before: str, after: str, line: int) -> tuple[Formula, Formula]:
+def _compared(before: str, after: str, line: int, further: int) -> tuple[Formula, Formula]:
     old, new = Place(before), Place(after)
     for place, name in ((old, "before"), (new, "after")):
         if place.tree is None or parsed(place.text) is None:
@@ -79,7 +99,10 @@ def _compared(before: str, after: str, line: int) -> tuple[Formula, Formula]:
             f"it changes more than {old.qualified(function) or 'the module'}, where the bad number was born"
         )
     first, second = _region(list(function.body), list(other.body), line)
-    versions = _widened(_Version(old, function, first), _Version(new, other, second))
+    versions = _Version(old, function, first), _Version(new, other, second)
+    for version in versions if further else ():
+        version.region = [*version.region, *_behind(version, further)]
+    versions = _widened(*versions)
     first = versions[0].region
     outputs = _outputs(*versions)
     bodies = [_body(version, outputs) for version in versions]
