@@ -2,7 +2,7 @@
 
 import sys
 
-from whynan.cli.main import main
+from whynan.cli.entry import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -63,14 +63,13 @@ class InterruptedRunError(WhynanError):
 
 
 class InterruptedEditError(WhynanError):
-    """The user broke off where a change was to be agreed to; ``path`` is the file."""
+    """The user broke off before a change was made."""
 
     exit_status = 130
 
-    def __init__(self, path: str, /) -> None:
-        self.path = path
-        self.what = f"{path} was not edited"
-        self.hint = "the question was not answered, and nothing was changed"
+    def __init__(self) -> None:
+        self.what = "interrupted before an edit"
+        self.hint = "nothing was changed"
 
 
 class MissingExtraError(WhynanError):

@@ -51,7 +51,9 @@ def watched(name: str, *options: str, strict: bool = False) -> Run:
         file = Path(directory, "report.json")
         whynan = [sys.executable, "-m", "whynan", "run", "--json", str(file), *(["--strict"] if strict else [])]
         run = _run([*whynan, f"examples/{name}/train.py", *options])
-        return run._replace(document=json.loads(file.read_text(encoding="utf-8")))
+        # the folder is another one each time
+        told = run.err.replace(str(file), file.name)
+        return run._replace(err=told, document=json.loads(file.read_text(encoding="utf-8")))
 
 
 def exported(name: str, *options: str) -> Run:

@@ -198,10 +198,57 @@ def test_at_a_terminal_it_asks_and_edits(here: Path) -> None:
     assert trained(here) == "True\n"
 
 
-@pytest.mark.parametrize(("answer", "status"), [(b"n\n", 0), (b"\n", 0), (b"\x03", 130)])
+@pytest.mark.parametrize(
+    ("answer", "status"), [(b"n\n", 0), (b"\n", 0), (b"perhaps\nno\n", 0), (b"\x03", 130), (b"\x04", 130)]
+)
 def test_without_a_yes_nothing_is_edited(answer: bytes, status: int, here: Path) -> None:
     ended, shown = at_a_terminal(here, answer)
     assert ended == status, shown
     assert "nothing was changed" in shown
     assert (here / "train.py").read_text() == PROGRAM
     assert not (here / "train.py.orig").exists()
+
+
+# -- an interrupt ----------------------------------------------------------------------------------------------------
+
+INTERRUPTED = """
+import os, signal, sys
+number, word, count = int(sys.argv.pop(1)), sys.argv.pop(1), 0
+def interrupt(event, given):
+    global count
+    if event == word.partition(":")[0] and word.partition(":")[2] in str(given):
+        count += 1
+        if count == number:
+            os.kill(os.getpid(), signal.SIGINT)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from whynan.cli.entry import main
+sys.addaudithook(interrupt)
+sys.exit(main())
+"""
+"""A command that is interrupted at the nth event of a kind that Python tells of."""
+MOMENTS = [
+    *((number, "import") for number in (1, 10, 100, 200, 300)),
+    (1, "open:report.json"),
+    (1, "open:train.py"),
+    (1, "open:train.py.orig"),
+    (1, "open:.whynan-"),
+]
+
+
+@pytest.mark.parametrize(("number", "event"), MOMENTS, ids=str)
+def test_an_interrupt_at_any_moment_changes_nothing(number: int, event: str, here: Path) -> None:
+    command = [sys.executable, "-c", INTERRUPTED, str(number), event, "fix", "report.json", "--apply", "--yes"]
+    done = subprocess.run(command, cwd=here, capture_output=True, text=True, env=ENVIRONMENT, check=False)
+    assert done.returncode == 130, done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "interrupted" in done.stderr
+    assert (here / "train.py").read_text() == PROGRAM
+    assert sorted(path.name for path in here.iterdir()) == ["failure", "report.json", "train.py"]
+
+
+def test_an_interrupt_that_comes_too_late_is_said_by_what_was_done(here: Path) -> None:
+    command = [sys.executable, "-c", INTERRUPTED, "1", "os.rename", "fix", "report.json", "--apply", "--yes"]
+    done = subprocess.run(command, cwd=here, capture_output=True, text=True, env=ENVIRONMENT, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "is edited" in done.stdout
+    assert (here / "train.py.orig").read_text() == PROGRAM

@@ -25,7 +25,7 @@ ERRORS: list[WhynanError] = [
     NestedTraceError(),
     MetaTensorError("encoder.0.weight"),
     InterruptedRunError("net.onnx"),
-    InterruptedEditError("net.py"),
+    InterruptedEditError(),
     MissingExtraError("torch"),
     NonFiniteError(FINDING),
 ]

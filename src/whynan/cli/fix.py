@@ -14,6 +14,7 @@ from whynan.cli.text import beside, for_stream, one_line
 from whynan.errors import InterruptedEditError, UsageError
 
 if TYPE_CHECKING:
+    from whynan.cli.interrupts import Interrupts
     from whynan.records import Report
     from whynan.session.fixing import Edit
 
@@ -72,6 +73,8 @@ def fix(path: str, **chosen: Any) -> int:
     be done or judged.
     """
     _check_options(chosen)
+    if chosen["apply_"]:
+        return _applied(path, chosen["choose"], ask=not chosen["yes"])
     report = _report(path)
     if chosen["try_"] is not None:
         return _try(report, chosen)
@@ -79,8 +82,6 @@ def fix(path: str, **chosen: Any) -> int:
         return _write_model(report, chosen["output"], chosen["choose"])
     if chosen["patch"] is not None:
         return _write_patch(report, chosen["patch"], chosen["choose"])
-    if chosen["apply_"]:
-        return _apply(report, chosen["choose"], ask=not chosen["yes"])
     return _list(report, path)
 
 
@@ -136,11 +137,26 @@ def _made_anew(report: Report, number: int | None) -> Edit | None:
     return edit
 
 
-def _apply(report: Report, number: int | None, *, ask: bool) -> int:
+def _applied(path: str, number: int | None, *, ask: bool) -> int:
+    """Make a change, or nothing at all where the user breaks off before it is made."""
+    from whynan.cli.interrupts import noticed
+
+    try:
+        with noticed() as interrupts:
+            return _apply(path, number, interrupts, ask=ask)
+    except KeyboardInterrupt:
+        if _at_a_terminal():
+            # behind the ^C that it shows
+            click.echo()
+        raise InterruptedEditError from None
+
+
+def _apply(path: str, number: int | None, interrupts: Interrupts, *, ask: bool) -> int:
     """Show a change, and make it once the user agrees."""
+    from whynan.cli.interrupts import agreed
     from whynan.report.fixes import show_change, verdict_text
 
-    edit = _made_anew(report, number)
+    edit = _made_anew(_report(path), number)
     if edit is None:
         return 0
     if ask and not _at_a_terminal():
@@ -148,20 +164,13 @@ def _apply(report: Report, number: int | None, *, ask: bool) -> int:
     edit.file.check_writable()
     fix = edit.offer.fix
     show_change(f"fix {edit.offer.number} in {edit.file.path}: {fix.title}", verdict_text(fix), edit.shown)
-    if ask and not _agreed(edit.file.path):
+    if ask and not agreed(for_stream(one_line(f"Edit {edit.file.path}?"), sys.stdout)):
         _say("nothing was changed")
         return 0
-    backup = edit.make()
-    _say(f"{edit.file.path} is edited; what it was is in {backup}")
+    with interrupts.waiting():
+        backup = edit.make(interrupts.check)
+        _say(f"{edit.file.path} is edited; what it was is in {backup}")
     return 0
-
-
-def _agreed(path: str) -> bool:
-    try:
-        return click.confirm(for_stream(one_line(f"Edit {path}?"), sys.stdout))
-    except click.Abort:
-        click.echo()
-        raise InterruptedEditError(path) from None
 
 
 def _at_a_terminal() -> bool:

@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _failed(_usage(error), 2)
     except click.Abort:
-        return _INTERRUPTED
+        return _failed("interrupted", _INTERRUPTED)
     except BrokenPipeError:
         _give_up_output()
         return 0

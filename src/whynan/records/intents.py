@@ -29,6 +29,10 @@ class FixIntent:
     A subscript of slices, ``x[..., 1:]``, is written as the source has it.
     ``finfo(x).tiny``, ``finfo(x).eps``, ``finfo(x).max``, ``finfo(x).min`` are those of x's dtype.
 
+    What a replacement has more than once is computed once: in source on a line of its own above the statement, in a
+    graph as one node. ``names`` says what such parts, and variables that are, are called there: pairs of a name and
+    an expression, which stands in the replacement as it is written here.
+
     A ``setting`` has neither pattern nor replacement.
     """
 
@@ -36,3 +40,4 @@ class FixIntent:
     kind: FixKind
     pattern: str = ""
     replacement: str = ""
+    names: tuple[tuple[str, str], ...] = ()

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 import shutil
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ _WIDEST: Final = 120
 _LINES_SHOWN: Final = 40
 _AT: Final = 7
 _CHANGE_AT: Final = 9
+_FEW_WORDS: Final = 4
 _MARKS: Final = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -78,9 +80,13 @@ def render(
     page.heading(
         f"{count_text(len(told), 'fix', 'fixes')} of {count_text(n_findings, 'finding')}", report.run.command, "bold"
     )
-    for offer in told:
+    raised, lacks = report.run.exception is not None, is_redacted(report)
+    for alike in _together(told, lacks=lacks):
         page.blank()
-        _offer(page, offer, raised=report.run.exception is not None, lacks=is_redacted(report))
+        if len(alike) > 1:
+            _unwritten(page, alike, told, raised=raised)
+        else:
+            _offer(page, alike[0], raised=raised, lacks=lacks)
     page.blank()
     for line in _closing(told, path):
         page.line(line)
@@ -124,6 +130,60 @@ def _offer(page: Page, offer: Offer, *, raised: bool, lacks: bool) -> None:
     if len(lines) > _LINES_SHOWN:
         page.entry("", f"... {len(lines) - _LINES_SHOWN:,} more lines; the JSON report has them all", at=_CHANGE_AT)
     page.entry("", _choosing(offer, lacks=lacks), at=_AT)
+
+
+def _together(told: tuple[Offer, ...], *, lacks: bool) -> list[list[Offer]]:
+    """The offers, those in one list which could not be written for one finding."""
+    found: list[list[Offer]] = []
+    for offer in told:
+        before = found[-1][-1] if found else None
+        same = before is not None and before.finding is offer.finding
+        if not lacks and same and _is_unwritten(offer.fix) and before is not None and _is_unwritten(before.fix):
+            found[-1].append(offer)
+        else:
+            found.append([offer])
+    return found
+
+
+def _is_unwritten(fix: Fix) -> bool:
+    return fix.patch is None and fix.kind != "setting" and fix.verdict.status != "rejected"
+
+
+def _unwritten(page: Page, alike: list[Offer], told: tuple[Offer, ...], *, raised: bool) -> None:
+    """What could not be written, and why not, in few lines."""
+    first, finding = alike[0], alike[0].finding
+    others = any(offer.finding is finding and offer not in alike for offer in told)
+    ways = count_text(len(alike), "other way" if others else "way", "other ways" if others else "ways")
+    title: list[Piece] = [(first.fix.verdict.status, STYLES[first.fix.verdict.status]), f": {ways} do not fit"]
+    page.entry(f"{first.number}-{alike[-1].number}".rjust(3), *title, at=_AT)
+    page.entry("", f"{finding.rule} {finding.name}{_place(finding)}: {headline(finding, raised=raised)}", at=_AT)
+    for line in _reasons([offer.fix.verdict.why for offer in alike]):
+        page.entry("", line, at=_AT)
+
+
+def _reasons(whys: Iterable[str]) -> list[str]:
+    """Different reasons, those in one line that begin with the same few words."""
+    found: list[list[list[str]]] = []
+    for words in (why.split(" ") for why in dict.fromkeys(whys) if why):
+        same = next((group for group in found if len(_shared([*group, words])) >= _FEW_WORDS), None)
+        if same is None:
+            found.append([words])
+        else:
+            same.append(words)
+    return [_reason(group) for group in found]
+
+
+def _reason(group: list[list[str]]) -> str:
+    shared = _shared(group)
+    ends = [" ".join(words[len(shared) :]) for words in group]
+    return " ".join([*shared, "; ".join(ends)]) if len(group) > 1 else " ".join(group[0])
+
+
+def _shared(group: list[list[str]]) -> list[str]:
+    """The words that all begin with, and that none is made of alone."""
+    most = min(map(len, group)) - 1
+    alike = itertools.takewhile(lambda words: len(set(words)) == 1, zip(*group, strict=False))
+    return [words[0] for words in itertools.islice(alike, most)]
 
 
 def _place(finding: Finding) -> str:

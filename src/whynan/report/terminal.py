@@ -193,6 +193,11 @@ def _fixes(page: Page, finding: Finding, earlier: Sequence[Finding], *, show_all
     if rejected := len(finding.fixes) - len(shown):
         what = count_text(rejected, "fix", "fixes")
         page.row("" if shown else "fix", f"{what} tried and rejected; --all shows {'it' if rejected == 1 else 'them'}")
+    unproved = any(f.patch and not _is_shown(f) for f in shown[: min(most, _MOST_FIXES)])
+    if unproved and written is None:
+        page.row("", "the JSON report has the change that nothing proves")
+    elif unproved and written is not None:
+        page.row("", f"whynan fix {shlex.quote(written)} shows the change that nothing proves")
     if written is not None and any(f.patch and f.verdict.status in ("verified", "distorting") for f in shown):
         page.row("", f"whynan fix {shlex.quote(written)} --apply")
 
@@ -203,10 +208,15 @@ def _is_same(fix: Fix, earlier: Finding) -> bool:
     return first is not None and first.patch == fix.patch and first.verdict.status == fix.verdict.status
 
 
+def _is_shown(fix: Fix) -> bool:
+    """Whether the change of a fix is shown: one that nothing proves is not worth the room."""
+    return fix.verdict.status != "unverified"
+
+
 def _fix(page: Page, fix: Fix) -> None:
     verdict = fix.verdict
     page.row("fix", (verdict.status, _STATUS[verdict.status]), f": {verdict.why or fix.title}")
-    edits = _edits(fix.patch or "")
+    edits = _edits(fix.patch or "") if _is_shown(fix) else []
     if verdict.why and not edits:
         page.row("", fix.title)
     for line in edits[:_PATCH_LINES]:

@@ -23,19 +23,19 @@ def mended_by(rule: Rule) -> tuple[str, ...]:
     return (*told[:_LISTED], f"and {more} more") if more > 0 else tuple(told)
 
 
-def reformulation(title: str, pattern: str, replacement: str) -> FixIntent:
-    """The same function, computed otherwise."""
-    return FixIntent(title, "reformulation", pattern, replacement)
+def reformulation(title: str, pattern: str, replacement: str, **names: str) -> FixIntent:
+    """The same function, computed otherwise; ``names`` are of what it has more than once."""
+    return FixIntent(title, "reformulation", pattern, replacement, tuple(names.items()))
 
 
-def guard(title: str, pattern: str, replacement: str) -> FixIntent:
-    """What changes nothing but what is bad."""
-    return FixIntent(title, "guard", pattern, replacement)
+def guard(title: str, pattern: str, replacement: str, **names: str) -> FixIntent:
+    """What changes nothing but what is bad; ``names`` are of what it has more than once."""
+    return FixIntent(title, "guard", pattern, replacement, tuple(names.items()))
 
 
-def epsilon(title: str, pattern: str, replacement: str) -> FixIntent:
-    """A small number that moves healthy elements too."""
-    return FixIntent(title, "epsilon", pattern, replacement)
+def epsilon(title: str, pattern: str, replacement: str, **names: str) -> FixIntent:
+    """A small number that moves healthy elements too; ``names`` are of what it has more than once."""
+    return FixIntent(title, "epsilon", pattern, replacement, tuple(names.items()))
 
 
 def setting(title: str) -> FixIntent:
@@ -43,9 +43,14 @@ def setting(title: str) -> FixIntent:
     return FixIntent(title, "setting")
 
 
-def greatest(x: str, keepdim: str = "True") -> str:
-    """The largest magnitude of each row, never 0 nor subnormal, through which no gradient flows."""
-    return f"detach(clamp(amax(abs({x}), dim=d, keepdim={keepdim}), min=finfo({x}).tiny))"
+def greatest(x: str) -> str:
+    """The largest magnitude of each row, never 0 nor subnormal; no gradient flows through it, its dimension stays."""
+    return f"detach(clamp(amax(abs({x}), dim=d, keepdim=True), min=finfo({x}).tiny))"
+
+
+def times_greatest(reduced: str, x: str) -> str:
+    """What a scaled row was reduced to, times what it was scaled by; the row's dimension stays as ``k`` says."""
+    return f"{reduced} * amax({greatest(x)}, dim=d, keepdim=k)"
 
 
 def scaled(x: str) -> str:
@@ -58,12 +63,12 @@ def where_zero(condition: str, function: str, x: str, *, value: str = "0", safe:
     return f"where({condition}, {value}, {function.format(f'where({condition}, {safe}, {x})')})"
 
 
-QUOTIENT: Final = (guard("a denominator of 1 where it is 0", "a / b", "a / where(b == 0, 1, b)"),)
+QUOTIENT: Final = (guard("a denominator of 1 where it is 0", "a / b", "a / where(b == 0, 1, b)", denominator="b"),)
 """A quotient is what is above the line where what is below it is 0: of 0 / 0 that is 0."""
 POLE: Final = (
-    guard("0 where the denominator is 0", "a / b", "where(b == 0, 0, a / where(b == 0, 1, b))"),
+    guard("0 where the denominator is 0", "a / b", "where(b == 0, 0, a / where(b == 0, 1, b))", denominator="b"),
     guard("0 where the operand is 0", "rsqrt(b)", where_zero("b == 0", "rsqrt({})", "b")),
-    guard("0 where the base is 0", "b ** p", where_zero("b == 0", "{} ** p", "b")),
+    guard("0 where the base is 0", "b ** p", where_zero("b == 0", "{} ** p", "b"), base="b"),
 )
 """A quotient, and what has a pole at 0 as it has, is 0 there."""
 LARGE_QUOTIENT: Final = (
@@ -71,6 +76,7 @@ LARGE_QUOTIENT: Final = (
         "the smallest normal number instead of a denominator of 0",
         "a / b",
         "a / where(b == 0, finfo(b).tiny, b)",
+        denominator="b",
     ),
 )
 """A quotient is large where its denominator is 0."""
@@ -110,7 +116,7 @@ LOG_EPSILON: Final = tuple(
 )
 ROOT: Final = (
     guard("a gradient of 0 where the root is 0", "sqrt(x)", where_zero("x == 0", "sqrt({})", "x")),
-    guard("a gradient of 0 where the power is 0", "x ** p", where_zero("x == 0", "{} ** p", "x")),
+    guard("a gradient of 0 where the power is 0", "x ** p", where_zero("x == 0", "{} ** p", "x"), base="x"),
 )
 """A root is 0 at 0, and so is its gradient."""
 ROOT_ABOVE: Final = (
@@ -135,36 +141,42 @@ NORM: Final = (
     reformulation(
         "vector_norm of the row over its largest magnitude, times that",
         "sqrt(sum(x**2, d, k))",
-        f"vector_norm({scaled('x')}, dim=d, keepdim=k) * {greatest('x', 'k')}",
+        times_greatest(f"vector_norm({scaled('x')}, dim=d, keepdim=k)", "x"),
+        scale=greatest("x"),
     ),
     reformulation(
         "vector_norm(x) instead of sqrt(sum(x**2))", "sqrt(sum(x**2, d, k))", "vector_norm(x, dim=d, keepdim=k)"
     ),
 )
 """The length of a vector by hand."""
+_MEAN_SQUARE: Final = f"mean(({scaled('x')}) ** 2, dim=d, keepdim=k)"
 MEAN_ROOT: Final = (
     reformulation(
         "the root of the mean square of the row over its largest magnitude, times that",
         "sqrt(mean(x**2, d, k))",
-        where_zero("amax(abs(x), dim=d, keepdim=k) == 0", "sqrt({})", f"mean(({scaled('x')}) ** 2, dim=d, keepdim=k)")
-        + f" * {greatest('x', 'k')}",
+        times_greatest(where_zero(f"{_MEAN_SQUARE} == 0", "sqrt({})", _MEAN_SQUARE), "x"),
+        scale=greatest("x"),
+        mean_square=_MEAN_SQUARE,
     ),
 )
 """The root of a mean square by hand."""
 _ORIGIN: Final = "logical_and(a == 0, b == 0)"
 _HYPOT: Final = f"where({_ORIGIN}, 0, hypot(where({_ORIGIN}, 1, a), b))"
 MAGNITUDE: Final = (
-    reformulation("hypot(a, b) instead of sqrt(a**2 + b**2)", "sqrt(a**2 + b**2)", _HYPOT),
-    guard("a gradient of 0 where both are 0", "hypot(a, b)", _HYPOT),
+    reformulation("hypot(a, b) instead of sqrt(a**2 + b**2)", "sqrt(a**2 + b**2)", _HYPOT, at_origin=_ORIGIN),
+    guard("a gradient of 0 where both are 0", "hypot(a, b)", _HYPOT, at_origin=_ORIGIN),
 )
 """The length of a vector of two."""
 _UNIT: Final = scaled("x")
+_LENGTH: Final = f"vector_norm({_UNIT}, dim=d, keepdim=True)"
 UNIT: Final = tuple(
     reformulation(
         "the row over its largest magnitude before its norm, and 0 where all of it is 0",
         pattern,
-        f"where(amax(abs(x), dim=d, keepdim=True) == 0, 0, ({_UNIT}) / "
-        f"where(amax(abs(x), dim=d, keepdim=True) == 0, 1, vector_norm({_UNIT}, dim=d, keepdim=True)))",
+        f"where({_LENGTH} == 0, 0, ({_UNIT}) / where({_LENGTH} == 0, 1, {_LENGTH}))",
+        scale=greatest("x"),
+        scaled=_UNIT,
+        norm=_LENGTH,
     )
     for pattern in (
         "x / vector_norm(x, 2, d, True)",
@@ -189,6 +201,7 @@ BOUNDED: Final = (
             f"the largest number where {name} exceeds it",
             f"{name}(x)",
             where_zero(f"{name}(x) > finfo(x).max", f"{name}({{}})", "x", value="finfo(x).max", safe="0"),
+            exceeds=f"{name}(x) > finfo(x).max",
         )
         for name in ("exp", "exp2", "expm1", "cosh")
     ),
@@ -196,6 +209,7 @@ BOUNDED: Final = (
         "the largest number where sinh exceeds it",
         "sinh(x)",
         where_zero("abs(sinh(x)) > finfo(x).max", "sinh({})", "x", value="sign(x) * finfo(x).max", safe="0"),
+        exceeds="abs(sinh(x)) > finfo(x).max",
     ),
 )
 """An exponential ends at the largest number of the dtype, with a gradient of 0."""

@@ -107,6 +107,7 @@ RULE = Rule(
             "a variance of 1 where it is 0",
             "log(v) + a / v",
             "log(where(v == 0, 1, v)) + a / where(v == 0, 1, v)",
+            variance="where(v == 0, 1, v)",
         ),
         *MAGNITUDE,
         epsilon(

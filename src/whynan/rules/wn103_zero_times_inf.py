@@ -99,6 +99,7 @@ RULE = Rule(
             "0 where 0 meets an infinity",
             "a * b",
             f"where({_MEET}, 0, where({_MEET}, 0, a) * where({_MEET}, 0, b))",
+            meets=_MEET,
         ),
     ),
 )

@@ -124,6 +124,7 @@ RULE = Rule(
             "the most negative finite number instead of -Inf",
             "x - amax(x, d, k)",
             "clamp(x, min=finfo(x).min) - amax(clamp(x, min=finfo(x).min), d, k)",
+            limited="clamp(x, min=finfo(x).min)",
         ),
         guard("0 where two infinities meet", "a - b", "where(logical_and(a == b, abs(a) > finfo(a).max), 0, a - b)"),
     ),

@@ -34,7 +34,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.mending import QUOTIENT, epsilon, reformulation, scaled
+from whynan.rules.mending import QUOTIENT, epsilon, greatest, reformulation, scaled
 from whynan.rules.structure import at_the_quotient, bare, factors, quotients_by_zero
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def match(finding: Finding) -> Explanation | None:
 
 _A: Final = f"({scaled('a')})"
 _B: Final = f"({scaled('b')})"
-_NOTHING: Final = "logical_or(amax(abs(a), dim=d) == 0, amax(abs(b), dim=d) == 0)"
+_NORMS: Final = f"vector_norm({_A}, dim=d) * vector_norm({_B}, dim=d)"
 
 
 RULE = Rule(
@@ -78,8 +78,12 @@ RULE = Rule(
             reformulation(
                 "both vectors over their largest magnitudes, and 0 where one is 0",
                 pattern,
-                f"where({_NOTHING}, 0, sum({_A} * {_B}, dim=d) / "
-                f"where({_NOTHING}, 1, vector_norm({_A}, dim=d) * vector_norm({_B}, dim=d)))",
+                f"where({_NORMS} == 0, 0, sum({_A} * {_B}, dim=d) / where({_NORMS} == 0, 1, {_NORMS}))",
+                first_scale=greatest("a"),
+                first=_A,
+                second_scale=greatest("b"),
+                second=_B,
+                norms=_NORMS,
             )
             for pattern in (
                 "sum(a * b, d) / (vector_norm(a, 2, d) * vector_norm(b, 2, d))",

@@ -34,7 +34,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.mending import QUOTIENT, epsilon, reformulation, scaled
+from whynan.rules.mending import QUOTIENT, epsilon, greatest, reformulation, scaled
 from whynan.rules.structure import at_the_quotient, factors, quotients_by_zero
 
 if TYPE_CHECKING:
@@ -78,6 +78,9 @@ RULE = Rule(
                 "the row over its largest magnitude, and 0 where all elements are equal",
                 f"(x - mean(x, d, True)) / {spread}",
                 f"where({_EQUAL}, 0, {_CENTRED} / where({_EQUAL}, 1, {scaled_spread}))",
+                scale=greatest("x"),
+                scaled=_ROW,
+                all_equal=_EQUAL,
             )
             for spread, scaled_spread in _SPREADS
         ),

@@ -101,7 +101,10 @@ _LIMITS: Final[tuple[tuple[FixKind, str, int], ...]] = (
 def _limited(kind: FixKind, above: str, limit: int) -> FixIntent:
     inside = re.sub(r"\bx\b", "where(x == 0, 1, x)", above)
     title = f"the limit {limit} of ({above}) / x at 0"
-    return FixIntent(title, kind, f"({above}) / x", f"where(x == 0, {limit}, ({inside}) / where(x == 0, 1, x))")
+    safe = "where(x == 0, 1, x)"
+    return FixIntent(
+        title, kind, f"({above}) / x", f"where(x == 0, {limit}, ({inside}) / {safe})", (("nonzero", safe),)
+    )
 
 
 RULE = Rule(

@@ -139,6 +139,7 @@ RULE = Rule(
             "exp(-x) instead of 1 / exp(x), and the largest number where that exceeds it",
             "a / exp(x)",
             f"a * {where_zero('exp(-x) > finfo(x).max', 'exp({})', '-x', value='finfo(x).max', safe='0')}",
+            exceeds="exp(-x) > finfo(x).max",
         ),
         *(
             reformulation(

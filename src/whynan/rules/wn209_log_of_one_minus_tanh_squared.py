@@ -92,6 +92,7 @@ RULE = Rule(
                 pattern,
                 "where(abs(x) > 1, 2 * (0.6931471805599453 - abs(x) - softplus(-2 * abs(x))), "
                 "log(1 - tanh(clamp(x, min=-1, max=1)) ** 2))",
+                magnitude="abs(x)",
             )
             for pattern in ("log(1 - tanh(x) ** 2)", "log((1 - tanh(x)) * (1 + tanh(x)))")
         ),

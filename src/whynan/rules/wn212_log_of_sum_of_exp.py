@@ -33,7 +33,7 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.mending import reformulation
@@ -95,6 +95,9 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
+_GREATEST: Final = "detach(amax(x, dim=d, keepdim=True))"
+
+
 RULE = Rule(
     "WN212",
     "log-of-sum-of-exp",
@@ -105,7 +108,8 @@ RULE = Rule(
             reformulation(
                 f"the maximum taken out of log({reduced}(exp(x)))",
                 f"log({reduced}(exp(x), d, k))",
-                f"log({reduced}(exp(x - detach(amax(x, dim=d, keepdim=True))), dim=d, keepdim=k)) + detach(amax(x, dim=d, keepdim=k))",
+                f"log({reduced}(exp(x - {_GREATEST}), dim=d, keepdim=k)) + amax({_GREATEST}, dim=d, keepdim=k)",
+                greatest=_GREATEST,
             )
             for reduced in ("sum", "mean")
         ),

@@ -73,6 +73,7 @@ RULE = Rule(
                 f"|x| + softplus(-2|x|) - log(2) instead of {pattern}, but beside 0",
                 pattern,
                 "where(abs(x) > 5, abs(x) + softplus(-2 * abs(x)) - 0.6931471805599453, log(cosh(clamp(x, min=-5, max=5))))",
+                magnitude="abs(x)",
             )
             for pattern in ("log(cosh(x))", "log((exp(x) + exp(-x)) / 2)", "log(0.5 * exp(x) + 0.5 * exp(-x))")
         ),
@@ -80,6 +81,7 @@ RULE = Rule(
             "|x| + softplus(-2|x|) - log(2) instead of log(cosh(x))",
             "log(cosh(x))",
             "abs(x) + softplus(-2 * abs(x)) - 0.6931471805599453",
+            magnitude="abs(x)",
         ),
     ),
 )

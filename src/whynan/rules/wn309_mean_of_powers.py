@@ -36,7 +36,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.mending import ROOT, epsilon, greatest, reformulation, scaled, where_zero
+from whynan.rules.mending import ROOT, epsilon, greatest, reformulation, scaled, times_greatest, where_zero
 from whynan.rules.structure import at_the_root, factors, root_at_zero
 
 if TYPE_CHECKING:
@@ -61,10 +61,14 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
+def _powers(reduced: str) -> str:
+    return f"{reduced}(({scaled('x')}) ** p, dim=d, keepdim=k)"
+
+
 def _mended(reduced: str) -> str:
     """The mean or the sum of the row over its largest magnitude, whose root is 0 where it is."""
-    powers = f"{reduced}(({scaled('x')}) ** p, dim=d, keepdim=k)"
-    return f"{where_zero(f'{powers} == 0', '{} ** q', powers)} * {greatest('x', 'k')}"
+    powers = _powers(reduced)
+    return times_greatest(where_zero(f"{powers} == 0", "{} ** q", powers), "x")
 
 
 RULE = Rule(
@@ -77,6 +81,8 @@ RULE = Rule(
                 "the row over its largest magnitude, times that, and 0 where that is 0",
                 f"{reduced}(x ** p, d, k) ** q",
                 _mended(reduced),
+                scale=greatest("x"),
+                powers=_powers(reduced),
             )
             for reduced in ("mean", "sum")
         ),

@@ -37,7 +37,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.mending import ROOT, ROOT_EPSILON, greatest, reformulation, scaled
+from whynan.rules.mending import ROOT, ROOT_EPSILON, greatest, reformulation, scaled, times_greatest
 from whynan.rules.structure import at_the_root, factors, root_at_zero
 
 if TYPE_CHECKING:
@@ -86,7 +86,8 @@ RULE = Rule(
             reformulation(
                 "std of the row over its largest magnitude, times that",
                 pattern,
-                f"std({_ROW}, dim=d, correction={correction}, keepdim=k) * {greatest('x', 'k')}",
+                times_greatest(f"std({_ROW}, dim=d, correction={correction}, keepdim=k)", "x"),
+                scale=greatest("x"),
             )
             for pattern, correction in _DEVIATIONS
         ),

@@ -83,6 +83,8 @@ RULE = Rule(
             "both over the larger of their magnitudes",
             "atan2(y, x)",
             f"atan2(y / {_LARGER}, x / {_LARGER})",
+            larger=_LARGEST,
+            scale=_LARGER,
         ),
     ),
 )

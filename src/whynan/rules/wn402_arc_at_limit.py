@@ -115,6 +115,7 @@ RULE = Rule(
                 "a gradient of 0 at the ends of the domain and beyond",
                 f"{name}(x)",
                 f"where(abs(x) >= 1, {name}(clamp(detach(x), min=-1, max=1)), {name}(where(abs(x) >= 1, 0, x)))",
+                magnitude="abs(x)",
             )
             for name in ("acos", "asin")
         ),

@@ -122,6 +122,7 @@ RULE = Rule(
             "a logarithm of 0 where the probability is 0",
             "softmax(x, d) * log_softmax(x, d)",
             "softmax(x, d) * where(log_softmax(x, d) < finfo(x).min, 0, log_softmax(x, d))",
+            logarithm="log_softmax(x, d)",
         ),
         guard("a logarithm of 0 where the probability is 0", "exp(l) * l", "exp(l) * where(l < finfo(l).min, 0, l)"),
     ),

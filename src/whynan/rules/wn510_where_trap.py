@@ -111,6 +111,7 @@ def _doubled(name: str, safe: str) -> tuple[FixIntent, ...]:
             _TITLE,
             replaced(call("x")),
             f"where({finite}, {call(f'where({finite}, x, {safe})')}, {replaced(call('detach(x)'))})",
+            finite=finite,
         ),
     )
 

@@ -143,6 +143,7 @@ RULE = Rule(
                 f"{cast} for the mean square and the product",
                 "x * rsqrt(mean(x**2, d, k) + e)",
                 f"type_as({cast}(x) * rsqrt(mean({cast}(x) ** 2, dim=d, keepdim=k) + e), x)",
+                wide=f"{cast}(x)",
             )
             for cast in ("float", "double")
         ),
@@ -151,6 +152,7 @@ RULE = Rule(
                 f"{cast} for the mean square and the quotient",
                 "x / sqrt(mean(x**2, d, k) + e)",
                 f"type_as({cast}(x) / sqrt(mean({cast}(x) ** 2, dim=d, keepdim=k) + e), x)",
+                wide=f"{cast}(x)",
             )
             for cast in ("float", "double")
         ),

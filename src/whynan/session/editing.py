@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from whynan.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
 _MOST_BYTES: Final = 64 << 20
 _MOST_BACKUPS: Final = 1000
@@ -68,8 +68,10 @@ class Editable:
             what = f"{self.path} is {self.encoding}, which cannot write {error.object[error.start]!r}"
             raise UsageError(what, "give the file another encoding, or take another fix") from None
 
-    def replace(self, text: str) -> str:
+    def replace(self, text: str, check: Callable[[], None] | None = None) -> str:
         """Put another text in the file's place, whole or not at all, with its permissions; gives the backup's path.
+
+        `check` is called right before it changes; with what it raises nothing changes.
 
         Raises ``UsageError`` where it is not what it was any more, or cannot be written: nothing has changed then.
         """
@@ -82,7 +84,7 @@ class Editable:
                 _refuse_read_only(name, folder, status)
                 backup = _backed_up(name, folder, held, status)
                 try:
-                    _put(name, folder, content, status)
+                    _put(name, folder, content, status, check)
                 except BaseException:
                     with suppress(OSError):
                         os.unlink(backup, dir_fd=folder)
@@ -216,11 +218,13 @@ def _backed_up(name: str, folder: int | None, content: bytes, like: os.stat_resu
     raise UsageError(f"there are {_MOST_BACKUPS:,} backups {name}.orig already", "take some of them away")
 
 
-def _put(name: str, folder: int | None, content: bytes, like: os.stat_result) -> None:
+def _put(name: str, folder: int | None, content: bytes, like: os.stat_result, check: Callable[[], None] | None) -> None:
     """Write a file beside another one, and let it take that one's place at once."""
     made = os.path.join(os.path.dirname(name), f".whynan-{secrets.token_hex(8)}")
     _made(made, folder, content, like)
     try:
+        if check is not None:
+            check()
         os.replace(made, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
         with suppress(OSError):

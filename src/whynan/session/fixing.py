@@ -17,6 +17,8 @@ from whynan.rules.catalogue import rules
 from whynan.session.editing import RUN_AGAIN, Editable, opened
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from whynan.records import Finding, Report
     from whynan.records.intents import FixIntent
     from whynan.records.report import Further
@@ -45,9 +47,12 @@ class Edit:
         mark, encoding = (_MARK, "utf-8") if self.file.encoding == "utf-8-sig" else ("", self.file.encoding)
         return source.patch(self.file.path, mark + self.file.text, mark + self.text).encode(encoding)
 
-    def make(self) -> str:
-        """Edit the file; gives the path of the backup. Raises ``UsageError``, with nothing changed, where it cannot."""
-        return self.file.replace(self.text)
+    def make(self, check: Callable[[], None] | None = None) -> str:
+        """Edit the file; gives the path of the backup. Raises ``UsageError``, with nothing changed, where it cannot.
+
+        `check` is called right before the file changes; with what it raises nothing changes.
+        """
+        return self.file.replace(self.text, check)
 
 
 def chosen(report: Report, number: int | None, kind: str) -> Offer:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from click.testing import CliRunner
 from syrupy.assertion import SnapshotAssertion
@@ -18,6 +17,7 @@ from tests.unit.cli import fixing
 from tests.unit.cli.fixing import EDITS, FIXES, GRAPH, PROGRAM, SETTING, SITE, edited, fix, save, told
 from tests.unit.report.programs import finding, report
 from whynan.cli import fix as module
+from whynan.cli import interrupts
 from whynan.cli.main import main, whynan
 from whynan.records import Fix, FixVerdict
 from whynan.records.report import Further
@@ -48,14 +48,14 @@ def at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Somebody sits at a terminal: ``says`` is what they answer, an exception or whether they agree."""
     said: dict[str, Any] = {"says": True, "asked": []}
 
-    def confirm(question: str) -> bool:
+    def agreed(question: str) -> bool:
         said["asked"].append(question)
         if callable(said["says"]):
             return said["says"]()
         return said["says"]
 
     monkeypatch.setattr(module, "_at_a_terminal", lambda: True)
-    monkeypatch.setattr(click, "confirm", confirm)
+    monkeypatch.setattr(interrupts, "agreed", agreed)
     return said
 
 
@@ -157,7 +157,7 @@ def test_a_question_that_is_broken_off_changes_nothing(
     here: Path, at_a_terminal: dict[str, Any], capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion
 ) -> None:
     def broken_off() -> bool:
-        raise click.Abort
+        raise KeyboardInterrupt
 
     at_a_terminal["says"] = broken_off
     assert main(["fix", "report.json", "--apply"]) == 130

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 from rich.cells import cell_len
+from syrupy.assertion import SnapshotAssertion
 
 from tests.quality.hostile import TEXTS
 from tests.unit.report.programs import finding, report, site
@@ -16,6 +17,7 @@ from whynan.records import Fix, FixVerdict, Report
 from whynan.records.trial import Trial
 from whynan.report import fixes, layout, trial
 from whynan.report.json import read, to_json
+from whynan.report.redaction import redacted
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 KINDS: tuple[Any, ...] = ("source", "graph", "setting")
@@ -90,3 +92,46 @@ def test_a_change_that_mends_several_findings_is_offered_once() -> None:
     made = report(finding(fixes=told[:2]), finding(op="aten.log.default", fixes=told[1:]))
     assert [offer.fix.title for offer in fixes.offers(made)] == ["a", "b", "c"]
     assert [offer.finding.op for offer in fixes.offers(made)] == ["aten.div.Tensor"] * 2 + ["aten.log.default"]
+
+
+def unwritten(*whys: str, kind: Any = "source") -> list[Fix]:
+    """Fixes that could not be written, each with its reason."""
+    return [Fix(title=why[:3], kind=kind, patch=None, verdict=FixVerdict(status="unverified", why=why)) for why in whys]
+
+
+NO_WAYS = [
+    "x.pow(2).sum(-1).sqrt() is not written as sqrt(a**2 + b**2)",
+    "x.pow(2).sum(-1).sqrt() is not written as sqrt(sum(x**2, d, k))",
+    "x.pow(2).sum(-1).sqrt() is not written as x ** p",
+    "it is written so already",
+    "it is written so already",
+]
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_what_could_not_be_written_is_told_in_few_lines(width: int, snapshot: SnapshotAssertion) -> None:
+    made = Fix(title="a", kind="source", patch="@@ -1 +1 @@\n-a\n+b\n", verdict=FixVerdict(status="verified"))
+    setting = Fix(title="eps=1e-8", kind="setting", patch=None, verdict=FixVerdict(status="unverified", why="by hand"))
+    told = report(finding(fixes=tuple(unwritten(*NO_WAYS))), finding(fixes=(made, *unwritten(*NO_WAYS[:2]), setting)))
+    text = fixes.render(told, "report.json", "", width=width)
+    check(text, width)
+    assert text == snapshot
+
+
+def test_reasons_that_only_begin_alike_stay_apart() -> None:
+    told = report(finding(fixes=tuple(unwritten("b is a number there", "b is assigned before it would be read"))))
+    text = fixes.render(told, "report.json", "", width=100)
+    assert "b is a number there\n" in text
+    assert "b is assigned before it would be read\n" in text
+
+
+def test_numbers_count_what_is_told_together() -> None:
+    last = Fix(title="last", kind="source", patch="+c", verdict=FixVerdict(status="verified"))
+    text = fixes.render(report(finding(fixes=(*unwritten(*NO_WAYS), last))), "report.json", "", width=100)
+    assert "  1-5  unverified" in text.replace("    1-5", "  1-5")
+    assert "6  verified: last" in text
+
+
+def test_in_a_redacted_report_no_change_is_there_and_none_is_told_of_as_unwritten() -> None:
+    told = redacted(report(finding(fixes=tuple(unwritten(*NO_WAYS)))))
+    assert "do not fit" not in fixes.render(told, "report.json", "", width=100)

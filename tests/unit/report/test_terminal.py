@@ -217,3 +217,24 @@ def test_of_very_many_things_the_first_are_told_and_the_rest_counted() -> None:
     assert "and 984 more operands" in text
     assert "and 49 more fixes; the JSON report has them all" in text
     assert "and 460 more notes; the JSON report has them all" in text
+
+
+UNPROVED = Fix(
+    title="an eps",
+    kind="source",
+    patch="@@ -1 +1 @@\n-a / b\n+a / c\n",
+    verdict=FixVerdict(status="unverified", why="no"),
+)
+
+
+def test_of_a_change_that_nothing_proves_only_its_title_is_told() -> None:
+    proved = UNPROVED.model_copy(update={"title": "a guard", "verdict": FixVerdict(status="distorting", why="so much")})
+    told = report(finding(fixes=(UNPROVED,)))
+    assert "fix      unverified: no\n           an eps\n" in render(told, width=100)
+    assert "a / c" not in render(told, width=100)
+    assert "the JSON report has the change that nothing proves" in render(told, width=100)
+    assert "whynan fix made.json shows the change that nothing proves" in render(told, width=100, written="made.json")
+    both = render(report(finding(fixes=(proved, UNPROVED))), width=100)
+    assert both.count("a / c") == 1
+    assert "nothing proves" not in both
+    assert "nothing proves" in render(report(finding(fixes=(proved, UNPROVED))), width=100, show_all=True)

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from whynan.errors import UsageError
+from whynan.source.spelling import COMPARISONS
 
 _BINARY: Final[dict[type[ast.operator], str]] = {
     ast.Add: "add",
@@ -19,14 +20,6 @@ _BINARY: Final[dict[type[ast.operator], str]] = {
     ast.Pow: "pow",
     ast.BitAnd: "logical_and",
     ast.BitOr: "logical_or",
-}
-_COMPARED: Final[dict[type[ast.cmpop], str]] = {
-    ast.Lt: "lt",
-    ast.LtE: "le",
-    ast.Gt: "gt",
-    ast.GtE: "ge",
-    ast.Eq: "eq",
-    ast.NotEq: "ne",
 }
 _SAME: Final = {
     "true_divide": "div",
@@ -103,8 +96,8 @@ def _read(node: ast.expr, text: str) -> Expression:
             return Number(value)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             return Call(_BINARY[type(op)], (_read(left, text), _read(right, text)))
-        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARED:
-            return Call(_COMPARED[type(op)], (_read(left, text), _read(right, text)))
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in COMPARISONS:
+            return Call(COMPARISONS[type(op)], (_read(left, text), _read(right, text)))
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             inner = _read(operand, text)
             if isinstance(inner, Number) and inner.value is not None:

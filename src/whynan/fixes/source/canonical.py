@@ -15,14 +15,6 @@ from whynan.fixes.source.terms import Nodes, Term, applied, number, power, produ
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMPARISONS: Final[dict[type[ast.cmpop], str]] = {
-    ast.Eq: "eq",
-    ast.NotEq: "ne",
-    ast.Lt: "lt",
-    ast.LtE: "le",
-    ast.Gt: "gt",
-    ast.GtE: "ge",
-}
 BINARY: Final[dict[type[ast.operator], str]] = {
     ast.Add: "add",
     ast.Sub: "sub",

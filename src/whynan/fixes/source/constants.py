@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import ast
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from whynan.fixes.source.places import Place
+
+_NAMED: Final = {"pi": math.pi, "inf": math.inf, "nan": math.nan}
+"""What these names are in a replacement."""
 
 
 def number_of(place: Place | None, node: ast.AST) -> float | None:
@@ -68,3 +71,28 @@ def _evaluated(name: str, values: list[float]) -> float | None:
     except (ValueError, TypeError, ArithmeticError):
         return None
     return float(value) if isinstance(value, (int, float)) else None
+
+
+def folded(node: ast.expr) -> float | None:
+    """The value of a part of a replacement that is made of numbers alone."""
+    match node:
+        case ast.Name(id=name):
+            return _NAMED.get(name)
+        case ast.Constant(value=bool()):
+            return None
+        case ast.Constant(value=int() | float() as value):
+            return float(value)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            inner = folded(operand)
+            return None if inner is None else -inner
+        case ast.BinOp(left=left, op=ast.Div(), right=right):
+            first, second = folded(left), folded(right)
+            return None if first is None or not second else first / second
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            first, second = folded(left), folded(right)
+            return None if first is None or second is None else first * second
+        case ast.Call(func=ast.Name(id=("log" | "sqrt" | "exp") as name), args=[argument]):
+            inner = folded(argument)
+            return None if inner is None or inner <= 0 else float(getattr(math, name)(inner))
+        case _:
+            return None

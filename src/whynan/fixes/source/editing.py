@@ -8,10 +8,12 @@ import ast
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from whynan.fixes.source.above import Lines, refused
 from whynan.fixes.source.formulas import Edit
+from whynan.fixes.source.repeated import names_of, shared, with_constants
 from whynan.fixes.source.signatures import operator_of
 from whynan.fixes.source.terms import Term
-from whynan.fixes.source.writing import ATOM, UnwritableError, Writer, Written
+from whynan.fixes.source.writing import ATOM, Naming, UnwritableError, Writer, Written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from whynan.fixes.source.matching import Match
     from whynan.fixes.source.places import Place
     from whynan.fixes.source.reading import Reader
+    from whynan.records.intents import FixIntent
 
 Root = ast.expr | ast.AugAssign
 _BINDS: Final[dict[type[ast.operator], int]] = {
@@ -35,12 +38,13 @@ _BINDS: Final[dict[type[ast.operator], int]] = {
 
 @dataclass
 class Edited:
-    """The edits of one match, and what they need: modules to import."""
+    """The edits of one match, and what they need: modules to import, and lines above the statement of the root."""
 
     root: Root
     edits: list[Edit] = field(default_factory=list[Edit])
     imports: set[str] = field(default_factory=set[str])
     rewritten: str | None = None
+    above: Lines = ()
 
 
 def differing(pattern: ast.expr, replacement: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
@@ -85,32 +89,60 @@ def _home(place: Place, node: ast.AST) -> ast.AST | None:
 class Editor:
     """Turns matches of one function's expressions into edits."""
 
-    def __init__(self, reader: Reader, *, bindings: bool = True) -> None:
+    def __init__(self, reader: Reader, naming: Naming = "above") -> None:
         self._reader = reader
         self._place = reader.place
-        self._bindings = bindings
+        self._naming: Naming = naming
 
-    def edited(self, root: Root, pattern: ast.expr, replacement: ast.expr, match: Match) -> Edited:
+    def edited(self, root: Root, pattern: ast.expr, intent: FixIntent, match: Match) -> Edited:
         """The edits that put a replacement in place of a match; UnwritableError with the reason where none do."""
         found = Edited(root)
         writer = self.writer(root)
+        replacement = self._replacement(intent, match, writer)
         pairs = differing(pattern, replacement)
         places = [self._within(root, match.places.get(part)) for part, _ in pairs]
         if pairs and pairs[0][0] is not pattern and all(place is not None for place in places):
+            counts = names_of([new for _, new in pairs], writer.lets)
             for node, (_, new) in zip(places, pairs, strict=True):
                 if node is not None:
                     match = self._check(root, new, match, writer, found)
-                    found.edits.append(self.replacing(node, writer.replacement(new, match)))
+                    found.edits.append(self.replacing(node, writer.replacement(new, match, counts)))
         else:
+            counts = names_of([replacement], writer.lets)
             match = self._check(root, replacement, match, writer, found)
-            written = writer.around(writer.replacement(replacement, match), match)
-            self._rewritten(root, written, found)
+            written = writer.around(writer.replacement(replacement, match, counts), match)
+            self._rewritten(root, written, writer, found)
         found.imports |= writer.imports
+        self._stand_above(root, writer, found)
         return found
+
+    def _replacement(self, intent: FixIntent, match: Match, writer: Writer) -> ast.expr:
+        """The replacement of an intent, with names for what it has more than once."""
+        known = {n: v for n, v in match.variables.items() if isinstance(v, Term) and v.name == "constant"}
+        constants = {name: ast.parse(value.text, mode="eval").body for name, value in known.items()}
+
+        def read(text: str) -> ast.expr:
+            return with_constants(ast.parse(text, mode="eval").body, constants)
+
+        tree = read(intent.replacement)
+        if self._naming == "nowhere":
+            return tree
+        names = [(name, read(text)) for name, text in intent.names]
+        writer.called |= {part.id: name for name, part in names if isinstance(part, ast.Name)}
+        tree, writer.lets = shared(tree, names, every=self._naming == "above")
+        return tree
+
+    def _stand_above(self, root: Root, writer: Writer, found: Edited) -> None:
+        if writer.above:
+            moved = [leaf for term in writer.moved for leaf in _leaves(term)]
+            reason = refused(self._reader, root, moved)
+            if reason is not None:
+                raise UnwritableError(reason)
+            found.above = tuple(writer.above)
 
     def writer(self, root: Root) -> Writer:
         """A writer in the style of the source around a place."""
-        return Writer(self._place, self._in_methods(root), visible_imports(self._place, root), bindings=self._bindings)
+        return Writer(self._place, self._in_methods(root), visible_imports(self._place, root), naming=self._naming)
 
     def _in_methods(self, root: Root) -> bool:
         for node in ast.walk(root):
@@ -136,7 +168,7 @@ class Editor:
     def _check(self, root: Root, replacement: ast.expr, match: Match, writer: Writer, found: Edited) -> Match:
         """The match with each variable as something that can be read at the root."""
         variables = dict(match.variables)
-        for name in sorted({n.id for n in ast.walk(replacement) if isinstance(n, ast.Name)}):
+        for name in sorted(names_of([replacement], writer.lets)):
             value = variables.get(name)
             if not isinstance(value, Term):
                 continue
@@ -210,7 +242,7 @@ class Editor:
 
     # -- in place of the root
 
-    def _rewritten(self, root: Root, written: Written, found: Edited) -> None:
+    def _rewritten(self, root: Root, written: Written, writer: Writer, found: Edited) -> None:
         found.rewritten = written.text
         if isinstance(root, ast.AugAssign):
             self._check_unshared(root.target)
@@ -218,7 +250,7 @@ class Editor:
             return
         if not self._place.is_whole(root):
             raise UnwritableError("the position of the expression in its string is not known")
-        kept = found.rewritten
+        kept = "\n".join([*(text for _, text in writer.above), found.rewritten])
         for inner in ast.walk(root):
             if isinstance(inner, ast.NamedExpr) and self._place.code(inner) not in kept and self._is_read(inner):
                 raise UnwritableError(f"{inner.target.id} is assigned in it")

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import ast
 import itertools
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from whynan.fixes.candidates import Candidate, Declined
 from whynan.fixes.source import selections, upstream
+from whynan.fixes.source.above import by_statement, insertions
 from whynan.fixes.source.editing import Edited, Editor
 from whynan.fixes.source.formulas import assigned, functional, helpers_in, pair, returned
 from whynan.fixes.source.importing import statements_of, with_imports
@@ -21,7 +23,7 @@ from whynan.fixes.source.places import Place, parsed, replaced
 from whynan.fixes.source.reading import Reader
 from whynan.fixes.source.roots import roots_of, twins_of
 from whynan.fixes.source.terms import Term
-from whynan.fixes.source.writing import UnwritableError
+from whynan.fixes.source.writing import NAMINGS, UnwritableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from whynan.fixes.source.editing import Root
     from whynan.fixes.source.formulas import Edit
     from whynan.fixes.source.reaching import Definition
+    from whynan.fixes.source.writing import Naming
     from whynan.records import Finding
     from whynan.records.intents import FixIntent, FixKind
 
@@ -135,23 +138,18 @@ def _spot(text: str, finding: Finding) -> Spot | str:
 def _candidate(spot: Spot, intent: FixIntent) -> Candidate | Declined:
     wanted, tree = pattern(intent.pattern)
     repaired = pattern(intent.replacement)[0]
-    new = ast.parse(intent.replacement, mode="eval").body
     if intent.kind != "reformulation" and any(_matches(spot, repaired)):
         return Declined(intent.title, "it is written so already")
     reason = f"{_short(spot.place.code(spot.birth))} is not written as {intent.pattern}"
     for root, match in _matches(spot, wanted):
-        for bindings in (True, False):
-            editor = Editor(spot.reader, bindings=bindings)
+        for naming in NAMINGS:
+            if naming == "nowhere" and not _is_repeatable(spot, match):
+                break
             try:
-                edited = editor.edited(root, tree, new, match)
-                everywhere = [edited, *_twins(spot, root, intent, editor)]
-                return _made(spot, intent, match, everywhere)
+                edited = Editor(spot.reader, naming).edited(root, tree, intent, match)
+                return _made(spot, intent, match, [edited, *_twins(spot, root, intent, naming)])
             except UnwritableError as error:
                 reason = str(error)
-                if not bindings:
-                    break
-            if not _is_repeatable(spot, match):
-                break
     return Declined(intent.title, reason)
 
 
@@ -188,19 +186,18 @@ def _operands(spot: Spot, matcher: Matcher, wanted: Term) -> Iterator[tuple[Root
                 yield made.node, match
 
 
-def _twins(spot: Spot, root: Root, intent: FixIntent, editor: Editor) -> list[Edited]:
+def _twins(spot: Spot, root: Root, intent: FixIntent, naming: Naming) -> list[Edited]:
     """The same expression of the same values elsewhere in the function, mended alike."""
     wanted, tree = pattern(intent.pattern)
-    new = ast.parse(intent.replacement, mode="eval").body
     found: list[Edited] = []
     for twin in twins_of(spot.reader, root):
         match = next(Matcher(spot.reader).matches(wanted, spot.reader.read(twin)), None)
-        if match is None:
-            continue
-        try:
-            found.append(editor.edited(twin, tree, new, match))
-        except UnwritableError:
-            continue
+        for other in NAMINGS[NAMINGS.index(naming) :]:
+            if match is None:
+                break
+            with suppress(UnwritableError):
+                found.append(Editor(spot.reader, other).edited(twin, tree, intent, match))
+                break
     return found
 
 
@@ -214,7 +211,7 @@ def _made(spot: Spot, intent: FixIntent, match: Match, everywhere: Sequence[Edit
         if around is not None:
             root, more = around
             definitions = (*definitions, *more)
-    return _written(spot, intent.title, intent.kind, root, definitions, edits, imports, everywhere[0])
+    return _written(spot, intent.title, intent.kind, root, definitions, edits, imports, everywhere)
 
 
 def _selected(spot: Spot, chosen: selections.Guarded) -> Candidate | Declined:
@@ -223,7 +220,7 @@ def _selected(spot: Spot, chosen: selections.Guarded) -> Candidate | Declined:
     edited = Edited(chosen.root, list(chosen.edits), chosen.imports)
     try:
         return _written(
-            spot, chosen.title, "guard", chosen.root, chosen.definitions, chosen.edits, chosen.imports, edited
+            spot, chosen.title, "guard", chosen.root, chosen.definitions, chosen.edits, chosen.imports, [edited]
         )
     except UnwritableError as error:
         return Declined(chosen.title, str(error))
@@ -237,13 +234,14 @@ def _written(
     definitions: Sequence[Definition],
     edits: Sequence[Edit],
     imports: set[str],
-    first: Edited,
+    everywhere: Sequence[Edited],
 ) -> Candidate:
-    place = spot.place
+    place, first = spot.place, everywhere[0]
     if any(a[1] > b[0] for a, b in itertools.pairwise(edits)):
         raise UnwritableError("its parts overlap")
-    edited = replaced(place.text, edits)
-    if parsed(edited) is None or not _is_kept(place, edited, edits):
+    lines = by_statement(place, everywhere)
+    edited = replaced(place.text, [*edits, *insertions(place, lines)])
+    if parsed(edited) is None or not _is_kept(place, edited, edits, sum(map(len, lines.values()))):
         raise UnwritableError("it cannot be written there")
     if imports:
         edited = with_imports(edited, imports)
@@ -252,7 +250,12 @@ def _written(
     chain, line = _chain(spot, kind, root, definitions)
     own = first.rewritten if isinstance(first.root, ast.AugAssign) or _rebinds(place, first) else None
     before = [*(assigned(d.name, functional(place, d.value)) for d in chain if d.value is not None)]
-    after = [*(assigned(d.name, functional(place, d.value, edits)) for d in chain if d.value is not None)]
+    after: list[str] = []
+    for d in chain:
+        if d.value is not None:
+            after += [assigned(*line) for line in lines.pop(place.statement(d.value), ())]
+            after.append(assigned(d.name, functional(place, d.value, edits)))
+    after += [assigned(*line) for line in lines.pop(place.statement(root), ())]
     is_root = root is first.root and own is not None
     before.append(returned(functional(place, root)))
     after.append(returned(own if is_root and own is not None else functional(place, root, edits)))
@@ -328,8 +331,8 @@ def _is_made_before(place: Place, name: ast.Name, chain: Sequence[Definition]) -
     return any(place.span(place.statement(value))[0] < start for value in values)
 
 
-def _is_kept(place: Place, edited: str, edits: Sequence[Edit]) -> bool:
-    """Whether every statement without an edit in it is what it was."""
+def _is_kept(place: Place, edited: str, edits: Sequence[Edit], added: int) -> bool:
+    """Whether every statement without an edit in it is what it was, and there are so many more as were added."""
     tree = ast.parse(edited)
     before = [s for s in place.parents if isinstance(s, ast.stmt)]
     touched: list[ast.stmt] = []
@@ -343,7 +346,7 @@ def _is_kept(place: Place, edited: str, edits: Sequence[Edit]) -> bool:
         if dump not in after:
             return False
         after.remove(dump)
-    return len(after) == len(touched)
+    return len(after) == len(touched) + added
 
 
 def _short(text: str) -> str:

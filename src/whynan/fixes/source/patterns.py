@@ -7,9 +7,10 @@ from __future__ import annotations
 import ast
 
 from whynan.fixes.source import signatures
-from whynan.fixes.source.canonical import BINARY, COMPARISONS, bound, canonical_term
+from whynan.fixes.source.canonical import BINARY, bound, canonical_term
 from whynan.fixes.source.constants import number_of
 from whynan.fixes.source.terms import NONE, Nodes, Term, applied, number, product_of, sliced
+from whynan.source import spelling
 
 
 def pattern(text: str) -> tuple[Term, ast.expr]:
@@ -37,7 +38,7 @@ def _pattern(node: ast.expr) -> Term:
             return canonical_term(name, given, node, own)
         case ast.Compare(left=left, ops=[symbol], comparators=[right]):
             given = [("input", _pattern(left)), ("other", _pattern(right))]
-            return applied(COMPARISONS[type(symbol)], given, node, own=own)
+            return applied(spelling.COMPARISONS[type(symbol)], given, node, own=own)
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=keywords):
             operator = signatures.canonical(name)[0]
             named = {k.arg: _pattern(k.value) for k in keywords if k.arg is not None}

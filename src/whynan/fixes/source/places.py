@@ -73,8 +73,8 @@ class Place:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """Every identifier of the file."""
-        return frozenset(re.findall(r"\w+", self.text))
+        """Every identifier of the file that is not only an attribute's."""
+        return frozenset(re.findall(r"(?<!\.)\b\w+", self.text))
 
     @cached_property
     def _starts(self) -> list[int]:

@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from whynan.fixes.source import inlining, signatures
-from whynan.fixes.source.canonical import BINARY, COMPARISONS, Node, bound, canonical_term
+from whynan.fixes.source.canonical import BINARY, Node, bound, canonical_term
 from whynan.fixes.source.constants import number_of
 from whynan.fixes.source.reaching import Reaching
 from whynan.fixes.source.terms import Nodes, Term, applied, is_sliced, number, product_of, sliced
+from whynan.source import spelling
 
 if TYPE_CHECKING:
     from whynan.fixes.source.places import Function, Place
@@ -53,8 +54,8 @@ class Reader:
                 return self._binary(BINARY[type(symbol)], left, right, node)
             case ast.AugAssign(target=ast.Name() as left, op=symbol, value=right) if type(symbol) in BINARY:
                 return self._binary(BINARY[type(symbol)], left, right, node)
-            case ast.Compare(left=left, ops=[symbol], comparators=[right]) if type(symbol) in COMPARISONS:
-                return self._binary(COMPARISONS[type(symbol)], left, right, node)
+            case ast.Compare(left=left, ops=[symbol], comparators=[right]) if type(symbol) in spelling.COMPARISONS:
+                return self._binary(spelling.COMPARISONS[type(symbol)], left, right, node)
             case ast.Call():
                 return self._call(node) or self._leaf(node)
             case (
@@ -149,11 +150,12 @@ class Reader:
         for inner in ast.walk(node):
             if isinstance(inner, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, ast.AugAssign)):
                 return False
-            if isinstance(inner, ast.Call) and not self._is_pure_call(inner):
+            if isinstance(inner, ast.Call) and not self.is_pure_call(inner):
                 return False
         return True
 
-    def _is_pure_call(self, node: ast.Call) -> bool:
+    def is_pure_call(self, node: ast.Call) -> bool:
+        """Whether a call itself, its arguments apart, has the same value each time and does nothing else."""
         if isinstance(node.func, ast.Name) and node.func.id in _PLAIN and node.func.id not in self.place.assigned:
             return True
         if (self.place.meaning(node.func) or [""])[0] == "math":

@@ -7,16 +7,20 @@ from __future__ import annotations
 import ast
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from whynan.fixes.source import signatures
+from whynan.fixes.source.constants import folded
 from whynan.fixes.source.matching import Missing, is_divisor
 from whynan.fixes.source.places import replaced
 from whynan.fixes.source.terms import Term, index_of, negated, sum_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from whynan.fixes.source.matching import Match
     from whynan.fixes.source.places import Place
+    from whynan.fixes.source.repeated import Lets
 
 _SYMBOLS: Final[dict[type[ast.operator], tuple[str, int]]] = {
     ast.Add: ("+", 3),
@@ -37,7 +41,11 @@ ATOM: Final = 8
 _REDUCTIONS: Final = frozenset({"sum", "mean", "prod", "amax", "amin", "logsumexp", "vector_norm", "std", "var"})
 _OVER_ALL: Final = frozenset({"softmax", "log_softmax", "logsumexp"})
 _SOFTMAX: Final = frozenset({"softmax", "log_softmax"})
-_CONSTANTS: Final = {"pi": math.pi, "inf": math.inf, "nan": math.nan}
+
+
+Naming = Literal["above", "within", "nowhere"]
+"""Where what is read several times is given a name."""
+NAMINGS: Final[tuple[Naming, ...]] = ("above", "within", "nowhere")
 
 
 class UnwritableError(Exception):
@@ -91,19 +99,25 @@ def is_simple(text: str) -> bool:
 class Writer:
     """Writes the replacement of one match; ``methods`` is the style of the source around it.
 
-    ``imports`` collects the modules that have to be imported, ``bindings`` says whether an operand that is read
-    several times may be given a name on its way.
+    ``imports`` collects the modules that have to be imported. ``naming`` says where what is read several times is
+    given a name: on a line above the statement, which ``above`` collects, on its way, or not at all. ``lets`` are
+    such parts of the replacement, ``called`` what variables are called, and ``moved`` what is read on lines above.
     """
 
     place: Place
     methods: bool
     visible: dict[str, str]
-    bindings: bool = True
+    naming: Naming = "above"
+    lets: Lets = field(default_factory=dict[str, ast.expr])
+    called: dict[str, str] = field(default_factory=dict[str, str])
+    above: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    moved: list[Term] = field(default_factory=list[Term])
     names: dict[str, str] = field(default_factory=dict[str, str])
     imports: set[str] = field(default_factory=set[str])
 
     def __post_init__(self) -> None:
         self._bound: dict[str, str] = {}
+        self._depth = 0
 
     def torch(self) -> str:
         """The name that torch has in the file."""
@@ -180,18 +194,14 @@ class Writer:
 
     # -- the replacement
 
-    def replacement(self, node: ast.expr, match: Match) -> Written:
-        """The text of a replacement, or of a part of one."""
-        counts: dict[str, int] = {}
-        for inner in ast.walk(node):
-            if isinstance(inner, ast.Name):
-                counts[inner.id] = counts.get(inner.id, 0) + 1
+    def replacement(self, node: ast.expr, match: Match, counts: Mapping[str, int]) -> Written:
+        """The text of a replacement, or of a part of one; ``counts`` says how often the whole reads each variable."""
         return self._write(node, match, counts)
 
-    def _write(self, node: ast.expr, match: Match, counts: dict[str, int]) -> Written:
-        folded = _folded(node)
-        if folded is not None:
-            return self._constant(node, folded)
+    def _write(self, node: ast.expr, match: Match, counts: Mapping[str, int]) -> Written:
+        value = folded(node)
+        if value is not None:
+            return self._constant(node, value)
         match node:
             case ast.Name(id=name):
                 return self._variable(name, match, counts)
@@ -241,9 +251,15 @@ class Writer:
         text = ast.unparse(node)
         return Written(text, binding(text))
 
-    def _variable(self, name: str, match: Match, counts: dict[str, int]) -> Written:
+    def _variable(self, name: str, match: Match, counts: Mapping[str, int]) -> Written:
         if name in self._bound:
             return Written(self._bound[name])
+        let = self.lets.get(name)
+        if let is not None:
+            self._depth += 1
+            written = self._write(let, match, counts)
+            self._depth -= 1
+            return self._named(name, written)
         value = match.variables.get(name)
         if value is None:
             raise UnwritableError(f"nothing there says what {name} is")
@@ -253,21 +269,29 @@ class Writer:
         if own is not None:
             return Written(own)
         written = self.term(value)
-        if counts[name] > 1 and not is_simple(written.text):
-            if not self.bindings:
-                return written
-            self._bound[name] = self.fresh(name)
-            return Written(f"({self._bound[name]} := {written.text})")
+        if counts[name] > 1 and not is_simple(written.text) and self.naming != "nowhere":
+            self.moved.append(value)
+            return self._named(name, written)
+        if self._depth:
+            self.moved.append(value)
         return written
+
+    def _named(self, name: str, written: Written) -> Written:
+        """What is read again, by the name that it is given here."""
+        own = self._bound[name] = self.fresh(name)
+        if self.naming == "within":
+            return Written(f"({own} := {written.text})")
+        self.above.append((own, written.text))
+        return Written(own)
 
     def fresh(self, name: str) -> str:
         """A name that the file does not have."""
-        base = "operand" if len(name) == 1 else name
+        base = self.called.get(name) or ("operand" if len(name) == 1 else name)
         taken = self.place.names | set(self._bound.values())
         candidates = [base, *(f"{base}_{i}" for i in range(2, 100))]
         return next(c for c in candidates if c not in taken)
 
-    def _operator(self, name: str, node: ast.Call, match: Match, counts: dict[str, int]) -> Written:
+    def _operator(self, name: str, node: ast.Call, match: Match, counts: Mapping[str, int]) -> Written:
         if name != "where" and node.args and _number_in(node.args[0], match) is not None:
             raise UnwritableError(f"{ast.unparse(node.args[0])} is a number there")
         values: list[Written] = []
@@ -348,7 +372,7 @@ def _number_in(node: ast.expr, match: Match) -> float | None:
     value = match.variables.get(node.id) if isinstance(node, ast.Name) else None
     if isinstance(value, Term):
         return value.value if value.name == "number" else None
-    return _folded(node)
+    return folded(node)
 
 
 def _is_negative(term: Term) -> bool:
@@ -357,28 +381,3 @@ def _is_negative(term: Term) -> bool:
 
 def _writes(place: Place, node: ast.expr) -> bool:
     return any(isinstance(n, ast.Call) and signatures.operator_of(place, n)[1] for n in ast.walk(node))
-
-
-def _folded(node: ast.expr) -> float | None:
-    """The value of a part of a replacement that is made of numbers alone."""
-    match node:
-        case ast.Name(id=name):
-            return _CONSTANTS.get(name)
-        case ast.Constant(value=bool()):
-            return None
-        case ast.Constant(value=int() | float() as value):
-            return float(value)
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            inner = _folded(operand)
-            return None if inner is None else -inner
-        case ast.BinOp(left=left, op=ast.Div(), right=right):
-            first, second = _folded(left), _folded(right)
-            return None if first is None or not second else first / second
-        case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            first, second = _folded(left), _folded(right)
-            return None if first is None or second is None else first * second
-        case ast.Call(func=ast.Name(id=("log" | "sqrt" | "exp") as name), args=[argument]):
-            inner = _folded(argument)
-            return None if inner is None or inner <= 0 else float(getattr(math, name)(inner))
-        case _:
-            return None

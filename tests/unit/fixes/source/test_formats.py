@@ -165,7 +165,8 @@ def test_an_operand_that_is_read_twice_is_named_where_that_can_be() -> None:
     text = function("return torch.log((x * 2).sum(-1))")
     found = mended(text, "torch.log((x * 2).sum(-1))", LOG)
     assert changed(text, found.edited) == [
-        "return torch.log(torch.where((operand := (x * 2).sum(-1)) == 0, torch.finfo(operand.dtype).tiny, operand))"
+        "operand = (x * 2).sum(-1)",
+        "return torch.log(torch.where(operand == 0, torch.finfo(operand.dtype).tiny, operand))",
     ]
 
 
