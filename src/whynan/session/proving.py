@@ -230,6 +230,7 @@ class _Proving:
             return settings
         from whynan.fixes.candidates import Declined
         from whynan.fixes.source import candidates, patch
+        from whynan.source.positions import file_of_site
 
         found = candidates(source.text, finding, [intent for intent in intents if intent.kind != "setting"])
         proofs = self._proofs(finding, source, [_in(source, c) for c in found if not isinstance(c, Declined)])
@@ -237,7 +238,7 @@ class _Proving:
             Fix(
                 title=p.candidate.title,
                 kind="source",
-                patch=patch(_shown(source.path), source.text, p.candidate.edited),
+                patch=patch(file_of_site(source.path), source.text, p.candidate.edited),
                 verdict=p.verdict,
                 further=p.further,
             )
@@ -387,17 +388,10 @@ def _further_of(left: Finding) -> Further | None:
 
 def _with(verdict: FixVerdict, outcome: Outcome) -> FixVerdict:
     """A verdict with what the program did with the edit."""
+    if outcome.rejected is not None and verdict.status == "rejected":
+        return verdict
     if outcome.rejected is not None:
-        if verdict.status == "rejected":
-            return verdict
         return verdict.model_copy(update={"status": "rejected", "why": outcome.rejected})
     if outcome.remains is not None:
         return verdict.model_copy(update={"why": f"{verdict.why}; {outcome.remains}"})
     return verdict
-
-
-def _shown(path: str) -> str:
-    """A file as a patch names it: relative to the working directory where it lies inside."""
-    from whynan.source.positions import file_of_site
-
-    return file_of_site(path)

@@ -187,7 +187,7 @@ def test_an_interrupt_ends_it_without_a_traceback(
 ) -> None:
     monkeypatch.setattr(ProgressLine, "advance", lambda *_: signal.raise_signal(signal.SIGINT))
     status, out, err = run(capsys, "--json", "out.json", "ckpt-200.pt")
-    assert (status, out, err.strip()) == (130, "", "")
+    assert (status, out, err.strip()) == (130, "", "whynan: interrupted")
     assert not (here / "out.json").exists()
 
 
