@@ -54,6 +54,14 @@ def variant_of(row: Row, form: str) -> Variant:
     return Variant(row.hazard, form, row.dtype, "plain" if plain else "backward")
 
 
+def is_refused(row: Row, form: str, folder: Path) -> bool:
+    """Whether torch itself refuses a spelling: one that overwrites what its own backward needs is no program."""
+    return (
+        alone(written(variant_of(row, form), folder, f"q{row.number}_{form.replace('-', '_')}", bad=False)).raised
+        is not None
+    )
+
+
 def mended(row: Row, form: str, folder: Path) -> Mended:
     """Mend a program until nothing is found in it, and run it."""
     variant = variant_of(row, form)
