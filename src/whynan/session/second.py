@@ -109,8 +109,9 @@ class Second:
             self._leave_off("nothing bad was born in it")
         replay = Replay(kind="rerun", faithful=True, why=_same(self._wanted))
         report = report.model_copy(update={"run": report.run.model_copy(update={"replay": replay})})
-        within = replace(self.options, capsule=os.path.join(self._folder, CAPSULE))
-        report = capsules.packed(report, self._keeper, within, {})
+        if self.options.capsule is not None:
+            within = replace(self.options, capsule=os.path.join(self._folder, CAPSULE))
+            report = capsules.packed(report, self._keeper, within, {})
         if self.options.redact:
             from whynan.report.redaction import redacted
 
