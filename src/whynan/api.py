@@ -173,7 +173,7 @@ def _explained(
     eager = born_in_a_region(region.report)
     second = Trace(memory=RERUN_MEMORY, command=region.report.run.command, copy_all=True, quiet=True)
     second.redacts = region.redacts
-    if (taken := call.advanced) is not None:
+    if (taken := call.advanced(second.watching)) is not None:
         return proved(without_rerun(first, TAKEN.format(taken)), Once(TAKEN.format(taken)))
     if not call.rewind(second.watching):
         return without_rerun(region.report, FAILED)

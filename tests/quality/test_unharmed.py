@@ -51,7 +51,7 @@ UNREACHED = frozenset(
         *("Identities.keys", "Capture.begin_at", "Capture.begin_with"),
         *("Capture.begin_in_the_midst", "Capture.nothing_follows"),
         *("_enter", "_leave", "Steps.enter_thread", "Steps.leave_thread", "_forked", "Capture.forked", "Lane.follow"),
-        *("Scaler._tell", "Capture.begin_lost"),
+        *("Scaler._tell", "Capture.begin_lost", "Capture.begin_amid"),
     ]
 )
 

@@ -69,6 +69,8 @@ REFUSALS = frozenset(["_again"])
 ASIDE = frozenset(["unseen", "_own"])
 # What cannot be copied for want of memory is told in the capsule that it is missing from.
 KEEPING = frozenset(["torch/keeping.py", "torch/by_value.py"])
+# What fails in these is done once more, and holds then.
+REPEATED = frozenset(["torch/contents.py"])
 
 
 class Forced(Exception):  # noqa: N818
@@ -291,7 +293,8 @@ def harm(program: Program, expected: Outcome, calls: Calls) -> str | None:
     if not any(outcome.executed == _times(expected.executed, n) for n in program.runs or (1,)):
         more, fewer = outcome.executed - expected.executed, expected.executed - outcome.executed
         return f"other operations: {dict(more)} more, {dict(fewer)} fewer"
-    told = calls.error is RuntimeError or (calls.error is MemoryError and calls.place and calls.place.file in KEEPING)
+    file = calls.place.file if calls.place is not None else ""
+    told = calls.error is RuntimeError or file in REPEATED or (calls.error is MemoryError and file in KEEPING)
     if outcome.warned > 1 or (calls.fired and outcome.warned == 0 and not told):
         return f"{outcome.warned} warnings"
     aside = calls.place is not None and calls.place.function in ASIDE

@@ -93,9 +93,10 @@ def explained(*, rerun: bool = False, packed: bool = False, memory: int | None =
 
     def run(body: Callable[[], Values]) -> tuple[Values, Any]:
         seen: list[Values] = []
+        taken, left = iter([1, 2]), enumerate((1, 2))
 
         def target(x: Tensor, *, scale: Tensor) -> tuple[Tensor, Tensor]:
-            seen.append(body())
+            seen.append(body() if next(taken) and left else [])
             return x, scale
 
         with tempfile.TemporaryDirectory() as folder:

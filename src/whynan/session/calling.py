@@ -72,13 +72,12 @@ class Call:
             return False
         return True
 
-    @property
-    def advanced(self) -> str | None:
+    def advanced(self, watching: Watching) -> str | None:
         """An iterator that the call has taken from, where it cannot be put back; in words."""
         try:
             return None if self._known is None else self._known.advanced
         except Exception:
-            # whether the second call is the first one is seen then
+            watching.fail()
             return None
 
     def restore(self, watching: Watching) -> None:

@@ -34,6 +34,8 @@ class State:
         self._contents.put_back()
         self._iterators.put_back()
         self._snapshot.restore()
+        if self._contents.failed:
+            raise self._contents.failed.pop()
 
     @property
     def advanced(self) -> str | None:
