@@ -6,6 +6,7 @@ import io
 import subprocess
 import sys
 from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -166,14 +167,26 @@ def test_what_is_compiled_is_compiled_as_without(make: Callable[[], Any], region
     assert counted(make, lambda work: work()) == bare
 
 
+COMPILED_BEFORE_A_TRACE = """
+import torch
+from torch._dynamo import config
+from tests.unit.capture.test_compiled_doors import X, a_module, a_module_inside, in_a_trace
+for make in (a_module, a_module_inside):
+    torch.compiler.reset()
+    function = make()
+    function(X)
+    with config.patch(error_on_recompile=True):
+        for _ in range(3):
+            in_a_trace(lambda: function(X))
+print("compiled once")
+"""
+
+
 def test_what_was_compiled_before_a_trace_is_not_compiled_again_in_it() -> None:
-    for make in (a_module, a_module_inside):
-        torch.compiler.reset()
-        function = make()
-        function(X)
-        with torch._dynamo.config.patch(error_on_recompile=True):
-            for _ in range(3):
-                in_a_trace(lambda function=function: function(X))
+    # in a process of its own: what other programs have compiled in this one decides of what is compiled again
+    command, root = [sys.executable, "-c", COMPILED_BEFORE_A_TRACE], Path(__file__).parents[3]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert done.stdout == "compiled once\n", done.stderr
 
 
 def test_the_doors_of_a_function_that_breaks_off_are_seen() -> None:
