@@ -148,7 +148,12 @@ class Repeated:
         tracer.on_last_step = None if ended is None else last_step
 
     def _sunk(self, capture: Capture) -> None:
-        """At a door, after a fatal sink: the first run may have been stopped here."""
+        """At a door, after a fatal sink: the first run was stopped here, if it is an error."""
+        assert self._region is not None
+        with self._apart():
+            is_error = any(f.severity == "error" for f in self._region.preview(capture).findings)
+        if is_error:
+            self.over("door")
 
     def _events(self) -> int:
         capture = None if self._region is None else self._region.watching.capture

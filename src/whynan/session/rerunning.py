@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import NoReturn
 
-    from whynan.capture.torch import Capture
     from whynan.records import Finding, Fix, Report
     from whynan.session.region import Region
     from whynan.session.repeated import End
@@ -78,13 +77,6 @@ class Rerun(Repeated):
         super().begin()
         for heard in self.heard.values():
             heard.begin()
-
-    def _sunk(self, capture: Capture) -> None:
-        assert self._region is not None
-        with self._apart():
-            is_error = any(f.severity == "error" for f in self._region.preview(capture).findings)
-        if is_error:
-            self.over("door")
 
     def told(self, region: Region, end: End, why: str) -> None:
         """Leave the fixes of what was found in the first run, too; or why nothing of this run is used."""

@@ -14,7 +14,6 @@ from whynan.session.repeated import Repeated, read_document
 from whynan.verify.loading import Loaded
 
 if TYPE_CHECKING:
-    from whynan.capture.torch import Capture
     from whynan.records import Report
     from whynan.session.region import Region
     from whynan.session.repeated import End
@@ -48,13 +47,6 @@ class Trial(Repeated):
     def passed(self) -> None:
         """At a door; it ends at that at which the run without the edit ended."""
         if self.doors == self.asked["door"]:
-            self.over("door")
-
-    def _sunk(self, capture: Capture) -> None:
-        assert self._region is not None
-        with self._apart():
-            is_error = any(f.severity == "error" for f in self._region.preview(capture).findings)
-        if is_error:
             self.over("door")
 
     def told(self, region: Region, end: End, why: str) -> None:
