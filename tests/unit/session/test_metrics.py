@@ -17,6 +17,7 @@ import whynan
 from tests.unit.session.test_training import BAD, Log, batches, bits, fit, network
 from whynan.errors import NonFiniteError, UsageError
 
+pytestmark = pytest.mark.usefixtures("without_proofs")
 watch = functools.partial(whynan.watch, quiet=True)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from whynan.records import Finding, Report
 
+pytestmark = pytest.mark.usefixtures("without_proofs")
 INF = float("inf")
 BAD = 4
 """The step of the bad batch."""

@@ -14,6 +14,7 @@ from torch._dynamo.backends.common import aot_autograd
 import whynan
 from whynan.records import Report
 
+pytestmark = pytest.mark.usefixtures("without_proofs")
 watch = functools.partial(whynan.watch, quiet=True)
 BAD = 3
 
