@@ -183,23 +183,33 @@ def _fixes(page: Page, finding: Finding, earlier: Sequence[Finding], *, show_all
         page.row("fix", (best.verdict.status, _STATUS[best.verdict.status]), f": the first of finding {same}")
         return
     shown = [fix for fix in finding.fixes if show_all or fix.verdict.status != "rejected"]
-    # of those of which nothing is proved one is enough
+    # beside one that is verified, or of those of which nothing is proved, one is enough
     proved = sum(fix.verdict.status != "unverified" for fix in shown)
-    most = len(shown) if show_all else min(max(proved, 1), _FIXES_SHOWN)
-    for fix in shown[: min(most, _MOST_FIXES)]:
+    is_enough = best is not None and best.verdict.status == "verified"
+    most = len(shown) if show_all else 1 if is_enough else min(max(proved, 1), _FIXES_SHOWN)
+    most = min(most, _MOST_FIXES)
+    for fix in shown[:most]:
         _fix(page, fix)
-    if (more := len(shown) - min(most, _MOST_FIXES)) > 0:
-        page.row("", f"and {count_text(more, 'more fix', 'more fixes')}; {_IN_JSON}")
+    if (more := len(shown) - most) > 0:
+        page.row("", _more(shown[-more:], is_all=show_all or len(shown) > _MOST_FIXES))
     if rejected := len(finding.fixes) - len(shown):
         what = count_text(rejected, "fix", "fixes")
         page.row("" if shown else "fix", f"{what} tried and rejected; --all shows {'it' if rejected == 1 else 'them'}")
-    unproved = any(f.patch and not _is_shown(f) for f in shown[: min(most, _MOST_FIXES)])
+    unproved = any(f.patch and not _is_shown(f) for f in shown[:most])
     if unproved and written is None:
         page.row("", "the JSON report has the change that nothing proves")
     elif unproved and written is not None:
         page.row("", f"whynan fix {shlex.quote(written)} shows the change that nothing proves")
     if written is not None and any(f.patch and f.verdict.status in ("verified", "distorting") for f in shown):
         page.row("", f"whynan fix {shlex.quote(written)} --apply")
+
+
+def _more(fixes: Sequence[Fix], *, is_all: bool) -> str:
+    """How many fixes are not shown, how many of them are proved, and what shows them."""
+    where = _IN_JSON if is_all else f"--all shows {'it' if len(fixes) == 1 else 'them'}"
+    verified = sum(fix.verdict.status == "verified" for fix in fixes)
+    proved = "" if not verified else ", verified too" if verified == len(fixes) else f", {verified} of them verified"
+    return f"and {count_text(len(fixes), 'more fix', 'more fixes')}{proved}; {where}"
 
 
 def _is_same(fix: Fix, earlier: Finding) -> bool:

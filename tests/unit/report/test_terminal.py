@@ -219,6 +219,27 @@ def test_of_very_many_things_the_first_are_told_and_the_rest_counted() -> None:
     assert "and 460 more notes; the JSON report has them all" in text
 
 
+@pytest.mark.parametrize(
+    ("statuses", "shown", "last"),
+    [
+        (("verified", "verified"), 1, "and 1 more fix, verified too; --all shows it"),
+        (("verified", "verified", "unverified"), 1, "and 2 more fixes, 1 of them verified; --all shows them"),
+        (("verified", "rejected"), 1, "1 fix tried and rejected; --all shows it"),
+        (("distorting", "distorting"), 2, "- 2 * s"),
+        (("unverified", "unverified"), 1, "and 1 more fix; --all shows it"),
+    ],
+)
+def test_beside_a_verified_fix_no_other_takes_room(statuses: tuple[Any, ...], shown: int, last: str) -> None:
+    patch = "--- a\n+++ a\n@@ -1 +1 @@\n-2 * s\n"
+    fixes = tuple(Fix(title=s, kind="source", patch=patch, verdict=FixVerdict(status=s)) for s in statuses)
+    text = render(report(finding(fixes=fixes)), width=100)
+    assert text.count("\n  fix  ") == shown
+    assert last in text
+    whole = render(report(finding(fixes=fixes)), width=100, show_all=True)
+    assert whole.count("\n  fix  ") == len(fixes)
+    assert "--all" not in whole
+
+
 UNPROVED = Fix(
     title="an eps",
     kind="source",
