@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from whynan.fixes.candidates import Candidate, Declined, Formula
-    from whynan.records import Finding, Report
+    from whynan.records import Finding, Report, Site
     from whynan.records.intents import FixKind
     from whynan.verify.visits import Visit, Visits
 
@@ -286,24 +286,38 @@ def outcome_of(trial: Report, first: Report, finding: Finding, before: str, afte
     """What a run with an edited file shows of the finding that the edit is to mend.
 
     A birth that the first run had too is another hazard, which remains; one that it had not is the edit's doing where
-    it stands in an edited line, and else one that the first had hidden.
+    it stands in an edited line, and else one that the first had hidden. A birth that does harm without leaving is the
+    edit's doing where what the edited line made leads to it.
     """
     left = [f for f in trial.findings if f.allowed is None]
-    if again := next((f for f in left if _birth(f) == _birth(finding)), None):
+    harm = [f for f in trial.damaging if f.allowed is None and f.damage is None]
+    if again := next((f for f in (*left, *harm) if _birth(f) == _birth(finding)), None):
         return Outcome(rejected=f"run with it, the program still bears {_told(again)}", next=again)
     known = {_birth(f) for f in first.findings}
     new = [f for f in left if _birth(f) not in known]
     lines = _edited_lines(before, after)
     for one in new:
-        if one.site is not None and lines & {*range(one.site.line, (one.site.end_line or one.site.line) + 1)}:
+        if _stands_in(one.site, lines):
             return Outcome(rejected=f"run with it, the program bears {_told(one)}", next=one)
+    known |= {_birth(f) for f in first.damaging}
+    harm = [f for f in harm if _birth(f) not in known]
+    for one in harm:
+        if any(_stands_in(site, lines) for site in (one.site, *(node.site for node in one.chain))):
+            why = f"run with it, the program bears {_told(one)}, which makes a finite number wrong"
+            return Outcome(rejected=why, next=one)
     if new:
         return Outcome(remains=f"behind it, the program bears {_told(new[0])}", next=new[0])
     if left:
         return Outcome(remains=f"another finding remains: {_told(left[0])}")
     if trial.verdict in ("nonfinite", "inconclusive"):
         return Outcome(rejected="run with it, the program still ends with a bad number")
+    if harm:
+        return Outcome(remains=f"behind it, the program bears {_told(harm[0])}, which makes a finite number wrong")
     return Outcome()
+
+
+def _stands_in(site: Site | None, lines: set[int]) -> bool:
+    return site is not None and bool(lines & {*range(site.line, (site.end_line or site.line) + 1)})
 
 
 def _birth(finding: Finding) -> tuple[object, ...]:

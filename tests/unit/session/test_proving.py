@@ -254,6 +254,35 @@ def test_a_softmax_by_hand_is_mended_wherever_its_root_is(loaded: Callable[[str]
     assert "softmax(" in str(best.patch)
 
 
+def test_an_edit_whose_own_overflow_makes_a_finite_number_wrong_is_rejected(
+    loaded: Callable[[str], ModuleType],
+) -> None:
+    # the row of two greatest numbers sums to Inf, and its softmax would be 0 where it is 0.5
+    x = torch.tensor([[100.0, 100.0, 1.0], [1.0, 2.0, 3.0]])
+    report = whynan.explain(loaded(SOFTMAX).target, x, rerun=True)
+    (guard,) = (fix for fix in report.findings[0].fixes if "the largest number" in fix.title)
+    assert guard.verdict.status == "rejected"
+    assert guard.verdict.why.startswith("run with it, the program bears Inf at ")
+    assert guard.verdict.why.endswith("which makes a finite number wrong")
+
+
+HIDDEN = """import torch
+
+
+def target(x, y):
+    e = torch.exp(x)
+    s = (y * y).sum()
+    return e, s.rsqrt()
+"""
+
+
+def test_what_was_harm_before_an_edit_is_not_its_doing(loaded: Callable[[str], ModuleType]) -> None:
+    report = whynan.explain(loaded(HIDDEN).target, torch.tensor([100.0, 1.0]), torch.tensor([1e20, 1e20]), rerun=True)
+    assert [f.site.code for f in report.findings if f.site] == ["torch.exp(x)"]
+    assert [f.site.code for f in report.damaging if f.site] == ["y * y"]
+    assert [f.verdict.status for f in report.findings[0].fixes] == ["verified"]
+
+
 @pytest.mark.parametrize("born", LARGE)
 @pytest.mark.parametrize(
     ("edit", "right"),
