@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from whynan.capture.torch.kinds import (
+    FRAME_OF,
     UNBOUND,
     is_a,
     is_shared,
@@ -78,7 +79,6 @@ _OPAQUE: Final = (
     types.ModuleType, types.BuiltinFunctionType, types.CodeType, types.FrameType, io.TextIOWrapper, io.BufferedReader,
     io.BufferedWriter, io.BufferedRandom, io.FileIO, queue.Queue,
 )  # fmt: skip
-_RUNNING: Final = types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType
 _ANYWHERE: Final = torch.nn.Module, torch.optim.Optimizer, torch.Tensor
 
 
@@ -154,8 +154,8 @@ class Contents:
 
     def _take_stateful(self, value: Any, kind: type) -> bool:
         """What has a state of its own, by its own class's means."""
-        if kind in _RUNNING:
-            if getattr(value, _FRAME_OF[kind]) is not None:
+        if kind in FRAME_OF:
+            if getattr(value, FRAME_OF[kind]) is not None:
                 self.iterators.append(value)
             return True
         if is_a(kind, torch.Generator):
@@ -320,9 +320,6 @@ class Contents:
 
         self._undo.append(put_back)
         self._add(held, depth + 1)
-
-
-_FRAME_OF: Final[dict[Any, str]] = dict(zip(_RUNNING, ("gi_frame", "cr_frame", "ag_frame"), strict=True))
 
 
 def _identical(now: list[Any], held: list[Any]) -> bool:

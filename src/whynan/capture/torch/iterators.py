@@ -6,18 +6,13 @@ import gc
 import types
 from typing import TYPE_CHECKING, Any, Final
 
-from whynan.capture.torch.kinds import iterates
+from whynan.capture.torch.kinds import FRAME_OF, iterates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _SETTABLE: Final = (type(iter([])), type(iter(())))
 """They go back to a place as long as they have not come to their end."""
-_FRAMES: Final[dict[Any, str]] = {
-    types.GeneratorType: "gi_frame",
-    types.CoroutineType: "cr_frame",
-    types.AsyncGeneratorType: "ag_frame",
-}
 _MOST: Final = 1000
 
 
@@ -31,12 +26,13 @@ class Iterators:
             one = waiting.pop()
             if id(one) not in self._known:
                 self._known[id(one)] = one, _place(one)
-                waiting += _within(one) if type(one) not in _FRAMES else []
+                waiting += _within(one) if type(one) not in FRAME_OF else []
 
     def put_back(self) -> None:
         """Have those that can be put back give again what they have given since."""
         for one, place in self._known.values():
-            if type(one) in _SETTABLE and _place(one) not in (place, None) and isinstance(place, int):
+            # at its end it has let go of what it took from
+            if type(one) in _SETTABLE and isinstance(place, int) and _place(one) is not None:
                 one.__setstate__(place)
 
     @property
@@ -51,7 +47,7 @@ class Iterators:
 
 def _within(one: Any) -> list[Any]:
     """The iterators that an iterator takes from."""
-    return [r for r in gc.get_referents(one) if type(r) in _FRAMES or iterates(type(r))]
+    return [r for r in gc.get_referents(one) if type(r) in FRAME_OF or iterates(type(r))]
 
 
 def _place(one: Any) -> object:
@@ -62,11 +58,11 @@ def _place(one: Any) -> object:
         return told[2] if len(told) > 2 else None
     if kind is enumerate:
         return one.__reduce__()[1][1]
-    if kind in _FRAMES:
-        frame = getattr(one, _FRAMES[kind])
+    if kind in FRAME_OF:
+        frame = getattr(one, FRAME_OF[kind])
         if frame is None:
             return None
-        inner = [_place(r) for r in _within(one) if type(r) not in _FRAMES]
+        inner = [_place(r) for r in _within(one) if type(r) not in FRAME_OF]
         return frame.f_lasti, *inner, *map(id, gc.get_referents(one))
     hint = getattr(kind, "__length_hint__", None)
     return hint(one) if type(hint) is types.MethodDescriptorType else None

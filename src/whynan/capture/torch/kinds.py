@@ -18,6 +18,12 @@ UNBOUND: Final = object()
 _mro_of: Final = type.__dict__["__mro__"].__get__
 module_of: Final = type.__dict__["__module__"].__get__
 _namespace_of: Final = type.__dict__["__dict__"].__get__
+FRAME_OF: Final[dict[Any, str]] = {
+    types.GeneratorType: "gi_frame",
+    types.CoroutineType: "cr_frame",
+    types.AsyncGeneratorType: "ag_frame",
+}
+"""What runs piece by piece, and the name of its frame, which is None at its end."""
 _LOCKS: Final[tuple[type, ...]] = (
     type(allocate_lock()),
     type(threading.RLock()),
