@@ -114,7 +114,8 @@ def _known(report: Report, finding: Finding, capsule: str) -> Finding:
         raise UsageError(
             f"{capsule} is of no finding of this report", "give the report and the capsule of the same run"
         )
-    return found
+    # a report does not hold what was around its births
+    return found.model_copy(update={"around": finding.around})
 
 
 def _before(report: Report, finding: Finding, diff: Diff, change: str) -> tuple[Editable, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import subprocess
@@ -15,7 +16,8 @@ import torch
 import whynan
 from whynan.capsule import open_capsule
 from whynan.fixes.candidates import Candidate, Formula
-from whynan.records import FixVerdict
+from whynan.records import FixVerdict, Report
+from whynan.session import brought
 from whynan.session.proving import Judged, Once, proved, tried
 from whynan.verify.visiting import visiting
 
@@ -226,6 +228,23 @@ def test_a_guard_behind_what_a_module_has_rounded_is_not_verified(loaded: Callab
     (guard,) = report.findings[0].fixes
     assert guard.verdict.status == "unverified"
     assert guard.verdict.why.startswith("what comes in was rounded on its way")
+
+
+def test_so_is_a_guard_of_the_users_own_on_what_a_capsule_holds(
+    loaded: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    last = "    d = judge(x)\n    return torch.log(1 - d)"
+    program = MODULE_GIVES.replace("    return torch.log(1 - judge(x))", last)
+    after = program.replace("torch.log(1 - d)", "torch.log((1 - d).clamp(min=1e-37))")
+    module, x = loaded(program), torch.tensor([[1.0, 1.0], [0.1, 0.05]])
+    report = whynan.explain(module.target, x, rerun=True, capsule="c")
+    name = Path(str(module.__file__)).name
+    diff = difflib.unified_diff(program.splitlines(True), after.splitlines(True), f"a/{name}", f"b/{name}")
+    Path("my.diff").write_text("".join(diff))
+    verdict = brought.tried(Report.from_json(report.to_json()), "my.diff", "c").verdict
+    assert verdict.status == "unverified"
+    assert verdict.why.startswith("what comes in was rounded on its way")
 
 
 SOFTMAX = """import torch
