@@ -12,6 +12,8 @@ from hypothesis import Phase, settings
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from whynan.records import Report
+
 # The same examples each time, so that a failure is one of the change that is tested; `make quality` draws new ones.
 FIXED = settings(deadline=None, derandomize=True)
 settings.register_profile("fixed", FIXED)
@@ -74,6 +76,17 @@ def nothing_compiled_yet() -> None:
     """No test takes what another one has compiled for its own program's: torch counts for the whole process."""
     if dynamo := sys.modules.get("torch._dynamo.utils"):
         dynamo.counters.clear()
+
+
+@pytest.fixture
+def without_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that is replayed is told of, and its fixes are not sought: for tests that are about something else."""
+    from whynan.session.retelling import Replaying
+
+    def as_it_is(_again: Replaying, report: Report, **_: object) -> Report:
+        return report
+
+    monkeypatch.setattr(Replaying, "proved", as_it_is)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -45,6 +45,7 @@ FUNCTIONS = {key: place for key, place in _functions().items() if key not in SPA
 SAMPLED = 10
 
 
+@pytest.mark.usefixtures("without_proofs")
 @pytest.mark.parametrize(
     "key", [k if n % SAMPLED == 0 else pytest.param(k, marks=pytest.mark.full) for n, k in enumerate(sorted(FUNCTIONS))]
 )
