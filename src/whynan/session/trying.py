@@ -203,9 +203,12 @@ def _fails(original: Callable[..., Any], given: Mapping[str, Any]) -> bool:
     """Whether a formula's value or one of its gradients is NaN or Inf where its inputs are finite or not."""
     import torch
 
+    from whynan.verify.tensors import undisturbed
+
     leaves = [v for v in given.values() if isinstance(v, torch.Tensor) and v.requires_grad]
     try:
-        with torch.random.fork_rng(), torch.inference_mode(False), torch.enable_grad():
+        held = [v for v in given.values() if isinstance(v, torch.Tensor)]
+        with undisturbed(held), torch.inference_mode(False), torch.enable_grad():
             out = original(**{n: v.clone() if isinstance(v, torch.Tensor) else v for n, v in given.items()})
             outs = [o for o in (out if isinstance(out, tuple) else (out,)) if isinstance(o, torch.Tensor)]
             outs = [o for o in outs if o.is_floating_point() or o.is_complex()]

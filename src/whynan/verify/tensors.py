@@ -159,7 +159,10 @@ def undisturbed(tensors: list[Tensor]) -> Generator[None]:
     python, numpy = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=devices), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.manual_seed(0)
+        # ``torch.manual_seed`` would set those of devices too that are not put back, or leave it for when CUDA begins
+        torch.default_generator.manual_seed(0)
+        for device in devices:
+            torch.cuda.default_generators[device].manual_seed(0)
         random.seed(0)
         np.random.seed(0)
         try:
