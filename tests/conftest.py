@@ -79,8 +79,13 @@ def nothing_compiled_yet() -> None:
 
 
 @pytest.fixture
-def without_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step that is replayed is told of, and its fixes are not sought: for tests that are about something else."""
+def without_proofs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that is replayed is told of, and its fixes are not sought: for tests that are about something else.
+
+    In a file of such tests the mark `proves` is on those that need the proofs all the same.
+    """
+    if request.node.get_closest_marker("proves"):
+        return
     from whynan.session.retelling import Replaying
 
     def as_it_is(_again: Replaying, report: Report, **_: object) -> Report:

@@ -486,7 +486,7 @@ def _calls_at_the_bad_step(key: str) -> range:
     return range((begun or [0])[0] + 1, failing.calls + 1)
 
 
-@pytest.mark.usefixtures("as_at_a_users")
+@pytest.mark.usefixtures("as_at_a_users", "without_proofs")
 @pytest.mark.parametrize("key", sampled(sorted(FUNCTIONS.keys() - MAKERS), 10))
 def test_what_fails_while_a_bad_step_is_explained_changes_nothing(key: str) -> None:
     bare, before = _run_bad(_bare), standing()

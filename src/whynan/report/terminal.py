@@ -16,6 +16,7 @@ from whynan.report import wording
 from whynan.report.closing import closing
 from whynan.report.excerpt import Sources, excerpt
 from whynan.report.layout import Page
+from whynan.report.redaction import is_redacted
 from whynan.report.values import count_text
 from whynan.rules.data import data_text
 
@@ -89,7 +90,9 @@ def render(
         _finding(
             page, finding, report, right, line_of, None if like is None else (told[like], f"{like + 1} of {len(told)}")
         )
-        _fixes(page, finding, told[: number - 1], show_all=show_all, written=written)
+        # of a redacted report nobody can say which fixes were written
+        hidden = _unwritten(finding) if not show_all and not is_redacted(report) else ()
+        _fixes(page, finding, told[: number - 1], hidden, show_all=show_all, written=written)
         page.blank()
     closing(page, report, show_all=show_all)
     return page.finish(color=color)
@@ -175,14 +178,31 @@ def _operands(page: Page, finding: Finding, report: Report) -> None:
         )
 
 
-def _fixes(page: Page, finding: Finding, earlier: Sequence[Finding], *, show_all: bool, written: str | None) -> None:
+def _unwritten(finding: Finding) -> tuple[Fix, ...]:
+    """The fixes of a finding that do not fit how the source is written, and tell no more than that."""
+    found = tuple(
+        f for f in finding.fixes if f.patch is None and f.kind != "setting" and f.verdict.status == "unverified"
+    )
+    return found if len(finding.fixes) > 1 else ()
+
+
+def _fixes(
+    page: Page,
+    finding: Finding,
+    earlier: Sequence[Finding],
+    hidden: Sequence[Fix],
+    *,
+    show_all: bool,
+    written: str | None,
+) -> None:
     """The fixes of a finding with their verdicts; one that an earlier finding has by the number of that."""
-    best = finding.fixes[0] if finding.fixes else None
+    fixes = [fix for fix in finding.fixes if fix not in hidden]
+    best = fixes[0] if fixes else None
     same = next((n for n, other in enumerate(earlier, 1) if best is not None and _is_same(best, other)), None)
     if best is not None and same is not None and not show_all:
         page.row("fix", (best.verdict.status, _STATUS[best.verdict.status]), f": the first of finding {same}")
         return
-    shown = [fix for fix in finding.fixes if show_all or fix.verdict.status != "rejected"]
+    shown = [fix for fix in fixes if show_all or fix.verdict.status != "rejected"]
     # beside one that is verified, or of those of which nothing is proved, one is enough
     proved = sum(fix.verdict.status != "unverified" for fix in shown)
     is_enough = best is not None and best.verdict.status == "verified"
@@ -192,9 +212,13 @@ def _fixes(page: Page, finding: Finding, earlier: Sequence[Finding], *, show_all
         _fix(page, fix)
     if (more := len(shown) - most) > 0:
         page.row("", _more(shown[-more:], is_all=show_all or len(shown) > _MOST_FIXES))
-    if rejected := len(finding.fixes) - len(shown):
+    if rejected := len(fixes) - len(shown):
         what = count_text(rejected, "fix", "fixes")
         page.row("" if shown else "fix", f"{what} tried and rejected; --all shows {'it' if rejected == 1 else 'them'}")
+    if hidden and not any(fix.verdict.status == "verified" for fix in shown):
+        what = count_text(len(hidden), "known rewrite does", "known rewrites do")
+        why = f"{what} not fit how it is written; --all shows {'it' if len(hidden) == 1 else 'them'}"
+        page.row("" if fixes else "fix", why)
     unproved = any(f.patch and not _is_shown(f) for f in shown[:most])
     if unproved and written is None:
         page.row("", "the JSON report has the change that nothing proves")
@@ -213,9 +237,12 @@ def _more(fixes: Sequence[Fix], *, is_all: bool) -> str:
 
 
 def _is_same(fix: Fix, earlier: Finding) -> bool:
-    """Whether a fix is the first of an earlier finding's, with the same outcome."""
-    first = earlier.fixes[0] if earlier.fixes else None
-    return first is not None and first.patch == fix.patch and first.verdict.status == fix.verdict.status
+    """Whether a fix is the first of an earlier finding's that is shown, with the same outcome."""
+    hidden = _unwritten(earlier)
+    first = next((each for each in earlier.fixes if each not in hidden), None)
+    if first is None or first.verdict.status != fix.verdict.status:
+        return False
+    return first.title == fix.title if fix.patch is None else first.patch == fix.patch
 
 
 def _is_shown(fix: Fix) -> bool:
@@ -225,10 +252,11 @@ def _is_shown(fix: Fix) -> bool:
 
 def _fix(page: Page, fix: Fix) -> None:
     verdict = fix.verdict
-    page.row("fix", (verdict.status, _STATUS[verdict.status]), f": {verdict.why or fix.title}")
     edits = _edits(fix.patch or "") if _is_shown(fix) else []
+    told = verdict.why if edits and verdict.why else fix.title
+    page.row("fix", (verdict.status, _STATUS[verdict.status]), f": {told}")
     if verdict.why and not edits:
-        page.row("", fix.title)
+        page.row("", verdict.why)
     for line in edits[:_PATCH_LINES]:
         page.row("", (line, "green" if line.startswith("+") else "red"))
     if len(edits) > _PATCH_LINES:

@@ -240,6 +240,30 @@ def test_beside_a_verified_fix_no_other_takes_room(statuses: tuple[Any, ...], sh
     assert "--all" not in whole
 
 
+def test_what_does_not_fit_how_it_is_written_is_only_counted() -> None:
+    unfit = FixVerdict(status="unverified", why="x is not written as y")
+    rewrites = tuple(Fix(title=f"way {n}", kind="source", patch=None, verdict=unfit) for n in range(3))
+    setting = Fix(title="another dtype", kind="setting", patch=None, verdict=FixVerdict(status="unverified", why="no"))
+    first = render(report(finding(fixes=(*rewrites, setting))), width=100)
+    assert "  fix      unverified: another dtype\n           no\n           3 known rewrites do not fit" in first
+    assert "way" not in first.replace("always", "")
+    nothing = render(report(finding(fixes=rewrites)), width=100)
+    assert "  fix      3 known rewrites do not fit how it is written; --all shows them\n" in nothing
+    alone = render(report(finding(fixes=rewrites[:1])), width=100)
+    assert "  fix      unverified: way 0\n           x is not written as y\n" in alone
+    assert render(report(finding(fixes=rewrites)), width=100, show_all=True).count("\n  fix  ") == 3
+
+
+def test_the_fix_of_another_finding_is_not_taken_for_the_same_for_want_of_a_change() -> None:
+    first, second = (
+        Fix(title=title, kind="setting", patch=None, verdict=FixVerdict(status="unverified")) for title in "ab"
+    )
+    told = render(report(finding(fixes=(first,)), finding(fixes=(second,)), finding(fixes=(first,))), width=100)
+    assert told.count("unverified: a\n") == 1
+    assert told.count("unverified: b\n") == 1
+    assert told.count("unverified: the first of finding 1") == 1
+
+
 UNPROVED = Fix(
     title="an eps",
     kind="source",
@@ -251,7 +275,7 @@ UNPROVED = Fix(
 def test_of_a_change_that_nothing_proves_only_its_title_is_told() -> None:
     proved = UNPROVED.model_copy(update={"title": "a guard", "verdict": FixVerdict(status="distorting", why="so much")})
     told = report(finding(fixes=(UNPROVED,)))
-    assert "fix      unverified: no\n           an eps\n" in render(told, width=100)
+    assert "fix      unverified: an eps\n           no\n" in render(told, width=100)
     assert "a / c" not in render(told, width=100)
     assert "the JSON report has the change that nothing proves" in render(told, width=100)
     assert "whynan fix made.json shows the change that nothing proves" in render(told, width=100, written="made.json")
