@@ -38,9 +38,9 @@ def epsilon(title: str, pattern: str, replacement: str, **names: str) -> FixInte
     return FixIntent(title, "epsilon", pattern, replacement, tuple(names.items()))
 
 
-def setting(title: str) -> FixIntent:
-    """An argument of what is no expression of the program's."""
-    return FixIntent(title, "setting")
+def setting(title: str, *dtypes: str) -> FixIntent:
+    """An argument of what is no expression of the program's; for births of these dtypes, or of all."""
+    return FixIntent(title, "setting", dtypes=dtypes)
 
 
 def greatest(x: str) -> str:

@@ -161,7 +161,9 @@ RULE = Rule(
         *MEAN_ROOT,
         *MAGNITUDE,
         setting(
-            "torch.autocast with dtype=torch.bfloat16, which has the range of float32, or float32 for this operation"
+            "torch.autocast with dtype=torch.bfloat16, which has the range of float32, or float32 for this operation",
+            "float16",
         ),
+        setting("operands scaled down before this operation, or float64 for it", "bfloat16", "float32", "complex64"),
     ),
 )

@@ -367,7 +367,8 @@ class _Proving:
 
 
 def _intents(finding: Finding) -> tuple[FixIntent, ...]:
-    return next((rule.fixes for rule in rules() if rule.code == finding.rule), ())
+    known = next((rule.fixes for rule in rules() if rule.code == finding.rule), ())
+    return tuple(intent for intent in known if not intent.dtypes or finding.element.dtype in intent.dtypes)
 
 
 def _in(source: _Source, candidate: Candidate) -> Candidate:

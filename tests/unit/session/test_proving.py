@@ -365,6 +365,20 @@ def test_a_generator_of_the_program_draws_on_as_after_one_call(loaded: Callable[
     assert torch.equal(module.gen.get_state(), wanted)
 
 
+@pytest.mark.parametrize(
+    ("x", "advice"),
+    [
+        (torch.tensor([300.0], dtype=torch.float16), "torch.autocast with dtype=torch.bfloat16"),
+        (torch.tensor([1e20]), "operands scaled down before this operation, or float64 for it"),
+    ],
+    ids=["float16", "float32"],
+)
+def test_a_setting_is_advised_where_it_helps(loaded: Callable[[str], ModuleType], x: torch.Tensor, advice: str) -> None:
+    report = whynan.explain(loaded("def target(x):\n    return x * x\n").target, x)
+    (setting,) = [fix for fix in report.findings[0].fixes if fix.kind == "setting"]
+    assert setting.title.startswith(advice)
+
+
 def test_two_errors_of_one_proof_are_one_warning(
     loaded: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
