@@ -300,12 +300,12 @@ def outcome_of(trial: Report, first: Report, finding: Finding, before: str, afte
     new = [f for f in left if _birth(f) not in known]
     lines = _edited_lines(before, after)
     for one in new:
-        if _stands_in(one.site, lines):
+        if _stands_in(one.site, finding, lines):
             return Outcome(rejected=f"run with it, the program bears {_told(one)}", next=one)
     known |= {_birth(f) for f in first.damaging}
     harm = [f for f in harm if _birth(f) not in known]
     for one in harm:
-        if any(_stands_in(site, lines) for site in (one.site, *(node.site for node in one.chain))):
+        if any(_stands_in(site, finding, lines) for site in (one.site, *(node.site for node in one.chain))):
             why = f"run with it, the program bears {_told(one)}, which makes a finite number wrong"
             return Outcome(rejected=why, next=one)
     if new:
@@ -319,8 +319,11 @@ def outcome_of(trial: Report, first: Report, finding: Finding, before: str, afte
     return Outcome()
 
 
-def _stands_in(site: Site | None, lines: set[int]) -> bool:
-    return site is not None and bool(lines & {*range(site.line, (site.end_line or site.line) + 1)})
+def _stands_in(site: Site | None, finding: Finding, lines: set[int]) -> bool:
+    """Whether a site is at one of some lines of the file of a finding."""
+    if site is None or finding.site is None or site.file != finding.site.file:
+        return False
+    return bool(lines & {*range(site.line, (site.end_line or site.line) + 1)})
 
 
 def _birth(finding: Finding) -> tuple[object, ...]:

@@ -1,0 +1,57 @@
+"""What a run with an edited file shows of the finding that the edit is to mend."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.report.programs import cause, finding, report
+from whynan.records import Finding, Site
+from whynan.session.trying import Outcome, outcome_of
+
+BEFORE = "a = 1\nb = 2\nc = 3\n"
+AFTER = "a = 1\nb = 20\nc = 3\n"
+
+
+def at(line: int, file: str = "net.py", **fields: object) -> Finding:
+    """A birth at a line of a file, as no other is."""
+    return finding(site=Site(file=file, line=line, code=f"{file} {line}"), **fields)
+
+
+FIRST = at(3)
+HARM = {"fate": "damaging", "severity": "warning"}
+
+
+@pytest.mark.parametrize(
+    ("found", "status"),
+    [
+        (FIRST, "rejected"),
+        (at(2), "rejected"),
+        (at(1), "remains"),
+        (at(2, "other.py"), "remains"),
+        (at(3, **HARM), "rejected"),
+        (at(2, **HARM), "rejected"),
+        (at(1, **HARM), "remains"),
+        (at(2, "other.py", **HARM), "remains"),
+        (at(1, **HARM, chain=(cause("1 / 2", 2),)), "rejected"),
+        (at(1, **HARM, chain=(cause("1 / 2", 2, "other.py"),)), "remains"),
+    ],
+)
+def test_a_birth_is_the_edits_doing_where_it_comes_from_an_edited_line_of_that_file(
+    found: Finding, status: str
+) -> None:
+    trial = report(verdict="damaged", damaging=(found,)) if found.fate == "damaging" else report(found)
+    outcome = outcome_of(trial, report(FIRST), FIRST, BEFORE, AFTER)
+    assert (outcome.rejected is not None, outcome.remains is not None) == (status == "rejected", status == "remains")
+
+
+def test_what_was_there_before_is_not_told_again() -> None:
+    first = report(FIRST, damaging=(at(2, **HARM),))
+    assert outcome_of(report(verdict="damaged", damaging=(at(2, **HARM),)), first, FIRST, BEFORE, AFTER) == Outcome()
+    told = outcome_of(report(at(1)), report(FIRST, at(1)), FIRST, BEFORE, AFTER)
+    assert told.remains is not None
+    assert told.remains.startswith("another finding remains: ")
+
+
+def test_a_program_that_ends_badly_all_the_same_is_not_cured() -> None:
+    told = outcome_of(report(verdict="inconclusive", damaging=(at(1, **HARM),)), report(FIRST), FIRST, BEFORE, AFTER)
+    assert told.rejected == "run with it, the program still ends with a bad number"
