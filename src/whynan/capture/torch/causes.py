@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from whynan.capture.broadcasting import broadcast_index
+from whynan.capture.broadcasting import broadcast_index, index_ahead
 from whynan.capture.torch.lanes import PHASES
 from whynan.capture.torch.operands import at, dtype_name, finite_range, locate, number
 from whynan.capture.torch.rows import Held, Operands, Row, held_of
@@ -104,7 +104,7 @@ class Causes:
             tensor = self.tracer.rows.value_of(operand)
             if tensor is None or not _is_aligned(forward, tensor, shape):
                 continue
-            index = broadcast_index(tensor.shape, place)
+            index = _ahead(kept, tensor, place, shape)
             if index is None:
                 continue
             value = at(tensor, index)
@@ -287,7 +287,7 @@ class Causes:
                     continue
                 index: tuple[int, ...] | None = None
                 if place is not None and _is_aligned(row, tensor, shape):
-                    index = broadcast_index(tensor.shape, place)
+                    index = _ahead(kept, tensor, place, shape)
                 if tensor.numel() == 1:
                     index = (0,) * tensor.dim()
                 found.append(
@@ -307,6 +307,13 @@ class Causes:
 def _is_aligned(row: Row, tensor: Tensor, shape: tuple[int, ...]) -> bool:
     """Whether the elements of an operand answer to those of its event's result by position, and so to its gradient."""
     return row.operator.pointwise or (tuple(tensor.shape) == shape and row.operator.base not in PRODUCTS)
+
+
+def _ahead(kept: Operands, tensor: Tensor, place: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The element of an operand that one of the gradient, which has this shape, is about."""
+    out = kept.out[0] if kept.out is not None else tensor.shape
+    ahead = index_ahead(out, place, shape)
+    return None if ahead is None else broadcast_index(tensor.shape, ahead)
 
 
 def _weighing(row: Row, operands: tuple[Operand, ...]) -> Operand | None:

@@ -51,7 +51,7 @@ class Nearby:
         element = birth.element
         # of finite numbers a product with 0, or 0 / 0, is the only way to a NaN: what came in as gradient is 0
         idle = birth.kind == "invalid" and any(o.value == 0 for o in element.operands)
-        return self._selections.of(forward, element.index, idle=idle)
+        return self._selections.of(forward, element.index, element.shape, idle=idle)
 
     def came(self, row: Row) -> None:
         """An event of the forward has read something bad."""

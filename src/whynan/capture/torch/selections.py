@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 
-from whynan.capture.broadcasting import broadcast_index
+from whynan.capture.broadcasting import broadcast_index, index_ahead
 from whynan.capture.torch import experiments
 from whynan.capture.torch.operands import REDUCTIONS, ROW_OPERATORS, with_slices
 from whynan.capture.torch.rows import Held, Operands, address
@@ -84,13 +84,15 @@ class Selections:
         self._tracer = tracer
         self._later = later
 
-    def of(self, forward: Row, place: tuple[int, ...] | None, *, idle: bool) -> Selection | None:
-        """What leaves out the element of a forward result at the place where its gradient went bad.
+    def of(
+        self, forward: Row, place: tuple[int, ...] | None, shape: tuple[int, ...], *, idle: bool
+    ) -> Selection | None:
+        """What leaves out the element of a forward result at the place where its gradient, of this shape, went bad.
 
         `idle`: its gradient is known to be 0, so that whatever else has read it does not count.
         """
         kept = self._tracer.rows.of(forward.ordinal)
-        index = None if kept is None or place is None else _index(forward, kept, place)
+        index = None if kept is None or place is None else _index(forward, kept, place, shape)
         if kept is None or kept.out is None or index is None:
             return None
         try:
@@ -163,14 +165,18 @@ _BY: Final = {"where": "condition", "masked_fill": "mask", "index_put": "indices
 _TWO: Final = frozenset("mul maximum minimum fmax fmin".split())
 
 
-def _index(row: Row, kept: Operands, place: tuple[int, ...]) -> tuple[int | slice, ...] | None:
+def _index(row: Row, kept: Operands, place: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int | slice, ...] | None:
     """The element of a result whose derivative is at a place of a gradient, or the row of it that depends on it."""
     out = () if kept.out is None else kept.out[0]
     if math.prod(out) == 1:
         return (0,) * len(out)
     rows = row.operator.base in ROW_OPERATORS and len(kept.held) > 1 and isinstance(kept.held[1], int)
     reduced = row.operator.base in REDUCTIONS and len(out) == len(place)
-    index = broadcast_index(out, place) if row.operator.pointwise or rows or reduced else None
+    if row.operator.pointwise or rows or reduced:
+        ahead = index_ahead(out, place, shape)
+        index = None if ahead is None else broadcast_index(out, ahead)
+    else:
+        index = None
     return with_slices(index, [kept.held[1]], len(out)) if rows and index is not None else index
 
 

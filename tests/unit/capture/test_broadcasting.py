@@ -1,0 +1,54 @@
+"""Which element of an operand, or of a result, an element of another shape is about."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.func import hessian, jacrev, vmap  # pyright: ignore[reportUnknownVariableType]
+
+import whynan
+from whynan.capture.broadcasting import index_ahead
+
+
+@pytest.mark.parametrize(
+    ("out", "place", "shape", "ahead"),
+    [
+        ((6,), (5,), (6,), (5,)),
+        ((6,), (5, 0), (6, 1), (5,)),
+        ((6,), (1, 5), (2, 6), (5,)),
+        ((6, 3), (5, 1, 2), (6, 2, 3), (5, 2)),
+        ((), (5, 1), (6, 2), ()),
+        ((2,), (0, 1), (2, 2), None),
+        ((2,), (1, 1), (2, 2), (1,)),
+        ((4,), (5,), (6,), (5,)),
+        ((4,), (5, 1), (6, 2), None),
+        ((6, 3), (2,), (3,), (2,)),
+        ((1,), (0,) * 13, (1,) * 13, None),
+    ],
+)
+def test_the_element_that_a_gradient_of_more_dimensions_is_about(
+    out: tuple[int, ...], place: tuple[int, ...], shape: tuple[int, ...], ahead: tuple[int, ...] | None
+) -> None:
+    assert index_ahead(out, place, shape) == ahead
+
+
+def _length(xy: Tensor) -> Tensor:
+    return torch.sqrt((xy**2).sum()) * 3
+
+
+@pytest.mark.parametrize(("derived", "points"), [(jacrev, 6), (hessian, 6), (jacrev, 1), (hessian, 3)])
+def test_a_derivative_of_many_directions_is_told_with_the_operand_at_its_point(derived: object, points: int) -> None:
+    # the last point is the origin
+    given = torch.cat([torch.full((points - 1, 2), 0.7), torch.zeros(1, 2)])
+    report = whynan.explain(vmap(derived(_length)), given)  # type: ignore[operator]
+    first = report.findings[0]
+    assert first.rule == "WN308"
+    assert [o.value for o in first.forward_operands] == [0.0]
+
+
+def test_where_the_sizes_do_not_tell_nothing_is_said() -> None:
+    given = torch.tensor([[0.7, 0.7], [0.0, 0.0]])
+    report = whynan.explain(vmap(hessian(_length)), given)
+    values = {o.value for f in report.findings for o in f.forward_operands}
+    assert values <= {0.0, None}, "of the other point it is 0.98"
