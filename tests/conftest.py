@@ -31,6 +31,16 @@ def pytest_configure() -> None:
             signal.signal(number, handler)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A case that is not always run has no snapshot where others of its test are: `make test` would find it unused."""
+    long = [item for item in items if item.get_closest_marker("full")]
+    always = {item.nodeid.partition("[")[0] for item in items if not item.get_closest_marker("full")}
+    for item in long:
+        if "snapshot" in getattr(item, "fixturenames", ()) and item.nodeid.partition("[")[0] in always:
+            raise pytest.UsageError(f"{item.nodeid} is `full` and has a snapshot: make it a test of its own")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """While a test runs, the frames of pytest around it hold no other.

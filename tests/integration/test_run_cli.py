@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -196,12 +197,8 @@ def test_colours_are_for_a_terminal_that_wants_them(environment: dict[str, str],
     assert ("\x1b[" in shown) is coloured
 
 
-@pytest.mark.parametrize(
-    "to_the_group", [True, pytest.param(False, marks=pytest.mark.full)], ids=["from the terminal", "to whynan alone"]
-)
-def test_an_interrupt_gives_the_report_and_ends_as_python_does(
-    to_the_group: bool, folder: Path, snapshot: SnapshotAssertion
-) -> None:
+def _interrupted(folder: Path, send: Callable[[subprocess.Popen[str]], None]) -> str:
+    """What is said of a program that is interrupted while it waits."""
     process = subprocess.Popen(
         [sys.executable, str(WHYNAN), "run", "waiting.py"],
         cwd=folder,
@@ -213,15 +210,21 @@ def test_an_interrupt_gives_the_report_and_ends_as_python_does(
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    if to_the_group:
-        os.killpg(process.pid, signal.SIGINT)
-    else:
-        process.send_signal(signal.SIGINT)
+    send(process)
     out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (-signal.SIGINT, "tidied\n")
     # Python's own traceback: which line of the loop it is, nobody knows
     seen = re.sub(r'(?<=waiting\.py", line )\d+(, in <module>\n).*\n( *\^+\n)?', r"N\1", err)
-    assert _without_versions(seen).replace(str(folder), "...") == snapshot(name="interrupted")
+    return _without_versions(seen).replace(str(folder), "...")
+
+
+def test_an_interrupt_gives_the_report_and_ends_as_python_does(folder: Path, snapshot: SnapshotAssertion) -> None:
+    assert _interrupted(folder, lambda process: os.killpg(process.pid, signal.SIGINT)) == snapshot
+
+
+@pytest.mark.full
+def test_so_does_one_that_is_sent_to_whynan_alone(folder: Path, snapshot: SnapshotAssertion) -> None:
+    assert _interrupted(folder, lambda process: process.send_signal(signal.SIGINT)) == snapshot
 
 
 def test_a_program_that_is_killed_leaves_a_line(folder: Path, snapshot: SnapshotAssertion) -> None:
