@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
+UNFIT: Final = "is not written as"
+"""Between an expression and a pattern: why an intent does not mend it."""
 FixKind = Literal["reformulation", "guard", "epsilon", "setting"]
 """How a fix is judged.
 

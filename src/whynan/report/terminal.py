@@ -12,11 +12,11 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING, Final, TextIO
 
+from whynan.records.intents import UNFIT
 from whynan.report import wording
 from whynan.report.closing import closing
 from whynan.report.excerpt import Sources, excerpt
 from whynan.report.layout import Page
-from whynan.report.redaction import is_redacted
 from whynan.report.values import count_text
 from whynan.rules.data import data_text
 
@@ -90,9 +90,7 @@ def render(
         _finding(
             page, finding, report, right, line_of, None if like is None else (told[like], f"{like + 1} of {len(told)}")
         )
-        # of a redacted report nobody can say which fixes were written
-        hidden = _unwritten(finding) if not show_all and not is_redacted(report) else ()
-        _fixes(page, finding, told[: number - 1], hidden, show_all=show_all, written=written)
+        _fixes(page, finding, told[: number - 1], show_all=show_all, written=written)
         page.blank()
     closing(page, report, show_all=show_all)
     return page.finish(color=color)
@@ -178,24 +176,15 @@ def _operands(page: Page, finding: Finding, report: Report) -> None:
         )
 
 
-def _unwritten(finding: Finding) -> tuple[Fix, ...]:
+def _unfit(finding: Finding) -> tuple[Fix, ...]:
     """The fixes of a finding that do not fit how the source is written, and tell no more than that."""
-    found = tuple(
-        f for f in finding.fixes if f.patch is None and f.kind != "setting" and f.verdict.status == "unverified"
-    )
+    found = tuple(fix for fix in finding.fixes if fix.patch is None and f" {UNFIT} " in fix.verdict.why)
     return found if len(finding.fixes) > 1 else ()
 
 
-def _fixes(
-    page: Page,
-    finding: Finding,
-    earlier: Sequence[Finding],
-    hidden: Sequence[Fix],
-    *,
-    show_all: bool,
-    written: str | None,
-) -> None:
+def _fixes(page: Page, finding: Finding, earlier: Sequence[Finding], *, show_all: bool, written: str | None) -> None:
     """The fixes of a finding with their verdicts; one that an earlier finding has by the number of that."""
+    hidden = () if show_all else _unfit(finding)
     fixes = [fix for fix in finding.fixes if fix not in hidden]
     best = fixes[0] if fixes else None
     same = next((n for n, other in enumerate(earlier, 1) if best is not None and _is_same(best, other)), None)
@@ -211,7 +200,7 @@ def _fixes(
     for fix in shown[:most]:
         _fix(page, fix)
     if (more := len(shown) - most) > 0:
-        page.row("", _more(shown[-more:], is_all=show_all or len(shown) > _MOST_FIXES))
+        page.row("", _more(shown[-more:], is_all=show_all or len(finding.fixes) > _MOST_FIXES))
     if rejected := len(fixes) - len(shown):
         what = count_text(rejected, "fix", "fixes")
         page.row("" if shown else "fix", f"{what} tried and rejected; --all shows {'it' if rejected == 1 else 'them'}")
@@ -238,11 +227,14 @@ def _more(fixes: Sequence[Fix], *, is_all: bool) -> str:
 
 def _is_same(fix: Fix, earlier: Finding) -> bool:
     """Whether a fix is the first of an earlier finding's that is shown, with the same outcome."""
-    hidden = _unwritten(earlier)
+    hidden = _unfit(earlier)
     first = next((each for each in earlier.fixes if each not in hidden), None)
     if first is None or first.verdict.status != fix.verdict.status:
         return False
-    return first.title == fix.title if fix.patch is None else first.patch == fix.patch
+    if fix.patch is None:
+        # two edits of which the change is not there, as in a redacted report, may be different ones
+        return fix.kind == "setting" and first == fix
+    return first.patch == fix.patch
 
 
 def _is_shown(fix: Fix) -> bool:

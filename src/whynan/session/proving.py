@@ -245,10 +245,10 @@ class _Proving:
             for p in proofs
         )
         if not made:
-            reasons = {c.why: c.title for c in found if isinstance(c, Declined)}
+            reasons = dict.fromkeys((c.title, c.why) for c in found if isinstance(c, Declined))
             made = tuple(
                 Fix(title=title, kind="source", patch=None, verdict=FixVerdict(status="unverified", why=why))
-                for why, title in reasons.items()
+                for title, why in reasons
             )
         return (*made, *settings)
 

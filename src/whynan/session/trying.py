@@ -207,8 +207,7 @@ def _fails(original: Callable[..., Any], given: Mapping[str, Any]) -> bool:
 
     leaves = [v for v in given.values() if isinstance(v, torch.Tensor) and v.requires_grad]
     try:
-        held = [v for v in given.values() if isinstance(v, torch.Tensor)]
-        with undisturbed(held), torch.inference_mode(False), torch.enable_grad():
+        with undisturbed(), torch.inference_mode(False), torch.enable_grad():
             out = original(**{n: v.clone() if isinstance(v, torch.Tensor) else v for n, v in given.items()})
             outs = [o for o in (out if isinstance(out, tuple) else (out,)) if isinstance(o, torch.Tensor)]
             outs = [o for o in outs if o.is_floating_point() or o.is_complex()]
@@ -302,10 +301,11 @@ def outcome_of(trial: Report, first: Report, finding: Finding, before: str, afte
     for one in new:
         if _stands_in(one.site, finding, lines):
             return Outcome(rejected=f"run with it, the program bears {_told(one)}", next=one)
-    known |= {_birth(f) for f in first.damaging}
-    harm = [f for f in harm if _birth(f) not in known]
+    harmed = {_birth(f) for f in first.damaging}
+    harm = [f for f in harm if _birth(f) not in harmed]
     for one in harm:
-        if any(_stands_in(site, finding, lines) for site in (one.site, *(node.site for node in one.chain))):
+        causes = (link.site for link in one.chain if link.role == "cause")
+        if _birth(one) not in known and any(_stands_in(site, finding, lines) for site in (one.site, *causes)):
             why = f"run with it, the program bears {_told(one)}, which makes a finite number wrong"
             return Outcome(rejected=why, next=one)
     if new:

@@ -115,7 +115,7 @@ def outcome(
         name: tensor.detach().clone().requires_grad_(name in needs_grad)
         for name, tensor in tensors_in(arguments).items()
     }
-    with undisturbed(list(leaves.values())), torch.enable_grad():
+    with undisturbed(), torch.enable_grad():
         # a function may write to its inputs, which autograd refuses of leaves
         fresh = {n: t.clone() if t.requires_grad else t for n, t in leaves.items()}
         returned = function(**with_tensors(arguments, fresh))
@@ -153,13 +153,14 @@ def _gradients(
 
 
 @contextmanager
-def undisturbed(tensors: list[Tensor]) -> Generator[None]:
+def undisturbed() -> Generator[None]:
     """Random states put back after, and begun anew; what a function warns of on made inputs is not the user's."""
-    devices = sorted({t.device.index or 0 for t in tensors if t.is_cuda})
+    # where the program has not begun CUDA, nothing of it does
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     python, numpy = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=devices), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        # ``torch.manual_seed`` would set those of devices too that are not put back, or leave it for when CUDA begins
+        # ``torch.manual_seed`` would leave a seed for when CUDA begins
         torch.default_generator.manual_seed(0)
         for device in devices:
             torch.cuda.default_generators[device].manual_seed(0)

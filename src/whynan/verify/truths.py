@@ -40,7 +40,7 @@ def truths(original: Callable[..., Any], case: Case, new: Mapping[str, Any], *, 
     """
     tensors = tensors_in(case.sample.arguments)
     try:
-        with undisturbed(list(tensors.values())):
+        with undisturbed():
             program = recorded(original, case.sample.arguments, needs_grad=case.sample.needs_grad)
         inputs = {name: array_of(tensor) for name, tensor in tensors.items()}
         behind = _behind(program, case)
@@ -69,7 +69,7 @@ def nearby_truths(original: Callable[..., Any], case: Case, *, bits: int) -> Ite
     """
     tensors = tensors_in(case.sample.arguments)
     try:
-        with undisturbed(list(tensors.values())):
+        with undisturbed():
             program = recorded(original, case.sample.arguments, needs_grad=frozenset())
         inputs = {name: array_of(tensor) for name, tensor in tensors.items()}
         few = _BITS.get(case.sample.dtype, _FEW)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 import torch
 from torch import Tensor
@@ -9,6 +11,9 @@ from torch.func import hessian, jacrev, vmap  # pyright: ignore[reportUnknownVar
 
 import whynan
 from whynan.capture.broadcasting import index_ahead
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @pytest.mark.parametrize(
@@ -45,6 +50,44 @@ def test_a_derivative_of_many_directions_is_told_with_the_operand_at_its_point(d
     first = report.findings[0]
     assert first.rule == "WN308"
     assert [o.value for o in first.forward_operands] == [0.0]
+
+
+def _cross_entropy(x: Tensor) -> Tensor:
+    q = x * torch.tensor([0.5, 1e-40])
+    return torch.nn.functional.binary_cross_entropy(q, torch.tensor([0.0, 1.0]), reduction="sum") * 1e30
+
+
+def _product(x: Tensor) -> Tensor:
+    return (x * 1.0).prod(dim=1).sum() * 1e10
+
+
+@pytest.mark.parametrize(
+    ("function", "x", "told"),
+    [
+        (_cross_entropy, torch.ones(2), {"self": 1e-40, "target": 1.0}),
+        (_product, torch.tensor([[1e20, 2e18, 3.0], [1.0, 1.0, 1.0]]), {"self": 3.0}),
+    ],
+)
+def test_a_gradient_of_a_reduction_is_no_batch_of_directions(
+    function: Callable[[Tensor], Tensor], x: Tensor, told: dict[str, float]
+) -> None:
+    x.requires_grad_()
+    with whynan.trace() as trace:
+        function(x).backward()
+    born = [f for f in trace.report.findings if f.phase == "backward"]
+    values = {o.name: o.value for o in born[0].forward_operands}
+    assert {name: values[name] for name in told} == pytest.approx(told)
+    assert [link for link in born[0].chain if link.role == "cause"]
+
+
+def test_of_a_sum_over_an_operand_no_element_is_told() -> None:
+    x, w = torch.tensor([[1.0, 1.0], [1.0, 3e38], [1.0, 3e38]]), torch.ones(1, 2, requires_grad=True)
+    with whynan.trace() as trace:
+        y = x * w
+        y.backward(torch.ones_like(y))
+    (born,) = trace.report.findings
+    assert (born.op, born.forward_op) == ("aten.sum.dim_IntList", "aten.mul.Tensor")
+    assert {o.name: o.value for o in born.forward_operands} == {"self": None, "other": 1.0}
 
 
 def test_where_the_sizes_do_not_tell_nothing_is_said() -> None:

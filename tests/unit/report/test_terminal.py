@@ -264,6 +264,22 @@ def test_the_fix_of_another_finding_is_not_taken_for_the_same_for_want_of_a_chan
     assert told.count("unverified: the first of finding 1") == 1
 
 
+def test_two_edits_whose_change_is_not_there_are_not_taken_for_the_same() -> None:
+    verified = Fix(
+        title="a change of the source, left out", kind="source", patch=None, verdict=FixVerdict(status="verified")
+    )
+    told = render(report(finding(fixes=(verified,)), finding(fixes=(verified,))), width=100)
+    assert "the first of finding" not in told
+
+
+def test_what_is_wrong_with_the_source_is_told_beside_a_setting() -> None:
+    setting = Fix(title="another dtype", kind="setting", patch=None, verdict=FixVerdict(status="unverified"))
+    lost = FixVerdict(status="unverified", why="train.py does not parse")
+    told = render(report(finding(fixes=(Fix(title="a", kind="source", patch=None, verdict=lost), setting))), width=100)
+    assert "train.py does not parse" in told
+    assert "how it is written" not in told
+
+
 UNPROVED = Fix(
     title="an eps",
     kind="source",

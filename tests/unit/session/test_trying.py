@@ -34,6 +34,8 @@ HARM = {"fate": "damaging", "severity": "warning"}
         (at(2, "other.py", **HARM), "remains"),
         (at(1, **HARM, chain=(cause("1 / 2", 2),)), "rejected"),
         (at(1, **HARM, chain=(cause("1 / 2", 2, "other.py"),)), "remains"),
+        # which only passes through the edited line on its way
+        (at(1, **HARM, chain=(cause("1 / 2", 2).model_copy(update={"role": "step"}),)), "remains"),
     ],
 )
 def test_a_birth_is_the_edits_doing_where_it_comes_from_an_edited_line_of_that_file(
@@ -47,6 +49,8 @@ def test_a_birth_is_the_edits_doing_where_it_comes_from_an_edited_line_of_that_f
 def test_what_was_there_before_is_not_told_again() -> None:
     first = report(FIRST, damaging=(at(2, **HARM),))
     assert outcome_of(report(verdict="damaged", damaging=(at(2, **HARM),)), first, FIRST, BEFORE, AFTER) == Outcome()
+    less = report(verdict="damaged", damaging=(at(1, **HARM),))
+    assert outcome_of(less, report(FIRST, at(1)), FIRST, BEFORE, AFTER).remains is not None
     told = outcome_of(report(at(1)), report(FIRST, at(1)), FIRST, BEFORE, AFTER)
     assert told.remains is not None
     assert told.remains.startswith("another finding remains: ")

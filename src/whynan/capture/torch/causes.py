@@ -311,7 +311,13 @@ def _is_aligned(row: Row, tensor: Tensor, shape: tuple[int, ...]) -> bool:
 
 def _ahead(kept: Operands, tensor: Tensor, place: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """The element of an operand that one of the gradient, which has this shape, is about."""
+    if tuple(tensor.shape) == shape:
+        return place
     out = kept.out[0] if kept.out is not None else tensor.shape
+    sizes = zip(reversed(tensor.shape), reversed(shape), strict=False)
+    if len(shape) == len(out) and any(size not in (1, other) for size, other in sizes):
+        # one of a sum over what the operand has several of
+        return None
     ahead = index_ahead(out, place, shape)
     return None if ahead is None else broadcast_index(tensor.shape, ahead)
 

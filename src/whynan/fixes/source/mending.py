@@ -24,6 +24,7 @@ from whynan.fixes.source.reading import Reader
 from whynan.fixes.source.roots import roots_of, twins_of
 from whynan.fixes.source.terms import Term
 from whynan.fixes.source.writing import NAMINGS, UnwritableError
+from whynan.records.intents import UNFIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -140,7 +141,7 @@ def _candidate(spot: Spot, intent: FixIntent) -> Candidate | Declined:
     repaired = pattern(intent.replacement)[0]
     if intent.kind != "reformulation" and any(_matches(spot, repaired)):
         return Declined(intent.title, "it is written so already")
-    reason = f"{_short(spot.place.code(spot.birth))} is not written as {intent.pattern}"
+    reason = f"{_short(spot.place.code(spot.birth))} {UNFIT} {intent.pattern}"
     for root, match in _matches(spot, wanted):
         for naming in NAMINGS:
             if naming == "nowhere" and not _is_repeatable(spot, match):
