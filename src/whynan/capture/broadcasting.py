@@ -32,7 +32,7 @@ def index_ahead(out: Sequence[int], place: tuple[int, ...], shape: Sequence[int]
     What differentiates for a whole batch of directions at once (``jacrev``, ``is_grads_batched``) gives a gradient
     more dimensions than its result has, at any place. None where the sizes do not tell which they are.
     """
-    if len(shape) <= len(out):
+    if len(shape) <= len(out) or len(place) != len(shape):
         return place
     if len(shape) > _MOST_DIMENSIONS:
         return None

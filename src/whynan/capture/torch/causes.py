@@ -311,8 +311,8 @@ def _is_aligned(row: Row, tensor: Tensor, shape: tuple[int, ...]) -> bool:
 
 def _ahead(kept: Operands, tensor: Tensor, place: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """The element of an operand that one of the gradient, which has this shape, is about."""
-    if tuple(tensor.shape) == shape:
-        return place
+    if tuple(tensor.shape) == shape or len(place) != len(shape):
+        return broadcast_index(tensor.shape, place)
     out = kept.out[0] if kept.out is not None else tensor.shape
     sizes = zip(reversed(tensor.shape), reversed(shape), strict=False)
     if len(shape) == len(out) and any(size not in (1, other) for size, other in sizes):
