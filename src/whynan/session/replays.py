@@ -15,12 +15,13 @@ from whynan.session.retelling import Replaying
 from whynan.session.watching import Watched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterable
 
     from whynan.capture.torch import Capture
     from whynan.capture.torch.judging import Fault
     from whynan.capture.torch.keeping import Keeper
     from whynan.capture.torch.marks import Marks
+    from whynan.capture.torch.replay import Outcome
     from whynan.capture.torch.watch import Guard
     from whynan.capture.torch.ways import Way
     from whynan.config import Options
@@ -70,7 +71,6 @@ class Replays:
 
     def of(self, fault: Fault) -> Report | tuple[str, ...] | None:
         """The report of a faithful replay; or why there is none. None where all that was born is allowed."""
-        from whynan.capture.torch.replay import compiles, replay
         from whynan.capture.torch.ways import ways
 
         refused, late = refused_late(fault), fault.late
@@ -79,37 +79,60 @@ class Replays:
         marks = self._marks.kept() if late is None else list(late.marks)
         left = fault.raised.frames if fault.raised is not None else ()
         suspected: list[str] = []
-        for way in () if refused else [*self.called, *ways(marks, left)]:
-            # what was compiled is looked at operation by operation where it runs eagerly
-            for eager in (True, False) if compiles() else (False,):
-                region = self.region()
-                looked = functools.partial(self._looked, region, fault, way)
-                outcome = replay(way, self._guard, fault, looked, eager=eager)
-                where = f"{'eagerly ' if eager else ''}{way.where}"
-                if outcome.judged is None:
-                    refused.append(f"no replay {where}: {outcome.why}")
-                elif eager and outcome.judged.is_good:
-                    suspected.append(f"replayed {where}, the step is finite: {SUSPECT}")
-                elif not outcome.judged.same_as(fault.judged):
-                    refused.append(f"no replay {where}: other losses or gradients than in the step itself")
-                elif not region.report.findings and any(" is allowed" in n for n in region.report.coverage.notes):
-                    return None
-                elif not region.report.findings and fault.optimizer is None and fault.raised is None:
-                    # an Inf that the program itself has written
-                    return None
-                elif not region.report.findings:
-                    refused.append(f"no replay {where}: nothing bad was born in it")
-                else:
-                    said = (*made(fault), *suspected[:1], *_spoilt(fault))
-                    report = with_surroundings(region.report, region.trace)
-                    report = _replayed(report, Replay(kind=way.kind, faithful=True, why=_same(fault, where)), said)
-                    return self._again(way, fault, eager=eager).proved(report, keep=self._keep())
+        for way, eager, region, outcome in () if refused else self._runs(fault, [*self.called, *ways(marks, left)]):
+            where = _where(way, eager=eager)
+            if outcome.judged is None:
+                refused.append(f"no replay {where}: {outcome.why}")
+            elif eager and outcome.judged.is_good:
+                suspected.append(f"replayed {where}, the step is finite: {SUSPECT}")
+            elif not outcome.judged.same_as(fault.judged):
+                refused.append(f"no replay {where}: other losses or gradients than in the step itself")
+            elif not region.report.findings and any(" is allowed" in n for n in region.report.coverage.notes):
+                return None
+            elif not region.report.findings and fault.optimizer is None and fault.raised is None:
+                # an Inf that the program itself has written
+                return None
+            elif not region.report.findings:
+                refused.append(f"no replay {where}: nothing bad was born in it")
+            else:
+                said = (*made(fault), *suspected[:1], *_spoilt(fault))
+                report = with_surroundings(region.report, region.trace)
+                report = _replayed(report, Replay(kind=way.kind, faithful=True, why=_same(fault, where)), said)
+                return self._again(way, fault, eager=eager).proved(report, keep=self._keep())
         hint = f"whynan run --start-step {fault.step} looks at every operation from that step on, in another run"
         if fault.beside:
             refused = [BESIDE]
         if not refused and not suspected:
             refused.append(f"no replay: {NO_WAY}")
         return (_bad(fault), *made(fault), *suspected[:1], *_spoilt(fault), *refused, *advised(fault), hint)
+
+    def doubted(self, fault: Fault) -> Report | None:
+        """The report of a faithful replay of a step in which nothing is bad, if something in it is wrong."""
+        from whynan.capture.torch.ways import ways
+
+        if refuses_another() or _is_one_of_several():
+            return None
+        for way, eager, region, outcome in self._runs(fault, [*self.called, *ways(self._marks.kept())]):
+            if outcome.judged is None or not outcome.judged.same_as(fault.judged):
+                continue
+            if not region.report.damaging or region.report.findings:
+                return None
+            report = with_surroundings(region.report, region.trace)
+            why = _same(fault, _where(way, eager=eager))
+            report = _replayed(report, Replay(kind=way.kind, faithful=True, why=why), ())
+            return self._again(way, fault, eager=eager).proved(report)
+        return None
+
+    def _runs(self, fault: Fault, tried: Iterable[Way]) -> Generator[tuple[Way, bool, Region, Outcome]]:
+        """Run what led to a step again, one way after the other, until one is enough."""
+        from whynan.capture.torch.replay import compiles, replay
+
+        for way in tried:
+            # what was compiled is looked at operation by operation where it runs eagerly
+            for eager in (True, False) if compiles() else (False,):
+                region = self.region()
+                looked = functools.partial(self._looked, region, fault, way)
+                yield way, eager, region, replay(way, self._guard, fault, looked, eager=eager)
 
     def prove(self, region: Region, optimizer: Any) -> None:
         """Prove the fixes of what a region has found that has looked at a bad step as it was made, and has ended."""
@@ -158,6 +181,17 @@ class Replays:
                     region.watching.tell(lambda capture: capture.nothing_follows(self._guard.here.seen))
                     self._guard.here.seen = None
                 region.end(early=True)
+
+
+def _where(way: Way, *, eager: bool) -> str:
+    return f"{'eagerly ' if eager else ''}{way.where}"
+
+
+def _is_one_of_several() -> bool:
+    """Whether this is one of several processes, which would have to run a step again together."""
+    import torch.distributed as distributed
+
+    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
 
 
 def _replayed(report: Report, replay: Replay, notes: tuple[str, ...]) -> Report:

@@ -71,6 +71,9 @@ class Training:
             told=Metrics(metrics).tell if metrics else None,
             harms=Harms(readings("watch", options.allow), lambda: scope_of(options, self._allowed)),
         )
+        self.guard.harms.look_into = self._doubted
+        self._beneath: list[Report] = []
+        """What was found wrong in steps that nothing bad was in."""
         self.report: Report | None = None
         self._ended = ended
         self._traced = traced
@@ -141,7 +144,7 @@ class Training:
 
     def after(self, traced: Report) -> Report:
         """The report of a run whose first steps were traced: that of its bad step, if there was one."""
-        pieces = [] if self.beside is None else self.beside.pieces()
+        pieces = [*self._beneath, *([] if self.beside is None else self.beside.pieces())]
         if self.report is not None:
             return self._with_silent(merged(self._of_steps(), self._without_limit(traced), *pieces))
         if (not self.guard.watched and not self.stepped_aside) or traced.verdict == "nonfinite":
@@ -162,7 +165,7 @@ class Training:
 
     def told(self) -> Report:
         """The report as it stands: of the first bad step, and how many came after it; or that there was none."""
-        return self._with_silent(self._of_steps())
+        return self._with_silent(merged(self._of_steps(), *self._beneath))
 
     def _with_silent(self, report: Report) -> Report:
         """A report with the silent damage of the steps that were watched, as far as it does not tell of it already."""
@@ -252,6 +255,21 @@ class Training:
         if isinstance(found, tuple):
             found = self._told("inconclusive", found)
         return None if found is None else self._with_history(found, fault)
+
+    def _doubted(self, fault: Fault) -> bool:
+        """Look into a step in which nothing is bad; whether something was wrong in it."""
+        if self.report is not None:
+            return True
+        self._aside()
+        found = self.replays.doubted(fault)
+        if found is None:
+            return False
+        if self.redacts and self.options.redact:
+            from whynan.report.redaction import redacted
+
+            found = redacted(found)
+        self._beneath.append(found)
+        return True
 
     def _with_history(self, report: Report, fault: Fault) -> Report:
         history = tuple(as_step(entry) for entry in self.guard.history.of(fault.optimizer))

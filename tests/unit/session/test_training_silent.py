@@ -12,6 +12,9 @@ from torch import Tensor, nn
 
 import whynan
 from whynan import Report
+from whynan.capture.torch.harm import Harms
+from whynan.capture.torch.judging import Fault, Losses
+from whynan.capture.torch.reading import Reading
 
 BF16 = torch.bfloat16
 
@@ -237,6 +240,96 @@ def test_gradients_that_an_infinite_norm_makes_0_are_told_of(snapshot: SnapshotA
 def test_gradients_that_are_clipped_as_they_should_give_no_alarm(program: Any) -> None:
     report = watched(program)
     assert report.verdict == "clean", report.damaging
+
+
+def by_hand(
+    dtype: torch.dtype = torch.float16, factor: float = 60000.0, *, target: float = 0.0, steps: int = 5
+) -> list[Tensor]:
+    """A training that clips without torch's function."""
+    model = linear(dtype)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for step in range(steps):
+        optimizer.zero_grad()
+        (model(torch.ones(1, 8, dtype=dtype)) * (factor if step >= 2 else 1.0) - target).mean().backward()
+        norm = torch.stack([p.grad.square().sum() for p in model.parameters() if p.grad is not None]).sum().sqrt()
+        for p in model.parameters():
+            if p.grad is not None:
+                p.grad.mul_((1.0 / (norm + 1e-6)).clamp(max=1.0))
+        optimizer.step()
+    return [p.detach() for p in model.parameters()]
+
+
+@pytest.mark.usefixtures("without_proofs")
+def test_a_clip_by_hand_that_zeroes_every_gradient_is_told_of() -> None:
+    report = watched(by_hand)
+    assert report.verdict == "damaged"
+    told = {f.rule: f for f in report.damaging}["WN714"]
+    assert (told.step, told.occurrences) == (3, 1)
+    assert told.site is not None
+    assert told.site.code == "p.grad.mul_((1.0 / (norm + 1e-6)).clamp(max=1.0))"
+    assert report.coverage.notes[0] == "5 steps watched: the loss and the gradients of each were finite"
+
+
+@pytest.mark.usefixtures("without_proofs")
+def test_looking_into_such_a_step_leaves_the_training_as_it_is() -> None:
+    alone = by_hand()
+    found: list[Tensor] = []
+    report = watched(lambda: found.extend(by_hand()))
+    assert report.verdict == "damaged"
+    assert all(torch.equal(a, b) for a, b in zip(alone, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda: by_hand(torch.float32),
+        # no gradient comes from a factor of 0, and the loss is not 0
+        lambda: by_hand(factor=0.0, target=1.0),
+        lambda: by_hand(factor=0.0),
+    ],
+    ids=["float32", "no gradient", "no loss"],
+)
+def test_gradients_that_are_0_as_they_should_give_no_alarm(program: Any) -> None:
+    report = watched(program)
+    assert report.verdict == "clean", report.damaging
+    assert len(report.coverage.notes) == 1
+
+
+def test_a_clip_by_hand_that_is_allowed_is_no_warning() -> None:
+    with whynan.allow("WN7", reason="meant"):
+        assert watched(by_hand).verdict == "clean"
+
+
+def looked_into(norms: list[float], loss: float = 1.0, *, finds: bool = False) -> list[int]:
+    """The steps that are looked into, of an optimizer whose gradients have these norms."""
+    weight = torch.zeros(1, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    harms, seen = Harms(frozenset({"gradients"}), tuple), list[int]()
+
+    def look(fault: Fault) -> bool:
+        seen.append(fault.step)
+        return finds
+
+    harms.look_into = look
+    for step, norm in enumerate(norms, 1):
+        weight.grad = torch.full((1,), norm)
+        harms.consumes(optimizer, step, Reading(norm, (loss,)), None, Losses())
+        harms.look()
+    return seen
+
+
+def test_a_step_is_looked_into_where_gradients_become_0() -> None:
+    assert looked_into([1.0, 0.0, 0.0, 1.0, 0.0]) == [2, 5]
+    assert looked_into([0.0, 1.0]) == [1]
+
+
+def test_of_a_loss_that_is_0_none_is_looked_into() -> None:
+    assert looked_into([1.0, 0.0], loss=0.0) == []
+
+
+def test_few_steps_are_looked_into() -> None:
+    assert looked_into([1.0, 0.0] * 9) == [2, 4, 6]
+    assert looked_into([1.0, 0.0] * 9, finds=True) == [2]
 
 
 # -- what is meant ---------------------------------------------------------------------------------------------------

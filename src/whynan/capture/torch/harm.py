@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from whynan.capture.torch.judging import gradients_of
+from whynan.capture.torch.judging import Fault, gradients_of, judge
 from whynan.capture.torch.names import Names
 from whynan.capture.torch.operands import at, dtype_name, first_index
 from whynan.capture.torch.sites import Sites
@@ -21,15 +21,23 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from whynan.capture.torch.judging import Losses
+    from whynan.capture.torch.reading import Reading
     from whynan.capture.torch.stalling import Stalled
     from whynan.records import DamageKind
 
 STEEP: Final = 1e10
 """A gradient beyond it is out of all proportion."""
 
+_LOOKS: Final = 3
+"""So often the steps of a training are looked into whose gradients are all 0, and nothing is found."""
+
 
 class Harms:
-    """The silent damage of watched steps; of `reads` what rules ask for, and `scope` gives the allowances in force."""
+    """The silent damage of watched steps; of `reads` what rules ask for, and `scope` gives the allowances in force.
+
+    `look_into` is given a step whose gradients are all 0 though its loss is not, and tells whether it found why.
+    """
 
     def __init__(self, reads: frozenset[str], scope: Callable[[], tuple[int, ...]]) -> None:
         self.found: list[Silent] = []
@@ -40,6 +48,10 @@ class Harms:
         self._sites = Sites()
         self._places: dict[Any, Silent] = {}
         self._clipped: tuple[Tensor, int] | None = None
+        self.look_into: Callable[[Fault], bool] | None = None
+        self._doubted: Fault | None = None
+        self._zero: set[int] = set()
+        self._looks = _LOOKS
 
     # -- what a step consumes ----------------------------------------------------------------------------------------
 
@@ -53,15 +65,34 @@ class Harms:
         clipped, self._clipped = self._clipped, None
         return clipped
 
-    def consumes(self, optimizer: Any, step: int, norm: float | None, clipped: tuple[Tensor, int] | None) -> None:
-        """A step is about to be made of gradients of this norm."""
-        if norm is None or not self._gradients or 0 < norm <= STEEP:
+    def consumes(
+        self, optimizer: Any, step: int, reading: Reading, clipped: tuple[Tensor, int] | None, losses: Losses
+    ) -> None:
+        """A step is about to be made of gradients of which this was read."""
+        norm = reading.norm
+        if norm is None or not self._gradients:
+            return
+        again = id(optimizer) in self._zero
+        if norm != 0:
+            self._zero.discard(id(optimizer))
+        if 0 < norm <= STEEP:
             return
         gradients = [(p, g) for p, g in gradients_of(optimizer) if not g.is_sparse and g.numel()]
-        if norm == 0 and clipped is not None and gradients:
-            self._zeroed(gradients, step, *clipped)
-        elif norm > STEEP:
+        if norm > STEEP:
             self._steep(gradients, step, getattr(optimizer, "grad_scale", None))
+        elif norm == 0 and gradients:
+            self._zero.add(id(optimizer))
+            known = clipped is not None and self._zeroed(gradients, step, *clipped)
+            if not known and not again and self._looks and any(reading.losses):
+                self._doubted = Fault(optimizer, step, judge(optimizer, losses))
+
+    def look(self) -> None:
+        """Have a step looked into that is about to be made, if there is doubt about it."""
+        doubted, self._doubted = self._doubted, None
+        if doubted is not None and self.look_into is not None:
+            self._looks -= 1
+            if self.look_into(doubted):
+                self._looks = 0
 
     def _steep(self, gradients: list[tuple[Tensor, Tensor]], step: int, scale: Any) -> None:
         """The greatest gradient, where it is so great by itself: the scale of a loss scaler does not count."""
@@ -77,15 +108,16 @@ class Harms:
         numbers = {"largest": largest, "limit": STEEP}
         self._tell(self._sites.here(), step, element, "steep", count, gradient.numel(), numbers)
 
-    def _zeroed(self, gradients: list[tuple[Tensor, Tensor]], step: int, norm: Tensor, site: int) -> None:
-        """Every gradient is 0, for the norm that they were divided by was Inf."""
+    def _zeroed(self, gradients: list[tuple[Tensor, Tensor]], step: int, norm: Tensor, site: int) -> bool:
+        """Whether every gradient is 0 because the norm that they were divided by was Inf; then it is told."""
         if not math.isinf(float(norm)):
-            return
+            return False
         parameter, gradient = gradients[0]
         total = sum(g.numel() for _, g in gradients)
         element = self._element(parameter, gradient, (0,) * gradient.dim(), total)
         numbers = {"gradients": float(len(gradients)), "limit": format_of(dtype_name(norm.dtype)).max}
         self._tell(site, step, element, "zeroed", total, total, numbers)
+        return True
 
     # -- what it moves -----------------------------------------------------------------------------------------------
 
@@ -109,7 +141,7 @@ class Harms:
 
     def forget(self) -> None:
         """Hold on to nothing of the program's."""
-        self._clipped = None
+        self._clipped = self._doubted = None
         if self._stalling is not None:
             self._stalling.forget()
 

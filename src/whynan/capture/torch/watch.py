@@ -292,11 +292,12 @@ class Guard:
                 if not reading.is_finite or reading.bad_loss(scaled=self.here.scaler is not None):
                     judged = judge(optimizer, self.here.losses)
                 if judged is None or judged.is_good:
-                    self.harms.consumes(optimizer, step, reading.norm, clipped)
+                    self.harms.consumes(optimizer, step, reading, clipped, losses)
         if reading.passed:
             return self.skipped(self.here.scaler, optimizer, reading)
         if judged is None or judged.is_good:
             # finite gradients, whose norm may be none
+            self.harms.look()
             self._look_ahead(optimizer)
             return None
         return self.fault(Fault(optimizer, step, judged, beside=beside))
