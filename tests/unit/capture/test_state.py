@@ -246,6 +246,29 @@ def test_no_code_of_the_programs_is_called() -> None:
     assert list(dict.items(unfriendly)) == [("inner", [1])]
 
 
+class Judging(type):
+    """What has an ``__eq__`` of its own, and by that no hash."""
+
+    def __eq__(cls, other: object) -> bool:
+        raise AssertionError("code of the program's")
+
+
+def test_classes_are_told_apart_by_identity() -> None:
+    class Config(metaclass=Judging):
+        def __init__(self) -> None:
+            self.seen = [1]
+
+        def __iter__(self) -> Iterator[int]:
+            yield from self.seen
+
+    held = Config()
+    found = Contents([{"held": held, "kind": Config, "each": iter(held)}])
+    held.seen.append(2)
+    found.put_back()
+    assert held.seen == [1]
+    assert not found.failed
+
+
 def test_what_threads_share_in_a_library_stays_as_they_have_left_it() -> None:
     executor, handler, ours = ThreadPoolExecutor(1), BufferingHandler(100), Locked()
     names = {"executor": executor, "handler": handler, "ours": ours}

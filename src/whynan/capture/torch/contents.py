@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from whynan.capture.torch.kinds import (
-    FRAME_OF,
     UNBOUND,
+    frame_name,
+    identities,
     is_a,
     is_shared,
     iterates,
@@ -74,7 +75,7 @@ OBJECTS: Final = 100_000
 DEPTH: Final = 5  # four below the values of names, for what is handed over are their dicts
 ARRAY_BYTES: Final = 1 << 20  # a NumPy array of more is taken for data, which a step reads
 
-_PLAIN: Final = frozenset((int, float, str, bytes, bool, complex, type(None), type(Ellipsis), range, slice))
+_PLAIN: Final = identities((int, float, str, bytes, bool, complex, type(None), type(Ellipsis), range, slice))
 _OPAQUE: Final = (
     types.ModuleType, types.BuiltinFunctionType, types.CodeType, types.FrameType, io.TextIOWrapper, io.BufferedReader,
     io.BufferedWriter, io.BufferedRandom, io.FileIO, queue.Queue,
@@ -129,7 +130,7 @@ class Contents:
 
     def _add(self, value: Any, depth: int) -> None:
         kind = type(value)
-        if kind in _PLAIN or id(value) in self._alive or (depth > self._depth and not is_a(kind, _ANYWHERE)):
+        if id(kind) in _PLAIN or id(value) in self._alive or (depth > self._depth and not is_a(kind, _ANYWHERE)):
             return
         if len(self._alive) >= self._limit:
             self.exceeded = True
@@ -140,7 +141,7 @@ class Contents:
     def _look(self, value: Any, depth: int) -> None:
         kind = type(value)
         if is_a(kind, torch.Tensor):
-            if kind in (torch.Tensor, torch.nn.Parameter) or is_a(kind, torch.nn.Parameter):
+            if kind is torch.Tensor or is_a(kind, torch.nn.Parameter):
                 self.tensors.append(value)
             return
         if is_a(kind, _OPAQUE) or str(module_of(kind)).partition(".")[0] == "whynan":
@@ -154,8 +155,9 @@ class Contents:
 
     def _take_stateful(self, value: Any, kind: type) -> bool:
         """What has a state of its own, by its own class's means."""
-        if kind in FRAME_OF:
-            if getattr(value, FRAME_OF[kind]) is not None:
+        frame = frame_name(kind)
+        if frame is not None:
+            if getattr(value, frame) is not None:
                 self.iterators.append(value)
             return True
         if is_a(kind, torch.Generator):
@@ -164,7 +166,7 @@ class Contents:
             self._undo.append(functools.partial(value.setstate, value.getstate()))
         elif str(module_of(kind)).partition(".")[0] == "numpy":
             self._take_numpy(value, kind)
-        elif kind in (io.StringIO, io.BytesIO):
+        elif kind is io.StringIO or kind is io.BytesIO:
             if not value.closed:
                 self._undo.append(functools.partial(value.__setstate__, value.__getstate__()))
         elif iterates(kind):
@@ -280,7 +282,7 @@ class Contents:
         pairs: Any = OrderedDict.items if is_a(type(value), OrderedDict) else dict.items
         held = list(pairs(value))
         write = _set_ordered if is_a(type(value), OrderedDict) else _set_dict
-        if type(value) is dict and type(value.get("__builtins__")) in (dict, types.ModuleType):
+        if type(value) is dict and is_a(type(value.get("__builtins__")), (dict, types.ModuleType)):
             write = _set_globals
 
         def put_back() -> None:

@@ -6,7 +6,7 @@ import gc
 import types
 from typing import TYPE_CHECKING, Any, Final
 
-from whynan.capture.torch.kinds import FRAME_OF, iterates
+from whynan.capture.torch.kinds import frame_name, iterates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +26,7 @@ class Iterators:
             one = waiting.pop()
             if id(one) not in self._known:
                 self._known[id(one)] = one, _place(one)
-                waiting += _within(one) if type(one) not in FRAME_OF else []
+                waiting += _within(one) if frame_name(type(one)) is None else []
 
     def put_back(self) -> None:
         """Have those that can be put back give again what they have given since."""
@@ -47,7 +47,7 @@ class Iterators:
 
 def _within(one: Any) -> list[Any]:
     """The iterators that an iterator takes from."""
-    return [r for r in gc.get_referents(one) if type(r) in FRAME_OF or iterates(type(r))]
+    return [r for r in gc.get_referents(one) if frame_name(type(r)) is not None or iterates(type(r))]
 
 
 def _place(one: Any) -> object:
@@ -58,11 +58,12 @@ def _place(one: Any) -> object:
         return told[2] if len(told) > 2 else None
     if kind is enumerate:
         return one.__reduce__()[1][1]
-    if kind in FRAME_OF:
-        frame = getattr(one, FRAME_OF[kind])
+    name = frame_name(kind)
+    if name is not None:
+        frame = getattr(one, name)
         if frame is None:
             return None
-        inner = [_place(r) for r in _within(one) if type(r) not in FRAME_OF]
+        inner = [_place(r) for r in _within(one) if frame_name(type(r)) is None]
         return frame.f_lasti, *inner, *map(id, gc.get_referents(one))
     hint = getattr(kind, "__length_hint__", None)
     return hint(one) if type(hint) is types.MethodDescriptorType else None

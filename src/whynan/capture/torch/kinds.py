@@ -1,4 +1,7 @@
-"""What a class says of its instances, asked of Python itself and not of the class, whose code may be the program's."""
+"""What a class says of its instances, asked of Python itself and not of the class, whose code may be the program's.
+
+Classes are told apart by identity: one whose own class has an ``__eq__`` may have no hash.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,14 @@ import sys
 import threading
 import types
 from _thread import allocate_lock
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from whynan.source.ownership import Owner, owner_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+T = TypeVar("T")
 
 UNBOUND: Final = object()
 """What an empty cell or slot holds."""
@@ -18,12 +26,12 @@ UNBOUND: Final = object()
 _mro_of: Final = type.__dict__["__mro__"].__get__
 module_of: Final = type.__dict__["__module__"].__get__
 _namespace_of: Final = type.__dict__["__dict__"].__get__
-FRAME_OF: Final[dict[Any, str]] = {
-    types.GeneratorType: "gi_frame",
-    types.CoroutineType: "cr_frame",
-    types.AsyncGeneratorType: "ag_frame",
+_FRAMES: Final[dict[int, str]] = {
+    id(types.GeneratorType): "gi_frame",
+    id(types.CoroutineType): "cr_frame",
+    id(types.AsyncGeneratorType): "ag_frame",
 }
-"""What runs piece by piece, and the name of its frame, which is None at its end."""
+_CACHED: Final = 4096
 _LOCKS: Final[tuple[type, ...]] = (
     type(allocate_lock()),
     type(threading.RLock()),
@@ -38,10 +46,42 @@ def namespace_of(cls: Any) -> Any:
     return _namespace_of(cls)
 
 
+def _once(make: Callable[[type], T]) -> Callable[[type], T]:
+    """Something about a class, made once for each."""
+    known: dict[int, tuple[type, T]] = {}
+
+    @functools.wraps(make)
+    def of(kind: type) -> T:
+        found = known.get(id(kind))
+        if found is None:
+            if len(known) >= _CACHED:
+                known.clear()
+            # the class is held: no other one has its identity meanwhile
+            found = known[id(kind)] = kind, make(kind)
+        return found[1]
+
+    return of
+
+
+def identities(kinds: Iterable[type]) -> frozenset[int]:
+    """Classes, to be looked up by ``id``."""
+    return frozenset(map(id, kinds))
+
+
+@_once
+def _ancestors(kind: type) -> frozenset[int]:
+    return identities(_mro_of(kind))
+
+
 def is_a(kind: type, of: type | tuple[type, ...]) -> bool:
     """Whether a class inherits from another, whatever the other's class says."""
-    mro = _mro_of(kind)
-    return any(one in mro for one in of) if isinstance(of, tuple) else of in mro
+    ancestors = _ancestors(kind)
+    return any(id(one) in ancestors for one in of) if isinstance(of, tuple) else id(of) in ancestors
+
+
+def frame_name(kind: type) -> str | None:
+    """The name of the frame of what runs piece by piece, which is None at its end; None of anything else."""
+    return _FRAMES.get(id(kind))
 
 
 def owner_of_class(cls: type) -> Owner | None:
@@ -65,7 +105,7 @@ def is_shared(kind: type, held: Any) -> bool:
     return any(is_a(type(one), _LOCKS) for one in dict.values(held))
 
 
-@functools.lru_cache(maxsize=4096)
+@_once
 def layout(kind: type) -> tuple[Any, tuple[Any, ...]]:
     """How the instances of a class hold their names: by a ``__dict__`` of Python's own, and in which slots."""
     names, slots = None, []
@@ -79,7 +119,7 @@ def layout(kind: type) -> tuple[Any, tuple[Any, ...]]:
     return (names if type(names) is types.GetSetDescriptorType else None), tuple(slots)
 
 
-@functools.lru_cache(maxsize=4096)
+@_once
 def iterates(kind: type) -> bool:
     """Whether a class is an iterator whose state is no object's: one that is not written in Python."""
     for one in _mro_of(kind):
