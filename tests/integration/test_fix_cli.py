@@ -77,6 +77,17 @@ def here(ran: Path, tmp_path: Path) -> Path:
     return shutil.copytree(ran, tmp_path / "here")
 
 
+def test_without_proofs_the_report_comes_at_once_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PROGRAM)
+    done = whynan(tmp_path, "run", "--no-proof", "--json", "report.json", "train.py")
+    finding = json.loads((tmp_path / "report.json").read_text())["findings"][0]
+    verdicts = [fix["verdict"] for fix in finding["fixes"]]
+    assert verdicts
+    assert {(v["status"], v["why"]) for v in verdicts} == {("unverified", "no proof was asked for (--no-proof)")}
+    assert finding["rule"] == "WN206"
+    assert "(--no-proof)" in " ".join(done.stderr.split())
+
+
 def number_of(here: Path, words: str) -> int:
     """The number of the verified fix whose change holds some words."""
     told: list[str] = []

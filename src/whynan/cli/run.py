@@ -81,6 +81,14 @@ class _Run(click.Command):
     help="Run no program a second time, for a bad step that cannot be run again within it.",
 )
 @click.option(
+    "--no-proof",
+    "prove",
+    is_flag=True,
+    flag_value=False,
+    default=None,
+    help="Prove no fix: the report comes at once. A proof takes up to 20 seconds of processor time, once.",
+)
+@click.option(
     "--rerun",
     is_flag=True,
     default=None,

@@ -26,6 +26,8 @@ def check(options: Options) -> None:
         raise UsageError(
             "--pdb opens where a program is stopped, and --rerun explains it once it has ended", "leave one of them out"
         )
+    if options.rerun and not options.prove:
+        raise UsageError("--rerun proves fixes, and --no-proof proves none", "leave one of them out")
     if options.on_nonfinite == "skip" and not options.watches:
         raise UsageError(
             "--on-nonfinite skip leaves out a bad step, which is known in advance where steps are watched",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from whynan.records import Replay
 from whynan.report.values import count_text
 from whynan.session.lateness import advised, compared, made, refused_late
-from whynan.session.proving import RERUN, Once, with_surroundings
+from whynan.session.proving import RERUN, Once, proved, with_surroundings
 from whynan.session.region import Region, refuses_another
 from whynan.session.retelling import Replaying
 from whynan.session.watching import Watched
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from whynan.session.proving import Keep
     from whynan.traces.writing import TraceWriter
     from whynan.verify.visits import Visits
+
+NOT_ASKED = "no proof was asked for (--no-proof)"
 
 SUSPECT = (
     "the compiler is the suspect; TORCHDYNAMO_DISABLE=1 runs the program as it is written, and "
@@ -98,7 +100,7 @@ class Replays:
                 said = (*made(fault), *suspected[:1], *_spoilt(fault))
                 report = with_surroundings(region.report, region.trace)
                 report = _replayed(report, Replay(kind=way.kind, faithful=True, why=_same(fault, where)), said)
-                return self._again(way, fault, eager=eager).proved(report, keep=self._keep())
+                return self._proved(report, way, fault, eager=eager, keep=self._keep())
         hint = f"whynan run --start-step {fault.step} looks at every operation from that step on, in another run"
         if fault.beside:
             refused = [BESIDE]
@@ -120,7 +122,7 @@ class Replays:
             report = with_surroundings(region.report, region.trace)
             why = _same(fault, _where(way, eager=eager))
             report = _replayed(report, Replay(kind=way.kind, faithful=True, why=why), ())
-            return self._again(way, fault, eager=eager).proved(report)
+            return self._proved(report, way, fault, eager=eager)
         return None
 
     def _runs(self, fault: Fault, tried: Iterable[Way]) -> Generator[tuple[Way, bool, Region, Outcome]]:
@@ -136,6 +138,9 @@ class Replays:
 
     def prove(self, region: Region, optimizer: Any) -> None:
         """Prove the fixes of what a region has found that has looked at a bad step as it was made, and has ended."""
+        if not self._options.prove:
+            region.prove(Once(NOT_ASKED))
+            return
         from whynan.capture.torch.judging import Fault, judge
         from whynan.capture.torch.replay import compiles
         from whynan.capture.torch.ways import ways
@@ -150,6 +155,11 @@ class Replays:
 
     def _keep(self) -> Keep | None:
         return None if self.keeper is None else self.visits.__setitem__
+
+    def _proved(self, report: Report, way: Way, fault: Fault, *, eager: bool, keep: Keep | None = None) -> Report:
+        if not self._options.prove:
+            return proved(report, Once(NOT_ASKED))
+        return self._again(way, fault, eager=eager).proved(report, keep=keep)
 
     def _again(self, way: Way, fault: Fault, *, eager: bool) -> Replaying:
         def unrecorded() -> Region:

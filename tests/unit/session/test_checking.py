@@ -34,6 +34,7 @@ REFUSED: dict[str, dict[str, object]] = {
     "a folder that holds something": {"trace": "folder"},
     "a file for a folder": {"trace": "file"},
     "a debugger where nothing stops": {"pdb": True, "on_nonfinite": "continue"},
+    "proofs and none": {"rerun": True, "prove": False},
     "reading later where nothing is read": {"sync": "deferred", "mode": "trace"},
 }
 
