@@ -1,0 +1,112 @@
+"""The fixes of a finding in the terminal report: the change of the best with its verdict, and a count of the others."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from typing import TYPE_CHECKING, Final
+
+from whynan.records.intents import UNFIT
+from whynan.report.values import count_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from whynan.records import Finding, Fix
+    from whynan.report.layout import Page
+
+_STATUS: Final = {"verified": "green", "distorting": "yellow", "rejected": "red", "unverified": "yellow"}
+_PATCH_LINES: Final = 16
+_FIXES_SHOWN: Final = 3
+_MOST_FIXES: Final = 16
+_IN_JSON: Final = "the JSON report has them all"
+
+
+def _unfit(finding: Finding) -> tuple[Fix, ...]:
+    """The fixes of a finding that do not fit how the source is written, and tell no more than that."""
+    found = tuple(fix for fix in finding.fixes if fix.patch is None and f" {UNFIT} " in fix.verdict.why)
+    return found if len(finding.fixes) > 1 else ()
+
+
+def proposed(page: Page, finding: Finding, earlier: Sequence[Finding], *, show_all: bool, written: str | None) -> None:
+    """The fixes of a finding with their verdicts; one that an earlier finding has by the number of that."""
+    hidden = () if show_all else _unfit(finding)
+    fixes = [fix for fix in finding.fixes if fix not in hidden]
+    best = fixes[0] if fixes else None
+    same = next((n for n, other in enumerate(earlier, 1) if best is not None and _is_same(best, other)), None)
+    if best is not None and same is not None and not show_all:
+        page.row("fix", (best.verdict.status, _STATUS[best.verdict.status]), f": the first of finding {same}")
+        return
+    shown = [fix for fix in fixes if show_all or fix.verdict.status != "rejected"]
+    # beside one that is verified, or of those of which nothing is proved, one is enough
+    proved = sum(fix.verdict.status != "unverified" for fix in shown)
+    is_enough = best is not None and best.verdict.status == "verified"
+    most = len(shown) if show_all else 1 if is_enough else min(max(proved, 1), _FIXES_SHOWN)
+    most = min(most, _MOST_FIXES)
+    for fix in shown[:most]:
+        _fix(page, fix)
+    if (more := len(shown) - most) > 0:
+        page.row("", _more(shown[-more:], is_all=show_all or len(finding.fixes) > _MOST_FIXES))
+    if rejected := len(fixes) - len(shown):
+        what = count_text(rejected, "fix", "fixes")
+        page.row("" if shown else "fix", f"{what} tried and rejected; --all shows {'it' if rejected == 1 else 'them'}")
+    if hidden and not any(fix.verdict.status == "verified" for fix in shown):
+        what = count_text(len(hidden), "known rewrite does", "known rewrites do")
+        why = f"{what} not fit how it is written; --all shows {'it' if len(hidden) == 1 else 'them'}"
+        page.row("" if fixes else "fix", why)
+    unproved = any(f.patch and not _is_shown(f) for f in shown[:most])
+    if unproved and written is None:
+        page.row("", "the JSON report has the change that nothing proves")
+    elif unproved and written is not None:
+        page.row("", f"whynan fix {shlex.quote(written)} shows the change that nothing proves")
+    if written is not None and any(f.patch and f.verdict.status in ("verified", "distorting") for f in shown):
+        page.row("", f"whynan fix {shlex.quote(written)} --apply")
+
+
+def _more(fixes: Sequence[Fix], *, is_all: bool) -> str:
+    """How many fixes are not shown, how many of them are proved, and what shows them."""
+    where = _IN_JSON if is_all else f"--all shows {'it' if len(fixes) == 1 else 'them'}"
+    verified = sum(fix.verdict.status == "verified" for fix in fixes)
+    proved = "" if not verified else ", verified too" if verified == len(fixes) else f", {verified} of them verified"
+    return f"and {count_text(len(fixes), 'more fix', 'more fixes')}{proved}; {where}"
+
+
+def _is_same(fix: Fix, earlier: Finding) -> bool:
+    """Whether a fix is the first of an earlier finding's that is shown, with the same outcome."""
+    hidden = _unfit(earlier)
+    first = next((each for each in earlier.fixes if each not in hidden), None)
+    if first is None or first.verdict.status != fix.verdict.status:
+        return False
+    if fix.patch is None:
+        # two edits of which the change is not there, as in a redacted report, may be different ones
+        return fix.kind == "setting" and first == fix
+    return first.patch == fix.patch
+
+
+def _is_shown(fix: Fix) -> bool:
+    """Whether the change of a fix is shown: one that nothing proves is not worth the room."""
+    return fix.verdict.status != "unverified"
+
+
+def _fix(page: Page, fix: Fix) -> None:
+    verdict = fix.verdict
+    edits = _edits(fix.patch or "") if _is_shown(fix) else []
+    told = verdict.why if edits and verdict.why else fix.title
+    page.row("fix", (verdict.status, _STATUS[verdict.status]), f": {told}")
+    if verdict.why and not edits:
+        page.row("", verdict.why)
+    for line in edits[:_PATCH_LINES]:
+        page.row("", (line, "green" if line.startswith("+") else "red"))
+    if len(edits) > _PATCH_LINES:
+        page.row("", f"... {len(edits) - _PATCH_LINES} more lines; the JSON report has the whole patch")
+
+
+def _edits(patch: str) -> list[str]:
+    """The lines that a patch takes away and adds, without the indentation that all of them share."""
+    lines = patch.splitlines()
+    begin = next((number for number, line in enumerate(lines) if line.startswith("@@")), 0)
+    edits = [line for line in lines[begin:] if line.startswith(("+", "-"))]
+    bodies = textwrap.dedent("\n".join(line[1:] for line in edits)).split("\n")
+    return [f"{line[0]} {body}" for line, body in zip(edits, bodies, strict=False)]
