@@ -40,22 +40,46 @@ def a_running_sum() -> object:
     return torch.log(torch.cumsum(torch.exp(torch.tensor([100.0, 1.0])), 0))
 
 
+def a_sum_of_finite_exponentials() -> object:
+    return torch.full((1, 8), 88.0).exp().sum(-1).log()
+
+
+def a_sum_in_half_precision() -> object:
+    exponentials = torch.exp(torch.full((800,), 8.0, dtype=torch.float16))
+    total = exponentials.sum()
+    return total.log()
+
+
+def a_running_sum_of_finite_exponentials() -> object:
+    return torch.log(torch.cumsum(torch.exp(torch.full((8,), 88.0)), 0))
+
+
 @pytest.mark.parametrize(
-    "program", [a_method, a_product_with_ones, a_mean, its_gradient, exponentials_that_are_all_zero, a_running_sum]
-)
+    "program",
+    [
+        a_method, a_product_with_ones, a_mean, its_gradient, exponentials_that_are_all_zero, a_running_sum,
+        a_sum_of_finite_exponentials, a_sum_in_half_precision, a_running_sum_of_finite_exponentials,
+    ],
+)  # fmt: skip
 def test_it_says_what_happened(program: Any, first: Callable[..., dict[str, str]], snapshot: SnapshotAssertion) -> None:
     said = first(program)
     assert said["rule"] == "WN212"
     assert said == snapshot
 
 
-@pytest.mark.parametrize("program", [logsumexp])
+def of_as_many() -> object:
+    return torch.full((1, 8), 88.0).logsumexp(-1)
+
+
+@pytest.mark.parametrize("program", [logsumexp, of_as_many])
 def test_the_healthy_twin_is_clean(program: Any, clean: Callable[..., bool]) -> None:
     assert clean(program)
 
 
 def test_a_sum_of_exponentials_without_a_logarithm_is_left_to_others(first: Callable[..., dict[str, str]]) -> None:
     assert first(lambda: torch.tensor([[100.0, 1.0]]).exp().sum(-1))["rule"] == "WN203"
+    assert first(lambda: torch.full((1, 8), 88.0).exp().sum(-1))["rule"] == "WN701"
+    assert first(lambda: torch.full((1, 8), 1e38).sum(-1).log())["rule"] == "WN701"
 
 
 def of_infinities() -> object:

@@ -9,6 +9,8 @@ import pytest
 import torch
 from syrupy.assertion import SnapshotAssertion
 
+import whynan
+
 
 def a_quotient() -> object:
     x = torch.tensor([[100.0, 1.0]])
@@ -48,6 +50,26 @@ def test_it_says_what_happened(program: Any, first: Callable[..., dict[str, str]
     said = first(program)
     assert said["rule"] == "WN503"
     assert said == snapshot
+
+
+def a_sum_of_finite_exponentials() -> object:
+    x = torch.full((1, 8), 88.0)
+    return x.exp() / x.exp().sum(-1, keepdim=True)
+
+
+def a_sum_in_half_precision() -> object:
+    exponentials = torch.exp(torch.full((800,), 8.0, dtype=torch.float16))
+    total = exponentials.sum()
+    return exponentials / total
+
+
+@pytest.mark.parametrize("program", [a_sum_of_finite_exponentials, a_sum_in_half_precision])
+def test_a_sum_that_overflows_makes_finite_numbers_wrong(program: Any, snapshot: SnapshotAssertion) -> None:
+    report = whynan.explain(program)
+    assert report.verdict == "damaged"
+    finding = report.damaging[0]
+    assert finding.rule == "WN503"
+    assert f"{finding.message}\n{finding.explanation}" == snapshot
 
 
 @pytest.mark.parametrize("program", [softmax])

@@ -25,7 +25,7 @@ from whynan.rules.facts import (
     said,
     value,
 )
-from whynan.rules.wording import doing, readable, spelled, spelled_forward
+from whynan.rules.wording import doing, given, readable, spelled, spelled_forward
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +36,7 @@ _LOGS: Final = ("log", "log2", "log10")
 _QUOTIENTS: Final = ("div", "true_divide")
 _SUMS_OF_PRODUCTS: Final = ("mm", "bmm", "mv", "dot", "vdot", "einsum", "matmul")
 _SCATTERS: Final = ("index_add", "scatter_add", "scatter_reduce", "scatter")
+_SUMS: Final = ("sum", "cumsum", "mean")
 _EXPONENTIALS: Final = ("exp", "exp2", "expm1", "cosh", "sinh")
 _OF_INFINITY: Final = re.compile(r"(softmax|sigmoid|exp) of (a logit of )?-Inf is 0(?![.\d])", re.IGNORECASE)
 
@@ -93,6 +94,16 @@ def exponential_too_large(finding: Finding) -> Expressions | None:
     if finding.birth != "overflow" or base(finding) not in _EXPONENTIALS:
         return None
     return expressions(finding)
+
+
+def sum_of_exponentials_too_large(finding: Finding) -> Expressions | None:
+    """Of a birth at a sum of exponentials, or of products with them, that are finite themselves: what is around it."""
+    found = expressions(finding)
+    if found is None or finding.phase == "backward" or finding.birth != "overflow" or base(finding) not in _SUMS:
+        return None
+    of = found.argument(found.middle, "self")
+    is_so = of is not None and any(part.is_call("exp") and power == 1 for part, power in factors(bare(of)))
+    return found if is_so else None
 
 
 def _derived_from_infinity(finding: Finding) -> bool:
@@ -265,7 +276,9 @@ def at_the_logarithm(finding: Finding, what: str, of: str) -> str:
 
 
 def at_the_exponential(finding: Finding, whole: str) -> str:
-    """The sentence of an exponential that is too large: its operand, and the expression that it is a part of."""
+    """The sentence of exponentials that are too large, or whose sum is: the operand, and what they are a part of."""
+    if base(finding) in _SUMS:
+        return f"{doing(finding)} of {given(finding)} exceeds {limit(finding)}, inside {whole}"
     if _derived_from_infinity(finding):
         shown = f"{forward_base(finding)}({said(forward_value(finding, 'self'))})"
         return f"{shown} was Inf in the forward, inside {whole}; its derivative, made of that, is {result(finding)}"

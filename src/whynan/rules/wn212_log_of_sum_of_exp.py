@@ -1,8 +1,8 @@
 """WN212 log-of-sum-of-exp: log(sum(exp(x))) of a large x.
 
 What it is
-    The logarithm of a sum, or of a running sum, of exponentials, in whatever spelling, one of which is infinite, or all of
-    which are 0.
+    The logarithm of a sum, or of a running sum, of exponentials, in whatever spelling: one of them or their sum is
+    infinite, or all of them are 0.
 
 Why it breaks
     exp(88.8) exceeds the largest float32, and exp(11.1) the largest float16: the logarithm of Inf is Inf, where the
@@ -45,6 +45,7 @@ from whynan.rules.structure import (
     exponential_too_large,
     logarithm_of_zero,
     of_infinity,
+    sum_of_exponentials_too_large,
 )
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def _vanished(finding: Finding) -> Explanation | None:
 
 
 def match(finding: Finding) -> Explanation | None:
-    found = exponential_too_large(finding)
+    found = exponential_too_large(finding) or sum_of_exponentials_too_large(finding)
     if found is None:
         return _vanished(finding)
     after = downstream(found)

@@ -1,11 +1,11 @@
 """WN503 softmax-by-hand: a softmax that is written out, of large logits.
 
 What it is
-    exp(x) / sum(exp(x)), in whatever spelling, where an exponential is infinite, or all of a row are 0.
+    exp(x) / sum(exp(x)), in whatever spelling, where an exponential or the sum is infinite, or all of a row are 0.
 
 Why it breaks
     exp(88.8) exceeds the largest float32, and exp(11.1) the largest float16: the quotient of two infinities has no
-    value.
+    value. A sum that is infinite by itself makes finite numbers wrong: each is 0 then.
 
 Example
     Bad::
@@ -32,9 +32,10 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.facts import base
 from whynan.rules.mending import BOUNDED, SOFTMAX
 from whynan.rules.structure import (
     at_the_exponential,
@@ -43,10 +44,14 @@ from whynan.rules.structure import (
     goes_into,
     of_infinity,
     quotients_by_zero,
+    sum_of_exponentials_too_large,
 )
 
 if TYPE_CHECKING:
     from whynan.records import Finding
+
+
+_OF_SUM: Final = "What is divided by an infinite sum is 0"
 
 
 def _vanished(finding: Finding) -> str | None:
@@ -58,7 +63,7 @@ def _vanished(finding: Finding) -> str | None:
 
 
 def match(finding: Finding) -> Explanation | None:
-    found = exponential_too_large(finding)
+    found = exponential_too_large(finding) or sum_of_exponentials_too_large(finding)
     if found is None and (text := _vanished(finding)) is not None:
         return Explanation(
             text,
@@ -70,7 +75,7 @@ def match(finding: Finding) -> Explanation | None:
         return None
     return Explanation(
         at_the_exponential(finding, "a softmax that is written out"),
-        "Inf / Inf is NaN; softmax subtracts the greatest of a row first, and is finite for all finite logits.",
+        f"{_OF_SUM if base(finding) == 'sum' else 'Inf / Inf is NaN'}; softmax subtracts the greatest of a row first, and is finite for all finite logits.",
         STRUCTURE,
     )
 

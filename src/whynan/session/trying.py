@@ -17,7 +17,7 @@ from whynan.verify.lifting import calls, lifted
 from whynan.verify.swapping import is_same_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from whynan.fixes.candidates import Candidate, Declined, Formula
     from whynan.records import Finding, Report, Site
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _MOST_FAILING: Final = 3
 _MOST_HEALTHY: Final = 5
 _MOST_LOOKED_AT: Final = 64
+_MOST_BEFORE_BAD: Final = 8
+"""So many visits are looked at before one that something bad came into."""
 _GUARDS: Final = frozenset(
     "where masked_fill masked_fill_ nan_to_num clamp clamp_ clamp_min clamp_max clip maximum minimum max min copysign "
     "isfinite isnan isinf".split()
@@ -191,12 +193,41 @@ def _taking(function: Callable[..., Any], formula: Formula) -> Callable[..., Any
 
 
 def _chosen(original: Callable[..., Any], given: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A few of the visits: of those at which the original fails, and of the others; the last count most."""
-    latest = given[-_MOST_LOOKED_AT:]
-    failing = [_fails(original, one) for one in latest]
-    bad = [one for one, fails in zip(latest, failing, strict=True) if fails][-_MOST_FAILING:]
-    healthy = [one for one, fails in zip(latest, failing, strict=True) if not fails][-_MOST_HEALTHY:]
-    return [*bad, *healthy]
+    """A few of the visits: of those at which the original fails, and of the others; the last count most.
+
+    Where one fails, what it gave may come in again, as in a recurrence: what fails of that is no failure of its own.
+    """
+    kinds = [_bad_kinds(one) for one in given]
+    looked = _looked_at(kinds)
+    failing = [number for number in looked if _fails(original, given[number])]
+    healthy = [given[number] for number in looked if number not in failing]
+    bad = [given[number] for number in failing if kinds[number] <= kinds[failing[0]]]
+    return [*bad[-_MOST_FAILING:], *healthy[-_MOST_HEALTHY:]]
+
+
+def _looked_at(kinds: Sequence[frozenset[str]]) -> list[int]:
+    """The latest visits, and those before the first that bad numbers of another kind came into."""
+    ends, known = [len(kinds)], frozenset[str]()
+    for number, kind in enumerate(kinds):
+        if kind - known:
+            ends.append(number)
+            known |= kind
+    looked = {number for end in ends[1:] for number in range(max(0, end - _MOST_BEFORE_BAD), end)}
+    return sorted(looked | {*range(max(0, len(kinds) - _MOST_LOOKED_AT), len(kinds))})
+
+
+def _bad_kinds(given: Mapping[str, Any]) -> frozenset[str]:
+    """Which of NaN, Inf and -Inf come into a visit."""
+    import torch
+
+    from whynan.verify.tensors import tensors_in
+
+    found: set[str] = set()
+    for tensor in tensors_in(given).values():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            asked = {"NaN": torch.isnan, "Inf": torch.isposinf, "-Inf": torch.isneginf}
+            found |= {kind for kind, is_so in asked.items() if bool(is_so(tensor).any())}
+    return frozenset(found)
 
 
 def _fails(original: Callable[..., Any], given: Mapping[str, Any]) -> bool:

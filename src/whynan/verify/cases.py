@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import torch
 
+from whynan.floats import format_of
 from whynan.verify.comparing import disputed
 from whynan.verify.tensors import OtherKindError, Outcome, kind_of, outcome, tensor_of
 
@@ -37,6 +38,14 @@ class Case:
     """Of each gradient, how large its elements are as a rule."""
     whole: Mapping[str, tuple[Any, str]] = field(default_factory=dict[str, tuple[Any, str]])
     """Outputs of whole numbers and truth values, as ``old`` has the others."""
+
+    def rounded(self, name: str) -> float:
+        """By how much of itself a gradient is off that comes from a value as it was rounded: exp(x - y) of that y."""
+        if name.isdecimal():
+            return 0.0
+        dtype = self.old[name][1]
+        finite = (np.abs(old[np.isfinite(old)]) for other, (old, _) in self.old.items() if other.isdecimal())
+        return format_of(dtype).eps * max((float(each.max()) for each in finite if each.size), default=0.0)
 
     @property
     def fails(self) -> bool:

@@ -19,6 +19,8 @@ ULPS: Final = 2.0
 """So many units in the last place may a healthy element differ by without being looked at."""
 OF_USUAL: Final = 16.0
 """So many units in the last place of a usual element may one of a gradient be off by: it is used as a whole."""
+MOST_ROUNDED: Final = 1e-4
+"""By so much of itself at most may an element of a gradient be off for what the value's own rounding does to it."""
 MOST_LOST: Final = 1e-3
 """What was bad may have lost half of its digits once it is finite, though never be off by more than so much."""
 NOISY: Final = 8.0
@@ -73,12 +75,15 @@ def disputed(old: Array, new: Array, dtype: str) -> Mask:
     return _changed(old, new, dtype) | (~np.isfinite(old) & np.isfinite(new))
 
 
-def standing(old: Array, new: Array, dtype: str, truth: Truth | None = None, *, usual: float = 0.0) -> Standing:
+def standing(
+    old: Array, new: Array, dtype: str, truth: Truth | None = None, *, usual: float = 0.0, rounded: float = 0.0
+) -> Standing:
     """How ``new`` stands to ``old``; without the truth all that it would decide is undecided.
 
     A changed element is no worse if ``|new - truth| <= max(|old - truth|, 8 noise) + 2 ulp`` and one smallest normal
     number, which forgives gradients flushed to zero. Of gradients, which are ``usual`` of some size, 16 ulp of that
-    are forgiven too: the derivatives of ``sigmoid`` and ``tanh`` themselves come from what these have rounded. What was
+    are forgiven too: the derivatives of ``sigmoid`` and ``tanh`` themselves come from what these have rounded; and
+    ``rounded`` of themselves: that of ``logsumexp`` is ``exp(x - y)`` of a ``y`` that was rounded. What was
     bad is invented only if it has lost half of its digits besides, as the gradient of ``logsumexp`` never has. Where
     the truth is infinite or undefined any finite element of the repaired passes; where it is beyond the range of the
     dtype nothing can be said against any.
@@ -100,6 +105,8 @@ def standing(old: Array, new: Array, dtype: str, truth: Truth | None = None, *, 
         known_by_digits = after <= min(known.eps**0.5, MOST_LOST) * np.abs(off)
         if usual:
             near |= after <= OF_USUAL * spacing(np.array(usual), dtype)
+        if rounded:
+            near |= after <= min(rounded, MOST_ROUNDED) * np.abs(off)
     mended = changed & is_far(old, dtype, truth, usual=usual) & ~is_far(new, dtype, truth, usual=usual)
     healthy, changed = healthy & ~mended, changed & ~mended
     gone = changed & ~np.isfinite(new) & ~_right_infinity(new, truth, known.max)

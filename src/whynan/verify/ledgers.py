@@ -66,7 +66,8 @@ class Ledger:
         """
         for name, (old, dtype) in case.old.items():
             truth = None if truths is None else truths.get(name)
-            found = standing(old, new[name], dtype, truth, usual=case.usual.get(name, 0.0))
+            usual, rounded = case.usual.get(name, 0.0), case.rounded(name)
+            found = standing(old, new[name], dtype, truth, usual=usual, rounded=rounded)
             at_all = strict and name.isdecimal()
             self._count(case, name, old, new[name], dtype, found, truth, strict=at_all, judged=judged)
 

@@ -85,6 +85,18 @@ for step in range(4):
     optimizer.step()
     print(step, loss.item(), torch.rand(1).item())
 """
+RECURRENCE = """import torch
+
+lse = lambda t, dim: torch.log(torch.exp(t).sum(dim))
+
+
+def target(emissions, transitions):
+    alpha = START
+    for emitted in emissions:
+        alpha = lse(alpha[:, None] + transitions + emitted, 0)
+    alpha.sum().backward()
+    return alpha
+"""
 TWOFOLD = TRAINING.replace(
     "        return torch.sqrt((h * h).sum(-1))",
     "        length = torch.sqrt((h * h).sum(-1))\n        return torch.log(length)",
@@ -125,6 +137,19 @@ def test_an_absorbed_birth_has_no_fix(loaded: Callable[[str], ModuleType]) -> No
     report = whynan.explain(loaded(text).target, torch.tensor([0.0, 1.0]), rerun=True)
     assert report.findings == ()
     assert all(finding.fixes == () for finding in report.absorbed)
+
+
+@pytest.mark.parametrize("start", ["torch.zeros(4)", "torch.tensor([0.0, *[-torch.inf] * 3])"])
+@pytest.mark.parametrize("steps", [60, 160])
+def test_what_a_recurrence_has_made_of_a_failure_is_no_failure_of_its_own(
+    start: str, steps: int, loaded: Callable[[str], ModuleType]
+) -> None:
+    module = loaded(RECURRENCE.replace("START", start))
+    torch.manual_seed(0)
+    emissions = (torch.randn(steps, 4) * 2 + 1).requires_grad_()
+    report = whynan.explain(module.target, emissions, torch.zeros(4, 4, requires_grad=True), rerun=True)
+    told = [(fix.verdict.status, fix.title) for fix in report.findings[0].fixes]
+    assert told[0] == ("verified", "logsumexp(x) instead of log(sum(exp(x)))"), told
 
 
 def test_a_file_that_has_changed_has_no_fix(loaded: Callable[[str], ModuleType]) -> None:
