@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from whynan.verify.samples import Sample
 
 _FEW: Final = 4096
+_ROUNDED: Final = 1e-4
+"""By so much of itself at most may an element of a gradient be off for what the value's own rounding does to it."""
+_ROUNDED_ELSEWHERE: Final = 64.0
+"""In dtypes that are not the run's by so many eps: a float16 of 88 is rounded by 0.03, 3% of its exponential."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +42,21 @@ class Case:
     """Of each gradient, how large its elements are as a rule."""
     whole: Mapping[str, tuple[Any, str]] = field(default_factory=dict[str, tuple[Any, str]])
     """Outputs of whole numbers and truth values, as ``old`` has the others."""
+    elsewhere: bool = False
+    """Whether it is of another dtype than the run's."""
 
-    def rounded(self, name: str) -> float:
-        """By how much of itself a gradient is off that comes from a value as it was rounded: exp(x - y) of that y."""
+    def rounded(self, name: str, new: Mapping[str, Any]) -> float:
+        """By how much of itself a gradient is off that comes from a value as it was rounded: exp(x - y) of that y.
+
+        ``new`` are the arrays of the repaired.
+        """
         if name.isdecimal():
             return 0.0
-        dtype = self.old[name][1]
-        finite = (np.abs(old[np.isfinite(old)]) for other, (old, _) in self.old.items() if other.isdecimal())
-        return format_of(dtype).eps * max((float(each.max()) for each in finite if each.size), default=0.0)
+        eps = format_of(self.old[name][1]).eps
+        values = [array for other, (old, _) in self.old.items() if other.isdecimal() for array in (old, new[other])]
+        finite = [np.abs(array[np.isfinite(array)]) for array in values]
+        largest = max((float(each.max()) for each in finite if each.size), default=0.0)
+        return min(eps * largest, _ROUNDED_ELSEWHERE * eps if self.elsewhere else _ROUNDED)
 
     @property
     def fails(self) -> bool:
@@ -70,8 +81,11 @@ def cases_of(original: Callable[..., Any], sample: Sample, seed: int) -> Iterato
     yield _case(original, sample, tuple(_random(o, draw) for o in outputs), given=False)
 
 
-def sized(cases: Sequence[Case]) -> list[Case]:
-    """The cases, told how large gradients are in their dtype: nine of ten elements of the run's own are not larger."""
+def sized(cases: Sequence[Case], dtype: str) -> list[Case]:
+    """The cases, told how large gradients are in their dtype: nine of ten elements of the run's own are not larger.
+
+    ``dtype`` is the run's.
+    """
     sizes: dict[tuple[str, str], list[Any]] = {}
     for case in cases:
         if case.sample.nature != "extreme":
@@ -80,10 +94,12 @@ def sized(cases: Sequence[Case]) -> list[Case]:
                     known = np.abs(old[np.isfinite(old)])
                     sizes.setdefault((case.sample.dtype, name), []).append(known[:: known.size // _FEW + 1])
     usual: dict[str, dict[str, float]] = {}
-    for (dtype, name), found in sizes.items():
+    for (of, name), found in sizes.items():
         every = np.concatenate(found)
-        usual.setdefault(dtype, {})[name] = float(np.quantile(every, 0.9)) if every.size else 0.0
-    return [replace(case, usual=usual.get(case.sample.dtype, {})) for case in cases]
+        usual.setdefault(of, {})[name] = float(np.quantile(every, 0.9)) if every.size else 0.0
+    return [
+        replace(case, usual=usual.get(case.sample.dtype, {}), elsewhere=case.sample.dtype != dtype) for case in cases
+    ]
 
 
 def repaired_arrays(repaired: Callable[..., Any], case: Case) -> dict[str, Any]:

@@ -19,8 +19,6 @@ ULPS: Final = 2.0
 """So many units in the last place may a healthy element differ by without being looked at."""
 OF_USUAL: Final = 16.0
 """So many units in the last place of a usual element may one of a gradient be off by: it is used as a whole."""
-MOST_ROUNDED: Final = 1e-4
-"""By so much of itself at most may an element of a gradient be off for what the value's own rounding does to it."""
 MOST_LOST: Final = 1e-3
 """What was bad may have lost half of its digits once it is finite, though never be off by more than so much."""
 NOISY: Final = 8.0
@@ -106,7 +104,7 @@ def standing(
         if usual:
             near |= after <= OF_USUAL * spacing(np.array(usual), dtype)
         if rounded:
-            near |= after <= min(rounded, MOST_ROUNDED) * np.abs(off)
+            near |= after <= rounded * np.abs(off)
     mended = changed & is_far(old, dtype, truth, usual=usual) & ~is_far(new, dtype, truth, usual=usual)
     healthy, changed = healthy & ~mended, changed & ~mended
     gone = changed & ~np.isfinite(new) & ~_right_infinity(new, truth, known.max)

@@ -41,7 +41,7 @@ def cut_down(original: Callable[..., Any], case: Case, new: Mapping[str, Any], s
         found = next(iter(cases_of(original, sample, seed)), None)
     except Exception:
         return None
-    return found and replace(found, usual=case.usual)
+    return found and replace(found, usual=case.usual, elsewhere=case.elsewhere)
 
 
 def _places(size: int, case: Case, new: Mapping[str, Any]) -> Any:

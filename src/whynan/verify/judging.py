@@ -94,7 +94,7 @@ class _Judgement:
         self.silent = not any(case.fails for case in cases if case.given)
         self.dtype = cases[0].sample.dtype
         fresh = self._cases(fresh_samples(samples, self.seed, self._accepts))[0]
-        every = sized([*sorted(cases, key=lambda c: not c.fails), *fresh])
+        every = sized([*sorted(cases, key=lambda c: not c.fails), *fresh], self.dtype)
         for case in every[: len(cases)]:
             self._captured(case)
         if self.silent and not self.far_off:

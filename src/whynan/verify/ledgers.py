@@ -66,7 +66,7 @@ class Ledger:
         """
         for name, (old, dtype) in case.old.items():
             truth = None if truths is None else truths.get(name)
-            usual, rounded = case.usual.get(name, 0.0), case.rounded(name)
+            usual, rounded = case.usual.get(name, 0.0), case.rounded(name, new)
             found = standing(old, new[name], dtype, truth, usual=usual, rounded=rounded)
             at_all = strict and name.isdecimal()
             self._count(case, name, old, new[name], dtype, found, truth, strict=at_all, judged=judged)

@@ -139,7 +139,7 @@ def _needs_noise(case: Case, new: Mapping[str, Any], told: Mapping[str, Truth], 
         if gradients and name.isdecimal():
             continue
         usual = case.usual.get(name, 0.0)
-        found = standing(old, new[name], dtype, told[name], usual=usual, rounded=case.rounded(name))
+        found = standing(old, new[name], dtype, told[name], usual=usual, rounded=case.rounded(name, new))
         if found.worse.any() or found.invented.any():
             return True
         wrong, still = (is_far(values, dtype, told[name], usual=usual) for values in (old, new[name]))

@@ -139,8 +139,7 @@ def test_an_absorbed_birth_has_no_fix(loaded: Callable[[str], ModuleType]) -> No
     assert all(finding.fixes == () for finding in report.absorbed)
 
 
-@pytest.mark.parametrize("start", ["torch.zeros(4)", "torch.tensor([0.0, *[-torch.inf] * 3])"])
-@pytest.mark.parametrize("steps", [60, 160])
+@pytest.mark.parametrize(("start", "steps"), [("torch.zeros(4)", 160), ("torch.tensor([0.0, *[-torch.inf] * 3])", 60)])
 def test_what_a_recurrence_has_made_of_a_failure_is_no_failure_of_its_own(
     start: str, steps: int, loaded: Callable[[str], ModuleType]
 ) -> None:
