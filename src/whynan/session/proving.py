@@ -15,7 +15,8 @@ from whynan.records import Fix, FixVerdict
 from whynan.records.report import Further
 from whynan.rules.catalogue import rules
 from whynan.session.capsules import chosen
-from whynan.session.trying import Outcome, alike, judged, kind_of, outcome_of, saturating
+from whynan.session.outcomes import Outcome, outcome_of
+from whynan.session.trying import alike, judged, kind_of, saturating
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -88,13 +89,15 @@ class Judged:
     candidate: Candidate
     verdict: FixVerdict
     further: tuple[Further, ...] = ()
+    leaves: bool = False
+    """Whether the program, run with it, is bad still, from another hazard."""
 
     @property
     def rank(self) -> tuple[float, ...]:
-        """The best first: by the verdict, then what computes the same, then by how many healthy elements are moved."""
+        """The best first: by the verdict, what leaves nothing bad, what computes the same, what moves few elements."""
         verdict, kind = self.verdict, _STRICTNESS.index(self.candidate.kind)
         moved = float(verdict.max_rel or 0.0) if verdict.status == "distorting" else 0.0
-        return _ORDER.index(verdict.status), kind, float(verdict.healthy_worse or 0), moved
+        return _ORDER.index(verdict.status), self.leaves, kind, float(verdict.healthy_worse or 0), moved
 
 
 def proved(report: Report, again: Again, *, keep: Keep | None = None) -> Report:
@@ -279,7 +282,7 @@ class _Proving:
             may_cure = may_cure or one.verdict.backward_finite is False
             if one.verdict.status == "unverified" or not may_cure:
                 tried_.append(one)
-            elif number >= _MOST_TRIED and any(t.verdict.status == "verified" for t in tried_):
+            elif number >= _MOST_TRIED and any(t.verdict.status == "verified" and not t.leaves for t in tried_):
                 tried_.append(_unverified(one, _NOT_TRIED))
             elif self._is_over():
                 tried_.append(_unverified(one, _ENDED))
@@ -331,13 +334,14 @@ class _Proving:
         trial = self._trial(source, candidate)
         if isinstance(trial, str):
             return _unverified(one, f"it holds on the captured operands, but was not tried in the program: {trial}")
-        outcome = outcome_of(trial, self._report, finding, source.text, candidate.edited)
+        makes_up = candidate.kind != "reformulation"
+        outcome = outcome_of(trial, self._report, finding, source.text, candidate.edited, makes_up=makes_up)
         if outcome.next is not None and edits < _MOST_EDITS and not self._is_over():
             for further in self._further(finding, source, one, outcome.next):
                 mended = self._in_place(finding, source, further, edits + 1)
                 if mended.verdict.status in ("verified", "distorting"):
                     return mended
-        return replace(one, verdict=_with(one.verdict, outcome))
+        return replace(one, verdict=_with(one.verdict, outcome), leaves=outcome.remains is not None)
 
     def _further(self, finding: Finding, source: _Source, one: Judged, left: Finding) -> list[Judged]:
         """What also mends a birth that a first edit leaves, judged as one edit."""

@@ -1,14 +1,12 @@
-"""One edit, judged on what its function's names were, and on what the program did when it ran with it."""
+"""One edit, judged on what its function's names were."""
 
 # pyright: basic
 
 from __future__ import annotations
 
 import ast
-import difflib
 import sys
 import textwrap
-from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from whynan.fixes.candidates import Candidate, Declined, Formula
-    from whynan.records import Finding, Report, Site
+    from whynan.records import Finding
     from whynan.records.intents import FixKind
     from whynan.verify.visits import Visit, Visits
 
@@ -39,15 +37,6 @@ _COMPUTES: Final = frozenset({"torch", "math", "numpy", "einops"})
 _DOING: Final = frozenset("print open input exec eval next setattr delattr breakpoint".split())
 _GREATEST_EPSILON: Final = 1e-2
 _MOST_BEFORE: Final = 24
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a run with an edit shows: why the edit is rejected, what is left of another hazard, which birth is next."""
-
-    rejected: str | None = None
-    remains: str | None = None
-    next: Finding | None = None
 
 
 def judged(candidate: Candidate, visits: Visits, *, rounded: Collection[str] = ()) -> FixVerdict:
@@ -313,69 +302,3 @@ def _is_whole_number(node: ast.expr) -> bool:
         return type(ast.literal_eval(node)) is int
     except ValueError:
         return False
-
-
-def outcome_of(trial: Report, first: Report, finding: Finding, before: str, after: str) -> Outcome:
-    """What a run with an edited file shows of the finding that the edit is to mend.
-
-    A birth that the first run had too is another hazard, which remains; one that it had not is the edit's doing where
-    it stands in an edited line, and else one that the first had hidden. A birth that does harm without leaving is the
-    edit's doing where what the edited line made leads to it.
-    """
-    left = [f for f in trial.findings if f.allowed is None]
-    harm = [f for f in trial.damaging if f.allowed is None and f.damage is None]
-    if again := next((f for f in (*left, *harm) if _birth(f) == _birth(finding)), None):
-        return Outcome(rejected=f"run with it, the program still bears {_told(again)}", next=again)
-    known = {_birth(f) for f in first.findings}
-    new = [f for f in left if _birth(f) not in known]
-    lines = _edited_lines(before, after)
-    for one in new:
-        if _stands_in(one.site, finding, lines):
-            return Outcome(rejected=f"run with it, the program bears {_told(one)}", next=one)
-    harmed = {_birth(f) for f in first.damaging}
-    harm = [f for f in harm if _birth(f) not in harmed]
-    for one in harm:
-        causes = (link.site for link in one.chain if link.role == "cause")
-        if _birth(one) not in known and any(_stands_in(site, finding, lines) for site in (one.site, *causes)):
-            why = f"run with it, the program bears {_told(one)}, which makes a finite number wrong"
-            return Outcome(rejected=why, next=one)
-    if new:
-        return Outcome(remains=f"behind it, the program bears {_told(new[0])}", next=new[0])
-    if left:
-        return Outcome(remains=f"another finding remains: {_told(left[0])}")
-    if trial.verdict in ("nonfinite", "inconclusive"):
-        return Outcome(rejected="run with it, the program still ends with a bad number")
-    if harm:
-        return Outcome(remains=f"behind it, the program bears {_told(harm[0])}, which makes a finite number wrong")
-    return Outcome()
-
-
-def _stands_in(site: Site | None, finding: Finding, lines: set[int]) -> bool:
-    """Whether a site is at one of some lines of the file of a finding."""
-    if site is None or finding.site is None or site.file != finding.site.file:
-        return False
-    return bool(lines & {*range(site.line, (site.end_line or site.line) + 1)})
-
-
-def _birth(finding: Finding) -> tuple[object, ...]:
-    site = finding.site
-    place = None if site is None else (site.file, site.function, site.code)
-    return finding.op, finding.phase, finding.birth, place
-
-
-def _told(finding: Finding) -> str:
-    site = finding.site
-    where = "" if site is None else f" at {site.file}:{site.line}"
-    value = "a bad number" if finding.element.value is None else _number(float(finding.element.value))
-    return f"{value}{where} ({finding.rule} {finding.name})"
-
-
-def _number(value: float) -> str:
-    return "NaN" if value != value else "-Inf" if value < 0 else "Inf"
-
-
-def _edited_lines(before: str, after: str) -> set[int]:
-    """The lines of a text that another one does not have, from 1."""
-    matcher = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
-    opcodes = [code for code in matcher.get_opcodes() if code[0] != "equal"]
-    return {line + 1 for _, _, _, begin, end in opcodes for line in range(begin, end)}

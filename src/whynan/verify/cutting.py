@@ -28,7 +28,7 @@ _KEPT: Final = (5, 6)
 def cut_down(original: Callable[..., Any], case: Case, new: Mapping[str, Any], seed: int) -> Case | None:
     """The case with few places of each large dimension, dimensions of one size alike; bad and differing ones first.
 
-    None where the original does not take it so, or has nothing bad there any more though the whole had.
+    None where the original does not take it so.
     """
     tensors = tensors_in(case.sample.arguments)
     sizes = {n for t in tensors.values() for n in t.shape if n > _LARGE}

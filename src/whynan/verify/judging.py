@@ -12,9 +12,10 @@ from whynan.verify.cases import Case, cases_of, changes_healthy, is_disputed, re
 from whynan.verify.comparing import is_far
 from whynan.verify.cutting import cut_down
 from whynan.verify.ledgers import Ledger
-from whynan.verify.samples import Sample, captured_samples, fresh_samples
+from whynan.verify.poles import Healthy, objection, off_the_limit
+from whynan.verify.samples import Sample, captured_samples, fresh_samples, grown_samples
 from whynan.verify.tensors import OtherKindError, tensors_in
-from whynan.verify.truths import UnknowableError, nearby_truths, truths
+from whynan.verify.truths import UnknowableError, nearby_truths, truths, values_around
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,6 +34,8 @@ ASKED: Final = 26
 _BITS: Final = {"captured": 8192, "own": 2048, "extreme": 1024}
 _MOST: Final = 160
 """Elements of the largest tensor for which the oracle is asked of a captured input as it is."""
+_MOST_WHOLE: Final = 4096
+"""The same of one that does not fail any more when it is cut down, as a product of very many factors."""
 
 
 class _RejectedError(Exception):
@@ -78,6 +81,7 @@ class _Judgement:
         self.missing: str | None = None
         self.silent = False
         self.rounded = False
+        self.healthy: dict[str, Healthy] = {}
         self.unknown: tuple[float, float] | None = None
         self.far_off = 0
         self.forward: bool | None = None
@@ -94,6 +98,9 @@ class _Judgement:
         self.silent = not any(case.fails for case in cases if case.given)
         self.dtype = cases[0].sample.dtype
         fresh = self._cases(fresh_samples(samples, self.seed, self._accepts))[0]
+        for name in {name for case in cases for name in case.old if name.isdecimal()}:
+            healthy = Healthy.of([case.old[name][0] for case in cases if name in case.old])
+            self.healthy |= {} if healthy is None else {name: healthy}
         every = sized([*sorted(cases, key=lambda c: not c.fails), *fresh], self.dtype)
         for case in every[: len(cases)]:
             self._captured(case)
@@ -102,6 +109,12 @@ class _Judgement:
         self._settle()
         self._fresh(every[len(cases) :])
         self._settle()
+        values = {name for case in cases for name in case.old if name.isdecimal()}
+        if values - self.near.arrays:
+            self._fresh(sized(self._cases(grown_samples(samples, self.seed, self._accepts))[0], self.dtype))
+            self._settle()
+            if values - self.near.arrays - self.far.arrays:
+                return self.told("unverified", "nothing healthy is known that it could be compared on")
         return self._held()
 
     def told(self, status: Any, why: str) -> FixVerdict:
@@ -135,16 +148,48 @@ class _Judgement:
             self._cured(case, new)
         small = case
         if _size(case) > _MOST and is_disputed(case, new):
-            self.near.add(case, new, None, strict=self.strict and not self.silent, judged=False)
-            cut = cut_down(self.original, case, new, self.seed)
+            cut = self._cut(case, new)
             if cut is None:
+                self.missing = "inputs as large as the captured ones"
+                self.near.add(case, new, None, strict=self.strict, judged=True)
                 return
-            small, new = cut, self._repaired(cut)
+            if cut is not case:
+                self.near.add(case, new, None, strict=self.strict and not self.silent, judged=False)
+                small, new = cut, self._repaired(cut)
         known = self._weigh(small, new, self.near)
+        if known is not None and case.given:
+            self._sensible(small, new, known)
         if self.rounded and case.given and self.unknown is None:
             self._look_nearby(small, new)
         if self.silent and case.given and known is not None:
             self._near_the_truth(small, new, known)
+
+    def _sensible(self, case: Case, new: Mapping[str, Any], known: Mapping[str, Truth]) -> None:
+        """Raises where a number stands that makes no sense as one, though no exact one can be told against it."""
+        around: dict[str, list[Any]] | None = None
+        for name in [name for name in case.old if name.isdecimal()]:
+            (old, dtype), truth, healthy = case.old[name], known[name], self.healthy.get(name)
+            found = objection(old, new[name], dtype, truth, healthy, strict=self.strict)
+            made_up = ~np.isfinite(old) & np.isfinite(new[name]) & (truth.undefined | truth.infinite)
+            if found is None and made_up.any():
+                if around is None:
+                    around = self._around(case)
+                found = off_the_limit(np.where(made_up, old, 0.0), new[name], around.get(name, []), healthy)
+            if found is not None:
+                raise _RejectedError(wording.senseless(name, found))
+
+    def _around(self, case: Case) -> dict[str, list[Any]]:
+        try:
+            return values_around(self.original, case, bits=_BITS[case.sample.nature])
+        except UnknowableError:
+            return {}
+
+    def _cut(self, case: Case, new: Mapping[str, Any]) -> Case | None:
+        """A large case cut down, if it still fails then; else as it is, where it is not too large for the oracle."""
+        cut = cut_down(self.original, case, new, self.seed)
+        if cut is not None and (cut.fails or not case.fails):
+            return cut
+        return case if _size(case) <= _MOST_WHOLE else None
 
     def _near_the_truth(self, case: Case, new: Mapping[str, Any], known: Mapping[str, Truth]) -> None:
         """Raises where a captured value that was finite and far from the exact one is as far from it still."""

@@ -48,6 +48,8 @@ class Ledger:
     ulps: float = 0.0
     off: float = 0.0
     """The largest relative error of the repaired on healthy elements, against the truth where it was asked."""
+    arrays: set[str] = field(default_factory=set[str])
+    """The arrays of which healthy elements were compared."""
     worst: Example | None = None
     made_up: Example | None = None
     gone: Example | None = None
@@ -88,6 +90,7 @@ class Ledger:
         told = found.healthy if strict or truth is not None or judged else found.healthy & (~found.changed | worse)
         gone = worse & ~np.isfinite(new)
         self.healthy += int(told.sum())
+        self.arrays |= {name} if told.any() else set()
         self.worse += int(worse.sum())
         self.lost += int(gone.sum())
         self.bad += int((~found.healthy).sum())

@@ -25,6 +25,9 @@ Nature = Literal["captured", "own", "extreme"]
 _DTYPES: Final = ("float32", "float16", "bfloat16", "float64")
 _SMALL: Final = (6, 5, 4, 3, 2, 7)
 """What the different sizes of the captured tensors become, so that equal ones stay equal."""
+_GROWN: Final = 4
+"""What a dimension of no or one element becomes where nothing healthy was captured."""
+_MOST_GROWN: Final = 3
 _ENOUGH: Final = 48
 """So many elements may a captured tensor have for fresh ones to have its shape."""
 
@@ -92,6 +95,35 @@ def fresh_samples(captured: Sequence[Sample], seed: int, accepts: Callable[[Samp
                 model = shapes[number % len(shapes)]
                 draw = np.random.default_rng((seed, number, _DTYPES.index(dtype) if dtype in _DTYPES else 9))
                 yield _drawn(replace(model, nature=nature), title, make, limits, draw)
+
+
+def grown_samples(captured: Sequence[Sample], seed: int, accepts: Callable[[Sample], bool]) -> Iterator[Sample]:
+    """Inputs that are not bound to what was captured, of the run's dtype: for where nothing healthy was.
+
+    Dimensions of no or one element have four, if the function accepts that, values are of either sign, and a mask
+    of nothing or of all takes every other element.
+    """
+    whole = [s for s in (_grown(s) for s in captured[-_MOST_GROWN:]) if accepts(s)]
+    for number, model in enumerate(whole or [s for s in captured[-1:] if accepts(s)]):
+        for turn in range(_MOST_GROWN):
+            draw = np.random.default_rng((seed, 31, number, turn))
+            values = draw.standard_normal(_MOST_GROWN * 16)
+            free = Domain(values, 1.0, values)
+            limits = {n: free for n, t in tensors_in(model.arguments).items() if t.is_floating_point()}
+            yield _drawn(replace(model, nature="own"), "of other sizes", _ordinary, limits, draw)
+
+
+def _grown(sample: Sample) -> Sample:
+    large: dict[str, Any] = {}
+    for name, tensor in tensors_in(sample.arguments).items():
+        shape = tuple(_GROWN if n < 2 else n for n in tensor.shape)
+        values = array_of(tensor)
+        filled = np.resize(values, shape) if values.size else np.ones(shape)
+        if tensor.dtype is torch.bool and filled.all() == filled.any():
+            # a mask of nothing, or of all
+            filled = ((np.arange(filled.size) % 2 == 0) ^ filled.any()).reshape(shape)
+        large[name] = tensor_of(filled, tensor)
+    return replace(sample, arguments=with_tensors(sample.arguments, large), cotangent=None)
 
 
 def _drawn(model: Sample, title: str, make: Any, limits: Mapping[str, Domain], draw: Generator) -> Sample:

@@ -14,7 +14,7 @@ from whynan.verify.recording import recorded
 from whynan.verify.tensors import array_of, dtype_name, tensors_in, undisturbed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from whynan.verify.cases import Case
     from whynan.verify.oracle import Balls
@@ -25,6 +25,9 @@ _BITS: Final = {"float64": 1280}
 _FEW: Final = 320
 _WITHIN: Final = 8
 """Of the distance to the next number, less than a quarter is rounded away on either side of a power of two."""
+_SIDES: Final = 3
+_BESIDE: Final = 1e-6
+"""So far beside an input, relative to it or to a usual one, are the values that have a limit there or not."""
 _SIGNS: Final = 191
 """The seed of the signs of gradients from behind."""
 
@@ -68,16 +71,51 @@ def nearby_truths(original: Callable[..., Any], case: Case, *, bits: int) -> Ite
     Raises ``UnknowableError``.
     """
     tensors = tensors_in(case.sample.arguments)
+    inputs = {name: array_of(tensor) for name, tensor in tensors.items()}
+    moved: list[dict[str, Any]] = []
+    for name in [name for name, tensor in tensors.items() if tensor.is_floating_point()]:
+        step = spacing(inputs[name], dtype_name(tensors[name])) / _WITHIN
+        moved += [{**inputs, name: inputs[name] - step}, {**inputs, name: inputs[name] + step}]
+    yield from _moved_truths(original, case, moved, bits)
+
+
+def values_around(original: Callable[..., Any], case: Case, *, bits: int) -> dict[str, list[Any]]:
+    """The exact outputs a little beside a captured input, on two sides at random, NaN where they are none.
+
+    Raises ``UnknowableError``.
+    """
+    draw = np.random.default_rng(_SIGNS)
+    tensors = tensors_in(case.sample.arguments)
+    inputs: dict[str, Any] = {name: array_of(tensor) for name, tensor in tensors.items()}
+    moved: list[dict[str, Any]] = []
+    for _ in range(_SIDES):
+        beside = dict(inputs)
+        for name in [name for name, tensor in tensors.items() if tensor.is_floating_point()]:
+            shape = tuple(tensors[name].shape)
+            finite = np.abs(inputs[name][np.isfinite(inputs[name])])
+            usual = float(finite.mean()) if finite.size and finite.any() else 1.0
+            step = np.copysign(draw.uniform(0.5, 1.0, shape), draw.normal(size=shape))
+            beside[name] = inputs[name] + _BESIDE * np.maximum(np.abs(inputs[name]), usual) * step
+        moved.append(beside)
+    found: dict[str, list[Any]] = {}
+    for told in _moved_truths(original, case, moved, bits):
+        for name, truth in told.items():
+            known = ~(truth.infinite | truth.undefined | truth.undecided)
+            found.setdefault(name, []).append(np.where(known, truth.values, np.nan))
+    return found
+
+
+def _moved_truths(
+    original: Callable[..., Any], case: Case, moved: Iterable[Mapping[str, Any]], bits: int
+) -> Iterator[dict[str, Truth]]:
+    """The exact outputs of a case on other inputs."""
+    few = _BITS.get(case.sample.dtype, _FEW)
     try:
         with undisturbed():
             program = recorded(original, case.sample.arguments, needs_grad=frozenset())
-        inputs = {name: array_of(tensor) for name, tensor in tensors.items()}
-        few = _BITS.get(case.sample.dtype, _FEW)
-        for name in [name for name, tensor in tensors.items() if tensor.is_floating_point()]:
-            step = spacing(inputs[name], dtype_name(tensors[name])) / _WITHIN
-            for moved in (inputs[name] - step, inputs[name] + step):
-                found = exact(program, {**inputs, name: moved}, {}, bits=few, most_bits=max(bits, few))
-                yield {str(i): _truth(found.outputs[name]) for i, name in enumerate(program.outputs)}
+        for inputs in moved:
+            found = exact(program, inputs, {}, bits=few, most_bits=max(bits, few))
+            yield {str(i): _truth(found.outputs[name]) for i, name in enumerate(program.outputs)}
     except Unsupported as error:
         raise UnknowableError(error.op) from error
     except UnrecordableError as error:

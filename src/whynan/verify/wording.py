@@ -11,6 +11,7 @@ from whynan.floats import format_value
 
 if TYPE_CHECKING:
     from whynan.verify.ledgers import Example, Ledger
+    from whynan.verify.poles import Objection
 
 
 def share(part: int, whole: int) -> str:
@@ -76,6 +77,11 @@ def invented(example: Example) -> str:
     where = "on the failing input" if example.case == "captured" else f"on inputs {example.case}"
     right = f" where the exact one is {format_value(example.exact)}" if example.exact is not None else ""
     return f"{called(example.array)} is {format_value(example.new)}{right}, {where}"
+
+
+def senseless(array: str, found: Objection) -> str:
+    """A number where the exact value is none of the dtype, and which makes no sense as one."""
+    return f"{called(array)} is {format_value(found.value)} where the exact one is {found.right}, on the failing input"
 
 
 def lost(example: Example, count: int) -> str:

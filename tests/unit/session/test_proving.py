@@ -305,7 +305,7 @@ def test_an_edit_whose_own_overflow_makes_a_finite_number_wrong_is_rejected(
     report = whynan.explain(loaded(SOFTMAX).target, x, rerun=True)
     (guard,) = (fix for fix in report.findings[0].fixes if "the largest number" in fix.title)
     assert guard.verdict.status == "rejected"
-    assert guard.verdict.why.startswith("run with it, the program bears Inf at ")
+    assert guard.verdict.why.startswith("run with it, the program gives Inf at ")
     assert guard.verdict.why.endswith("which makes a finite number wrong")
 
 

@@ -79,12 +79,14 @@ def pair(
     added: Iterable[str] = (),
     *,
     names: frozenset[str] | None = None,
+    own: frozenset[str] = frozenset(),
 ) -> tuple[Formula, Formula]:
     """Two bodies as formulas of the same inputs; ``imports`` are the file's statements by the name that they give.
 
-    ``names`` are those that the bodies read as they were before them; without it those are, which they assign nowhere.
+    ``names`` are those that the bodies read as they were before them; without it those are, which they assign nowhere,
+    and which no import or builtin gives: but those of the function's ``own`` hide these.
     """
-    known = {*imports, *(module.partition(".")[0] for module in added)}
+    known = {*dir(builtins), *imports, *(module.partition(".")[0] for module in added)} - own
     chains: list[str] = []
     for body in (before, after):
         for chain in _free(ast.parse("def body():\n" + _indented(body)), known, names):
@@ -134,8 +136,8 @@ def _chains(tree: ast.AST) -> list[tuple[ast.expr, list[str]]]:
 
 
 def _free(tree: ast.Module, known: Iterable[str], given: frozenset[str] | None) -> list[str]:
-    """What a body reads and does not assign itself."""
-    outside = {*known, *dir(builtins)}
+    """What a body reads and does not assign itself; ``known`` are the names that need not be given."""
+    outside = {*known}
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     (body,) = tree.body
     stored: dict[str, int] = {}

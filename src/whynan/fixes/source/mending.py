@@ -19,7 +19,7 @@ from whynan.fixes.source.importing import statements_of, with_imports
 from whynan.fixes.source.inlining import helper_of
 from whynan.fixes.source.matching import Match, Matcher
 from whynan.fixes.source.patterns import pattern
-from whynan.fixes.source.places import Place, parsed, replaced
+from whynan.fixes.source.places import Place, own_names, parsed, replaced
 from whynan.fixes.source.reading import Reader
 from whynan.fixes.source.roots import roots_of, twins_of
 from whynan.fixes.source.terms import Term
@@ -261,9 +261,9 @@ def _written(
     before.append(returned(functional(place, root)))
     after.append(returned(own if is_root and own is not None else functional(place, root, edits)))
     before, after = [*helpers_in(place, before), *before], [*helpers_in(place, after), *after]
-    original, repaired = pair(before, after, line, statements_of(place), imports)
-    function = place.qualified(spot.reader.reaching.function)
-    return Candidate(title, kind, spot.path, edited, original, repaired, function)
+    function = spot.reader.reaching.function
+    original, repaired = pair(before, after, line, statements_of(place), imports, own=own_names(function))
+    return Candidate(title, kind, spot.path, edited, original, repaired, place.qualified(function))
 
 
 def _chain(spot: Spot, kind: FixKind, root: Root, definitions: Sequence[Definition]) -> tuple[list[Definition], int]:

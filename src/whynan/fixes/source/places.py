@@ -185,6 +185,20 @@ class Place:
         return None if root is None else [*root.split("."), *names[1:]]
 
 
+def own_names(function: Function | ast.Module) -> frozenset[str]:
+    """What a function gives values itself: its parameters and what it assigns, those of lambdas in it included."""
+    waiting, found = list(ast.iter_child_nodes(function)), set[str]()
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.arg):
+            found.add(node.arg)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            waiting += ast.iter_child_nodes(node)
+    return frozenset(found)
+
+
 CONVENTIONAL: Final = {"torch": "torch", "F": "torch.nn.functional", "nn": "torch.nn"}
 """What these names stand for where a file neither imports nor assigns them: a notebook's cell."""
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.report.programs import cause, finding, report
 from whynan.records import Finding, Site
-from whynan.session.trying import Outcome, outcome_of
+from whynan.session.outcomes import Outcome, outcome_of
 
 BEFORE = "a = 1\nb = 2\nc = 3\n"
 AFTER = "a = 1\nb = 20\nc = 3\n"
