@@ -146,12 +146,15 @@ class Replays:
         from whynan.capture.torch.ways import ways
 
         fault = Fault(optimizer, self._guard.attempts(optimizer) + 1, judge(optimizer, self._guard.here.losses))
-        way = next(ways(self._marks.kept()), None)
-        if way is None:
-            region.prove(Once(f"{NO_WAY}: {RERUN}"))
-        else:
-            with self._again(way, fault, eager=compiles()).unheard() as again:
-                region.prove(again, keep=self._keep())
+        why = f"{NO_WAY}: {RERUN}"
+        for way in ways(self._marks.kept()):
+            with self._again(way, fault, eager=compiles(), hint=f"; {RERUN}").unheard() as again:
+                unfaithful = again.unfaithful()
+                if unfaithful is None:
+                    region.prove(again, keep=self._keep())
+                    return
+                why = unfaithful
+        region.prove(Once(why))
 
     def _keep(self) -> Keep | None:
         return None if self.keeper is None else self.visits.__setitem__
@@ -161,11 +164,11 @@ class Replays:
             return proved(report, Once(NOT_ASKED))
         return self._again(way, fault, eager=eager).proved(report, keep=keep)
 
-    def _again(self, way: Way, fault: Fault, *, eager: bool) -> Replaying:
+    def _again(self, way: Way, fault: Fault, *, eager: bool, hint: str = "") -> Replaying:
         def unrecorded() -> Region:
             return Region(self._options, command=self.command, watched=Watched(), quiet=True)
 
-        return Replaying(way, self._guard, fault, eager=eager, region=unrecorded, looked=self._looked)
+        return Replaying(way, self._guard, fault, eager=eager, region=unrecorded, looked=self._looked, hint=hint)
 
     @contextmanager
     def _looked(self, region: Region, fault: Fault, way: Way) -> Generator[None]:

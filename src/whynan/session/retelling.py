@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
 from whynan.errors import UsageError
-from whynan.session.proving import proved, with_surroundings
+from whynan.session.proving import RERUN, proved, with_surroundings
 from whynan.verify.swapping import is_same_file, swapped
 from whynan.verify.tails import retold
 from whynan.verify.visiting import visiting
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 class Replaying:
     """The way on which a replay was faithful, once more.
 
-    `region` makes what looks at the operations of a replay, and `looked` puts it around one.
+    `region` makes what looks at the operations of a replay, and `looked` puts it around one; `hint` is said where a file
+    cannot be replaced in the midst of the program.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Replaying:
         eager: bool,
         region: Callable[[], Region],
         looked: Callable[[Region, Fault, Way], AbstractContextManager[None]],
+        hint: str = "",
     ) -> None:
         self._way = way
         self._guard = guard
@@ -51,6 +53,7 @@ class Replaying:
         self._eager = eager
         self._region = region
         self._looked = looked
+        self._hint = hint
 
     def proved(self, report: Report, *, keep: Keep | None = None) -> Report:
         """A report with the fixes of its findings."""
@@ -67,11 +70,24 @@ class Replaying:
             return error.what
         except ValueError as error:
             return str(error)
-        if outcome.judged is not None and not outcome.judged.same_as(self._fault.judged):
-            return f"no faithful replay {way.where}: other losses or gradients than in the step itself"
+        if outcome.judged is not None and (why := self._differs(outcome)) is not None:
+            return why
         if outcome.judged is not None and recorder.visits.visits:
             return recorder.visits
-        return outcome.why or "; ".join(swap.left) or "the replay did not come there"
+        return outcome.why or ("; ".join(swap.left) or "the replay did not come there") + self._hint
+
+    def unfaithful(self) -> str | None:
+        """Why the way does not lead to the same step; None where it does."""
+        outcome = self._replay(self._way, nullcontext)
+        if outcome.judged is None:
+            return f"no replay {self._way.where}: {outcome.why}; {RERUN}"
+        why = self._differs(outcome)
+        return None if why is None else f"{why}; {RERUN}"
+
+    def _differs(self, outcome: Outcome) -> str | None:
+        if outcome.judged is None or outcome.judged.same_as(self._fault.judged):
+            return None
+        return f"no faithful replay {self._way.where}: other losses or gradients than in the step itself"
 
     def trial(self, path: str, before: str, after: str) -> Report | str:
         """The report of a replay in which a file has another text; or why there is none."""
@@ -80,7 +96,7 @@ class Replaying:
             with swapped(path, before, after) as swap:
                 way = _retold(self._way, path, before, after)
                 if not swap.swapped and way is self._way:
-                    return "; ".join(swap.left) or "nothing that is replayed is changed by it"
+                    return ("; ".join(swap.left) or "nothing that is replayed is changed by it") + self._hint
                 outcome = self._replay(way, lambda: self._looked(region, self._fault, way))
         except SyntaxError as error:
             return f"the edited text is no Python ({error.msg})"

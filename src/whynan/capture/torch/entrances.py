@@ -182,7 +182,11 @@ class Entrances:
 
     def _made(self, _args: Any, _kwargs: Any, _out: Any) -> None:
         """There is an optimizer: the program trains."""
+        here = self._guard.here
         self._trains = True
+        if self._guard.on and not here.replaying and not is_capturing():
+            with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+                self._marking.made()
 
     def _scales(self, args: Any, kwargs: Any, out: Any) -> None:
         losses = args[1] if len(args) > 1 else kwargs.get("outputs")

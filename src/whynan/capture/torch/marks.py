@@ -1,7 +1,8 @@
 """What is kept at a step's end so that what follows can be run again: where the program stands, by reference.
 
-A mark is taken where nothing has been looked at yet: after a step, and as the first module is called after it. It holds
-of each of the user's frames the names that the code after it reads and changes; every other name still is what it was.
+A mark is taken where nothing has been looked at yet: after a step (before the first one, as an optimizer is made), and
+as the first module is called after it. It holds of each of the user's frames the names that the code after it reads and
+changes; every other name still is what it was.
 """
 
 from __future__ import annotations
@@ -208,6 +209,11 @@ class Marks(threading.local):
     def begin(self) -> None:
         """A watch begins, at the head of its block."""
         self.after_step = self._mark("begin")
+
+    def made(self) -> None:
+        """An optimizer has been made: what follows leads to its first step."""
+        if self.after_step is None:
+            self.after_step = self._mark("step")
 
     def step(self, scaler: Any) -> None:
         """A step has been made, perhaps by a loss scaler: what came before it is done."""

@@ -72,6 +72,9 @@ class Here(threading.local):
 class Marking(Protocol):
     """Who is told where the program stands."""
 
+    def made(self) -> None:
+        """An optimizer has been made: what follows leads to its first step."""
+
     def step(self, scaler: Any) -> None:
         """A step has been made, perhaps by a loss scaler."""
 
@@ -97,6 +100,9 @@ class Unmarked:
 
     def __init__(self, stepped: Callable[[], None]) -> None:
         self._stepped = stepped
+
+    def made(self) -> None:
+        """Nothing is kept."""
 
     def step(self, scaler: Any) -> None:
         """A step has been made."""
