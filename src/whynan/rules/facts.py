@@ -123,6 +123,11 @@ def count_of(finding: Finding, *names: str) -> int | None:
     return math.prod(found.shape) // finding.element.total
 
 
+def in_known_step(finding: Finding) -> bool:
+    """Whether it is born in the step of an optimizer that is not the program's own: its site is the call of that."""
+    return finding.phase == "optimizer" and (finding.site is None or ".step(" in (finding.site.code or ".step("))
+
+
 def is_nan(finding: Finding) -> bool:
     """Whether the offending element is NaN."""
     found = finding.element.value

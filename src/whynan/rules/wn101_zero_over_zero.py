@@ -34,7 +34,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import base, forward_base, is_nan, is_zero, row
+from whynan.rules.facts import base, forward_base, in_known_step, is_nan, is_zero, row
 from whynan.rules.mending import MAGNITUDE, QUOTIENT, epsilon, guard
 from whynan.rules.wording import derivative, here, second_order, spelled
 
@@ -56,7 +56,7 @@ _OPERANDS = {"div": ("self", "other"), "true_divide": ("self", "other"), "addcdi
 
 def match(finding: Finding) -> Explanation | None:
     name = base(finding)
-    if finding.phase == "optimizer" or not is_nan(finding):
+    if in_known_step(finding) or not is_nan(finding):
         return None
     if name == "_weight_norm_interface" and row(finding, "v") == (0, 0):
         return Explanation(

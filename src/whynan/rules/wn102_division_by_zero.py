@@ -39,6 +39,7 @@ from whynan.rules.facts import (
     base,
     forward_base,
     forward_value,
+    in_known_step,
     infinite,
     is_nan,
     is_onnx,
@@ -61,7 +62,7 @@ _WHY_FORWARD = "A quotient has a pole where its denominator is 0."
 
 
 def match(finding: Finding) -> Explanation | None:
-    if finding.phase == "optimizer":
+    if in_known_step(finding):
         return None
     if infinite(finding):
         return _again(finding)

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.mending import QUOTIENT, UNIT, epsilon
-from whynan.rules.structure import at_the_quotient, factors, quotients_by_zero
+from whynan.rules.structure import at_the_quotient, divisors, factors, quotients_by_zero
 
 if TYPE_CHECKING:
     from whynan.analysis.algebra import Term
@@ -49,9 +49,17 @@ def _is_one(term: Term) -> bool:
     return any(power == 1 and base in squared for base, power in parts)
 
 
+def _shares(term: Term, by: frozenset[Term]) -> bool:
+    """Whether what a term divides by is what the birth divides by: another norm may come later."""
+    return any(power < 0 and base in by for base, power in factors(term))
+
+
 def match(finding: Finding) -> Explanation | None:
     at = quotients_by_zero(finding)
-    if at is None or not any(_is_one(term) for term in at[1]):
+    if at is None:
+        return None
+    by = divisors(finding)
+    if not any(_is_one(term) and (number == 0 or _shares(term, by)) for number, term in enumerate(at[1])):
         return None
     return Explanation(
         at_the_quotient(finding, "the norm of the vector"),

@@ -38,7 +38,7 @@ from whynan.errors import UsageError
 from whynan.floats import format_of
 from whynan.rules.arithmetic import attempted
 from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import base, said, value
+from whynan.rules.facts import base, in_known_step, said, value
 from whynan.rules.mending import guard
 from whynan.rules.numbers import beyond
 from whynan.rules.wording import derivative, here, spelled
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 def match(finding: Finding) -> Explanation | None:
     name = base(finding)
-    if finding.birth != "overflow" or finding.phase == "optimizer" or name not in ("div", "true_divide", "reciprocal"):
+    if finding.birth != "overflow" or in_known_step(finding) or name not in ("div", "true_divide", "reciprocal"):
         return None
     by = "self" if name == "reciprocal" else "other"
     below, smallest, attempt = value(finding, by), _smallest_normal(finding.element.dtype), attempted(finding)

@@ -35,7 +35,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import INF, base, is_nan, said, value
+from whynan.rules.facts import INF, base, in_known_step, is_nan, said, value
 from whynan.rules.wording import derivative, spelled
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _OPERANDS: Final = {"div": ("self", "other"), "true_divide": ("self", "other"), 
 
 def match(finding: Finding) -> Explanation | None:
     names = _OPERANDS.get(base(finding))
-    if names is None or finding.phase == "optimizer" or not is_nan(finding):
+    if names is None or in_known_step(finding) or not is_nan(finding):
         return None
     above, below = (value(finding, name) for name in names)
     if above is None or below is None or {abs(above), abs(below)} != {INF}:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 
 _WHY = "The mean divides by the sum of the weights of all targets: 0 for a target that is ignored or whose class has weight 0."
+_OF_CLASSES = frozenset("nll_loss_forward nll_loss2d_forward _log_softmax log_softmax logsoftmax gather".split())
 _COMPARISONS = ("ne", "eq", "equal", "not_equal")
 
 
@@ -80,12 +81,21 @@ def _written_out(finding: Finding) -> Explanation | None:
 
 
 def _is_of_labels(found: Expressions, chosen: Term) -> bool:
-    """Whether a mask compares whole numbers with one of them."""
+    """Whether a mask compares whole numbers with a negative one, or what is averaged is a loss of classes.
+
+    A mask of what is not 0 alone may be one of words that are no padding.
+    """
     of = without_negation(chosen.arguments[0] if chosen.is_call("where") else chosen)
     for operation in found.operations.values():
         if found.base(operation) in _COMPARISONS and found.of(operation.event) == of:
             given = found.given(operation.event, "self", "A")
-            return given is not None and given.dtype is not None and given.dtype.startswith(("int", "uint"))
+            whole = given is not None and given.dtype is not None and given.dtype.startswith(("int", "uint"))
+            other = found.given(operation.event, "other", "B")
+            ignored = other is not None and other.value is not None and other.value < 0
+            return whole and (
+                ignored
+                or any(found.base(o) in _OF_CLASSES and o.event < found.middle for o in found.operations.values())
+            )
     return False
 
 

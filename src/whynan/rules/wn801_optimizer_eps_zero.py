@@ -39,7 +39,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import SETTING, Explanation, Rule
-from whynan.rules.facts import base, result, said, value
+from whynan.rules.facts import base, in_known_step, result, said, value
 from whynan.rules.mending import setting
 from whynan.rules.numbers import smallest
 from whynan.rules.wording import doing
@@ -57,7 +57,8 @@ _WHY = (
 
 def match(finding: Finding) -> Explanation | None:
     name = base(finding)
-    if finding.phase != "optimizer":
+    if not in_known_step(finding):
+        # in the lines of an optimizer of the program's own there need be no eps
         return None
     owner = f"the parameter {finding.element.tensor}" if finding.element.tensor else "the result"
     if name.startswith("_fused_ada"):

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 class Replaying:
     """The way on which a replay was faithful, once more.
 
-    `region` makes what looks at the operations of a replay, and `looked` puts it around one; `hint` is said where a file
-    cannot be replaced in the midst of the program.
+    `region` makes what looks at the operations of a replay, and `looked` puts it around one; `hint` is said where a
+    file cannot be replaced in the midst of the program.
     """
 
     def __init__(

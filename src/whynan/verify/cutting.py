@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 _LARGE: Final = 8
 """A dimension of so many is left whole."""
-_KEPT: Final = (5, 6)
+_EACH: Final = 2
+_KEPT: Final = (6, 7)
 """Of larger ones, so many places where the two differ are kept, and so many in all."""
 
 
@@ -46,17 +47,18 @@ def cut_down(original: Callable[..., Any], case: Case, new: Mapping[str, Any], s
 
 def _places(size: int, case: Case, new: Mapping[str, Any]) -> Any:
     """Which places along dimensions of a size to keep."""
-    chosen: list[int] = []
+    bad, other, greatest = list[int](), list[int](), list[int]()
     for name, (old, dtype) in case.old.items():
-        for rank, mask in enumerate((~np.isfinite(old), disputed(old, new[name], dtype))):
+        for found, mask in ((bad, ~np.isfinite(old)), (other, disputed(old, new[name], dtype))):
             for axis, length in enumerate(old.shape):
                 if length == size:
                     there = np.flatnonzero(mask.any(axis=tuple(a for a in range(mask.ndim) if a != axis)))
-                    chosen += there[:: max(1, len(there) // (3 - rank))][: 3 - rank].tolist()
+                    found += there[:: max(1, len(there) // _EACH)][:_EACH].tolist()
     for tensor in tensors_in(case.sample.arguments).values():
-        chosen += _outstanding(tensor, size)
-    # some that nothing is known of, so that rows and columns that are healthy stay
-    chosen = [*[*dict.fromkeys(chosen)][: _KEPT[0]], *range(size)]
+        greatest += _outstanding(tensor, size)
+    # what is bad may be so for the greatest of its row; and some that nothing is known of: what is healthy stays
+    chosen = [each for of in (bad, greatest, other) for each in [*dict.fromkeys(of)][:_EACH]]
+    chosen = [*[*dict.fromkeys([*chosen, *bad])][: _KEPT[0]], *range(size)]
     return np.array(sorted([*dict.fromkeys(chosen)][: _KEPT[1]]))
 
 

@@ -273,7 +273,7 @@ def _small(sample: Sample, turn: int) -> Sample | None:
     for name, tensor in tensors.items():
         shape = tuple(few[n] for n in tensor.shape)
         values = np.resize(array_of(tensor), shape)
-        if not tensor.is_floating_point() and tensor.dtype is not torch.bool:
+        if not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool):
             over = [n for n in sizes if values.size and values.max() < n]
             values = values % few[over[-1]] if over else values
         small[name] = tensor_of(values, tensor)

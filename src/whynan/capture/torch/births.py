@@ -295,7 +295,8 @@ class BadEvents:
         else:
             row_of_operands = row
             operands = element_operands(operator, args, kwargs, place, entry, question.gone, copied)
-        if row.phase == 0 or (event.phase == "backward" and event.forward_op is None):
+        in_own_step = event.phase == "optimizer" and lane.optimizer_own
+        if row.phase == 0 or in_own_step or (event.phase == "backward" and event.forward_op is None):
             operands = self._spelled(row, row_of_operands.operator, operands, args)
         name = tracer.names.parameter_name(output)
         if name is None and operator.mutable and event.phase == "optimizer" and output.is_leaf and output.requires_grad:

@@ -32,6 +32,8 @@ class Lane:
         self.backward: Any = None
         self.optimizer: Any = None
         self.optimizer_site = 0
+        self.optimizer_own = False
+        """Whether the class of the optimizer under way is the program's own: its step's own lines are told then."""
         self.closure = False
         self.loading = 0
         """How many loaders are fetching a batch, one inside the other."""

@@ -17,7 +17,7 @@ from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.recording import moment
 from whynan.capture.torch.regions import know_dynamo, known_by_dynamo, watch_regions
-from whynan.capture.torch.sites import ENGINE
+from whynan.capture.torch.sites import ENGINE, is_own_step
 from whynan.capture.torch.threads import watch_threads
 
 if TYPE_CHECKING:
@@ -352,6 +352,7 @@ def _step_starts(tracer: Tracer, optimizer: Any, closure: bool) -> None:
     tracer.deferred.settle()
     lane = tracer.lane()
     lane.optimizer_site = tracer.sites.here(5)
+    lane.optimizer_own = is_own_step(optimizer)
     tracer.bad.sinks.step_starts(optimizer, closure)
     lane.optimizer = optimizer
     lane.closure = closure

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from whynan.source.expressions import first_argument, operand_expressions
 from whynan.source.ownership import Owner, owner_of
@@ -61,6 +62,13 @@ def in_a_hook(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def is_own_step(optimizer: Any) -> bool:
+    """Whether the step of an optimizer is code of the user's."""
+    step: Any = inspect.unwrap(type(optimizer).step)
+    code = getattr(step, "__code__", None)
+    return code is not None and owner_of(code.co_filename) == Owner.USER
 
 
 class Sites:

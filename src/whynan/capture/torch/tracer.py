@@ -162,7 +162,7 @@ class Tracer:
             lane = self.lane()
         node = kind = None
         if lane.optimizer is not None and not lane.engine_depth and not _grad_enabled():
-            phase, site = OPTIMIZER, lane.optimizer_site
+            phase, site = OPTIMIZER, (self.sites.here(3) if lane.optimizer_own else lane.optimizer_site)
         elif (node := _current_node()) is None:
             phase, site = FORWARD, self.sites.here(3)
         else:
