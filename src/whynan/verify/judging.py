@@ -15,7 +15,7 @@ from whynan.verify.ledgers import Ledger
 from whynan.verify.poles import Healthy, objection, off_the_limit
 from whynan.verify.samples import Sample, captured_samples, fresh_samples, grown_samples
 from whynan.verify.tensors import OtherKindError, tensors_in
-from whynan.verify.truths import UnknowableError, nearby_truths, truths, values_around
+from whynan.verify.truths import UnknowableError, nearby_truths, takes_logarithms, truths, values_around
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -61,7 +61,8 @@ def judge(
     rounding noise. A finite number that is not the exact one is rejected, but of an ``epsilon``, whose trade it is.
     Where nothing captured is bad, a value that is finite and has lost half of its digits is what has to be cured.
     Where what was captured is known to have been ``rounded`` on its way, as the sigmoid that a module gives, nothing
-    that a guard makes up is right if it is not so for what rounds to that. The same arguments have the same verdict.
+    that a guard makes up is right if it is not so for what rounds to that. A value that is undefined may be made up,
+    though no greater one than is healthy, or than the logarithm of one. The same arguments have the same verdict.
     """
     judgement = _Judgement(original, repaired, kind, seed)
     judgement.rounded = rounded and kind != "reformulation"
@@ -167,9 +168,10 @@ class _Judgement:
     def _sensible(self, case: Case, new: Mapping[str, Any], known: Mapping[str, Truth]) -> None:
         """Raises where a number stands that makes no sense as one, though no exact one can be told against it."""
         around: dict[str, list[Any]] | None = None
+        logarithmic = takes_logarithms(self.original, case)
         for name in [name for name in case.old if name.isdecimal()]:
             (old, dtype), truth, healthy = case.old[name], known[name], self.healthy.get(name)
-            found = objection(old, new[name], dtype, truth, healthy, strict=self.strict)
+            found = objection(old, new[name], dtype, truth, healthy, strict=self.strict, logarithmic=logarithmic)
             made_up = ~np.isfinite(old) & np.isfinite(new[name]) & (truth.undefined | truth.infinite)
             if found is None and made_up.any():
                 if around is None:

@@ -8,6 +8,7 @@ the exact one is too large; any but the limit where there is one; one that is la
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -55,11 +56,19 @@ class Objection:
 
 
 def objection(
-    old: Array, new: Array, dtype: str, truth: Truth, healthy: Healthy | None, *, strict: bool
+    old: Array,
+    new: Array,
+    dtype: str,
+    truth: Truth,
+    healthy: Healthy | None,
+    *,
+    strict: bool,
+    logarithmic: bool = False,
 ) -> Objection | None:
     """The first element that was bad, is a number now, and makes no sense as one; None where all do.
 
-    ``strict``: an Inf of which the exact value could not be told is taken to be one that is too large.
+    ``strict``: an Inf of which the exact value could not be told is taken to be one that is too large. ``logarithmic``:
+    what is undefined may be given the logarithm of the smallest normal number.
     """
     there = ~np.isfinite(old) & np.isfinite(new)
     largest = format_of(dtype).max
@@ -77,7 +86,8 @@ def objection(
         (infinite & other_side, old),
     ]
     if healthy is not None:
-        found.append((undefined & (np.abs(new) > _WIDER * healthy.largest), np.full_like(new, np.nan)))
+        most = max(_WIDER * healthy.largest, _WIDER * -math.log(format_of(dtype).tiny) if logarithmic else 0.0)
+        found.append((undefined & (np.abs(new) > most), np.full_like(new, np.nan)))
     for mask, right in found:
         if mask.any():
             place = int(np.argmax(mask))

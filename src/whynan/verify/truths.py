@@ -25,6 +25,7 @@ _BITS: Final = {"float64": 1280}
 _FEW: Final = 320
 _WITHIN: Final = 8
 """Of the distance to the next number, less than a quarter is rounded away on either side of a power of two."""
+_LOGARITHMS: Final = ("log", "xlogy")
 _SIDES: Final = 3
 _BESIDE: Final = 1e-6
 """So far beside an input, relative to it or to a usual one, are the values that have a limit there or not."""
@@ -79,6 +80,16 @@ def nearby_truths(original: Callable[..., Any], case: Case, *, bits: int) -> Ite
     yield from _moved_truths(original, case, moved, bits)
 
 
+def takes_logarithms(original: Callable[..., Any], case: Case) -> bool:
+    """Whether a logarithm is among what the original computes, as far as that is known."""
+    try:
+        with undisturbed():
+            program = recorded(original, case.sample.arguments, needs_grad=frozenset())
+    except UnrecordableError:
+        return False
+    return any(step.op.partition(".")[2].startswith(_LOGARITHMS) for step in program.steps)
+
+
 def values_around(original: Callable[..., Any], case: Case, *, bits: int) -> dict[str, list[Any]]:
     """The exact outputs a little beside a captured input, on two sides at random, NaN where they are none.
 
@@ -95,7 +106,8 @@ def values_around(original: Callable[..., Any], case: Case, *, bits: int) -> dic
             finite = np.abs(inputs[name][np.isfinite(inputs[name])])
             usual = float(finite.mean()) if finite.size and finite.any() else 1.0
             step = np.copysign(draw.uniform(0.5, 1.0, shape), draw.normal(size=shape))
-            beside[name] = inputs[name] + _BESIDE * np.maximum(np.abs(inputs[name]), usual) * step
+            with np.errstate(invalid="ignore"):
+                beside[name] = inputs[name] + _BESIDE * np.maximum(np.abs(inputs[name]), usual) * step
         moved.append(beside)
     found: dict[str, list[Any]] = {}
     for told in _moved_truths(original, case, moved, bits):
