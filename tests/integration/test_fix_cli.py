@@ -263,3 +263,41 @@ def test_an_interrupt_that_comes_too_late_is_said_by_what_was_done(here: Path) -
     assert (done.returncode, done.stderr) == (0, "")
     assert "is edited" in done.stdout
     assert (here / "train.py.orig").read_text() == PROGRAM
+
+
+FIRST_STEP = """\
+import torch
+
+
+def ratio(width, height):
+    return torch.atan(width / height)
+
+
+torch.manual_seed(0)
+net = torch.nn.Linear(3, 4, bias=False)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(2):
+    out = net(torch.randn(6, 3)).relu()
+    loss = LOSS
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def proved(folder: Path, loss: str) -> list[tuple[str, str]]:
+    """The verdicts on the fixes of the first finding of a program whose first step is bad."""
+    (folder / "train.py").write_text(FIRST_STEP.replace("LOSS", loss))
+    whynan(folder, "run", "--quiet", "--json", "report.json", "train.py")
+    finding = json.loads((folder / "report.json").read_text())["findings"][0]
+    return [(fix["verdict"]["status"], fix["verdict"]["why"]) for fix in finding["fixes"]]
+
+
+def test_a_first_step_that_draws_as_it_calls_its_module_has_its_fix_proved(tmp_path: Path) -> None:
+    assert proved(tmp_path, "torch.log(out[:, 0]).mean()")[0][0] == "verified"
+
+
+def test_a_guard_that_moves_the_loss_of_a_step_of_which_only_gradients_are_bad_is_rejected(tmp_path: Path) -> None:
+    found = proved(tmp_path, "ratio(out[:, 0] + 1, out[:, 1]).mean()")
+    assert any(why.startswith("run with it, the loss of the step is ") for _, why in found)
+    assert all(status == "rejected" for status, _ in found)

@@ -58,3 +58,12 @@ def test_one_with_an_eps_that_is_0_in_the_dtype_is_left_to_another(
     program: Any, first: Callable[..., dict[str, str]]
 ) -> None:
     assert first(program)["rule"] == "WN704"
+
+
+def a_mean_that_is_normalised_later() -> object:
+    total, count = torch.tensor([[0.0, 0.0], [1.0, 2.0]]), torch.bincount(torch.tensor([1, 1]))[:, None]
+    return torch.nn.functional.normalize(total / count)
+
+
+def test_a_norm_that_comes_later_is_not_what_was_divided_by(first: Callable[..., dict[str, str]]) -> None:
+    assert first(a_mean_that_is_normalised_later)["rule"] in ("WN601", "WN101")

@@ -46,3 +46,15 @@ def test_it_says_what_happened(program: Any, first: Callable[..., dict[str, str]
 @pytest.mark.parametrize("program", [one_target])
 def test_the_healthy_twin_is_clean(program: Any, clean: Callable[..., bool]) -> None:
     assert clean(program)
+
+
+def words_that_are_all_padding() -> object:
+    ids = torch.tensor([[0, 0, 0], [4, 7, 0]])
+    mask = (ids != 0).float()[..., None]
+    words = torch.ones(2, 3, 5)
+    mean = (words * mask).sum(1) / mask.sum(1)
+    return torch.nn.functional.cross_entropy(mean, torch.tensor([1, 2]))
+
+
+def test_a_mask_of_words_is_none_of_targets(first: Callable[..., dict[str, str]]) -> None:
+    assert first(words_that_are_all_padding)["rule"] == "WN601"

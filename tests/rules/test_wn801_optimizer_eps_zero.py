@@ -10,6 +10,8 @@ import torch
 from syrupy.assertion import SnapshotAssertion
 from torch import nn
 
+import whynan
+
 
 def adam() -> object:
     weight = nn.Parameter(torch.ones(2))
@@ -33,6 +35,37 @@ def an_eps() -> object:
     (weight * torch.tensor([0.0, 1.0])).sum().backward()
     adam.step()
     return weight.detach()
+
+
+class Lars(torch.optim.Optimizer):
+    """An optimizer without an eps, as people write theirs."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params, {"trust": 0.001})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for p in group["params"]:
+                ratio = group["trust"] * p.norm() / p.grad.norm()
+                p.sub_(ratio * p.grad)
+
+
+def lars() -> object:
+    weight = nn.Parameter(torch.zeros(2))
+    optimizer = Lars([weight])
+    (weight * 0.0).sum().backward()
+    optimizer.step()
+    return weight.detach()
+
+
+def test_a_line_of_an_optimizer_of_the_programs_own_is_the_place_and_has_its_own_rule() -> None:
+    found = whynan.explain(lars).findings[0]
+    assert (found.rule, found.phase) == ("WN101", "optimizer")
+    assert found.site is not None
+    assert found.site.code == 'group["trust"] * p.norm() / p.grad.norm()'
+    assert found.site.function == "Lars.step"
+    assert [o.expression for o in found.element.operands] == ['group["trust"] * p.norm()', "p.grad.norm()"]
 
 
 @pytest.mark.parametrize("program", [adam, adam_in_one_kernel])

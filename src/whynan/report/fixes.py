@@ -7,10 +7,10 @@ from __future__ import annotations
 import itertools
 import shlex
 import shutil
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO
 
 from whynan.report.layout import Page
+from whynan.report.offers import best, offers
 from whynan.report.redaction import is_redacted
 from whynan.report.terminal import put
 from whynan.report.trial import STYLES
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from whynan.records import Finding, Fix, Report
     from whynan.report.layout import Piece
+    from whynan.report.offers import Offer
 
 _UNSEEN: Final = 100
 """The width where no terminal says another."""
@@ -31,36 +32,6 @@ _AT: Final = 7
 _CHANGE_AT: Final = 9
 _FEW_WORDS: Final = 4
 _MARKS: Final = {"+": "green", "-": "red", "@": "cyan"}
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """One fix of a report by the number, from 1, that it is chosen by, and the finding that it mends."""
-
-    number: int
-    finding: Finding
-    fix: Fix
-
-
-def offers(report: Report) -> tuple[Offer, ...]:
-    """The fixes of all that did harm, in the order of the findings; what was absorbed needs none.
-
-    A change of the source that mends several findings is offered once, for the first of them.
-    """
-    found: list[tuple[Finding, Fix]] = []
-    known: set[str] = set()
-    for finding in (*report.findings, *report.damaging):
-        for fix in finding.fixes:
-            change = fix.patch if fix.kind == "source" else None
-            if change is None or change not in known:
-                found.append((finding, fix))
-            known.update(() if change is None else (change,))
-    return tuple(Offer(number, finding, fix) for number, (finding, fix) in enumerate(found, 1))
-
-
-def best(told: Iterable[Offer], kind: str) -> Offer | None:
-    """The fix that is made where none is chosen: the first verified one of a kind."""
-    return next((o for o in told if o.fix.kind == kind and o.fix.verdict.status == "verified"), None)
 
 
 def show(report: Report, path: str, why_none: str, to: TextIO | None = None) -> None:

@@ -77,7 +77,8 @@ def _growth(of: Sequence[float | None]) -> tuple[float, bool] | None:
     """How many times what it was a number is at last, and whether it rose step by step; None where not much."""
     values = [abs(v) for v in of[-_LOOKED_AT:] if v is not None and math.isfinite(v) and v != 0]
     if len(values) < 4:
-        return None
+        growth = values[-1] / values[0] if len(values) > 1 else 0.0
+        return (growth, values == sorted(values)) if growth >= _MUCH else None
     growth = values[-1] / median(values[: len(values) // 2])
     rising = sum(a < b for a, b in pairwise(values)) * 4 >= (len(values) - 1) * 3
     return (growth, rising) if growth >= _MUCH else None

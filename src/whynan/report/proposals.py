@@ -9,12 +9,13 @@ import textwrap
 from typing import TYPE_CHECKING, Final
 
 from whynan.records.intents import UNFIT
+from whynan.report.offers import choice_of
 from whynan.report.values import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from whynan.records import Finding, Fix
+    from whynan.records import Finding, Fix, Report
     from whynan.report.layout import Page
 
 _STATUS: Final = {"verified": "green", "distorting": "yellow", "rejected": "red", "unverified": "yellow"}
@@ -30,7 +31,9 @@ def _unfit(finding: Finding) -> tuple[Fix, ...]:
     return found if len(finding.fixes) > 1 else ()
 
 
-def proposed(page: Page, finding: Finding, earlier: Sequence[Finding], *, show_all: bool, written: str | None) -> None:
+def proposed(
+    page: Page, finding: Finding, earlier: Sequence[Finding], report: Report, *, show_all: bool, written: str | None
+) -> None:
     """The fixes of a finding with their verdicts; one that an earlier finding has by the number of that."""
     hidden = () if show_all else _unfit(finding)
     fixes = [fix for fix in finding.fixes if fix not in hidden]
@@ -61,8 +64,10 @@ def proposed(page: Page, finding: Finding, earlier: Sequence[Finding], *, show_a
         page.row("", "the JSON report has the change that nothing proves")
     elif unproved and written is not None:
         page.row("", f"whynan fix {shlex.quote(written)} shows the change that nothing proves")
-    if written is not None and any(f.patch and f.verdict.status in ("verified", "distorting") for f in shown):
-        page.row("", f"whynan fix {shlex.quote(written)} --apply")
+    ready = next((f for f in shown if f.patch and f.verdict.status in ("verified", "distorting")), None)
+    if written is not None and ready is not None:
+        choice = choice_of(report, ready) if ready.kind == "source" else ""
+        page.row("", f"whynan fix {shlex.quote(written)}{choice} --apply")
 
 
 def _more(fixes: Sequence[Fix], *, is_all: bool) -> str:

@@ -82,7 +82,7 @@ def render(
         _finding(
             page, finding, report, right, line_of, None if like is None else (told[like], f"{like + 1} of {len(told)}")
         )
-        proposed(page, finding, told[: number - 1], show_all=show_all, written=written)
+        proposed(page, finding, told[: number - 1], report, show_all=show_all, written=written)
         page.blank()
     closing(page, report, show_all=show_all)
     return page.finish(color=color)

@@ -251,7 +251,7 @@ def leaves(term: Term) -> frozenset[Term]:
 
 
 def bounds(found: Expressions, term: Term) -> str:
-    """`` for x from -200 to 200``, where the values of a term are known; else empty."""
+    """`` for x = -200``, or from where to where all of x is; empty where the values of a term are not known."""
     for operation in found.operations.values():
         for argument in operation.arguments:
             if argument.shape is None or argument.min is None or argument.max is None:
@@ -259,7 +259,7 @@ def bounds(found: Expressions, term: Term) -> str:
             if found.argument(operation.event, argument.name) != term:
                 continue
             low, high = said(float(argument.min)), said(float(argument.max))
-            return f" for x = {low}" if low == high else f" for x from {low} to {high}"
+            return f" for x = {low}" if low == high else f" (all of x is from {low} to {high})"
     return ""
 
 

@@ -11,7 +11,7 @@ from whynan.errors import UsageError
 from whynan.fixes import source
 from whynan.fixes.candidates import Declined
 from whynan.fixes.diffs import DiffError, Hunk, applied, read_diff
-from whynan.report.fixes import best, offers
+from whynan.report.offers import best, offers
 from whynan.report.redaction import is_redacted
 from whynan.rules.catalogue import rules
 from whynan.session.editing import RUN_AGAIN, Editable, opened
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from whynan.records import Finding, Report
     from whynan.records.intents import FixIntent
     from whynan.records.report import Further
-    from whynan.report.fixes import Offer
+    from whynan.report.offers import Offer
 
 _MARK: Final = "\ufeff"
 """Stands at the beginning of a file of the encoding ``utf-8-sig``, and is no part of its text."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from whynan.capture.failure import report_internal_error
 from whynan.errors import UsageError
 from whynan.records import Finding, Fix, FixVerdict
-from whynan.report.fixes import offers
+from whynan.report.offers import offers
 from whynan.rules.catalogue import rules
 
 if TYPE_CHECKING:

@@ -52,9 +52,17 @@ class Again(Protocol):
         """The visits of the function at a line of a file whose text that is; or why there are none."""
         ...
 
-    def trial(self, path: str, before: str, after: str) -> Report | str:
+    def trial(self, path: str, before: str, after: str) -> Report | Moved | str:
         """The report of a run in which a file has another text; or why there is none."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The report of a run with an edit in which a number that was finite in the first one is another one."""
+
+    report: Report
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +184,7 @@ class _Proving:
         self._known: dict[object, tuple[Fix, ...]] = {}
         self._visited: dict[tuple[str, int], Visits | str] = {}
         self._verdicts: dict[tuple[Formula, Formula, str, frozenset[str]], FixVerdict] = {}
-        self._trials: dict[tuple[str, str], Report | str] = {}
+        self._trials: dict[tuple[str, str], Report | Moved | str] = {}
         self._hashes = {source.file: source.sha256 for source in report.run.sources}
 
     def report(self) -> Report:
@@ -319,12 +327,13 @@ class _Proving:
             self._visited[key] = self._again.visits(source.path, source.text, line)
         return self._visited[key]
 
-    def _trial(self, source: _Source, candidate: Candidate) -> Report | str:
+    def _trial(self, source: _Source, candidate: Candidate) -> Report | Moved | str:
         key = source.path, candidate.edited
         if key not in self._trials:
             trial = self._again.trial(source.path, source.text, candidate.edited)
             # what was not looked at to its end proves nothing
-            unseen = not isinstance(trial, str) and FAILED in trial.coverage.notes
+            looked_at = trial.report if isinstance(trial, Moved) else trial
+            unseen = not isinstance(looked_at, str) and FAILED in looked_at.coverage.notes
             self._trials[key] = FAILED if unseen else trial
         return self._trials[key]
 
@@ -334,6 +343,10 @@ class _Proving:
         trial = self._trial(source, candidate)
         if isinstance(trial, str):
             return _unverified(one, f"it holds on the captured operands, but was not tried in the program: {trial}")
+        if isinstance(trial, Moved):
+            if finding.fate == "escaped" and not self._report.damaging:
+                return replace(one, verdict=_with(one.verdict, Outcome(rejected=trial.why)))
+            trial = trial.report
         makes_up = candidate.kind != "reformulation"
         outcome = outcome_of(trial, self._report, finding, source.text, candidate.edited, makes_up=makes_up)
         if outcome.next is not None and edits < _MOST_EDITS and not self._is_over():

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import math
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from whynan.errors import UsageError
-from whynan.session.proving import RERUN, proved, with_surroundings
+from whynan.floats import format_value
+from whynan.session.proving import RERUN, Moved, proved, with_surroundings
 from whynan.verify.swapping import is_same_file, swapped
 from whynan.verify.tails import retold
 from whynan.verify.visiting import visiting
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from contextlib import AbstractContextManager
 
-    from whynan.capture.torch.judging import Fault
+    from whynan.capture.torch.judging import Fault, Judged
     from whynan.capture.torch.replay import Outcome
     from whynan.capture.torch.watch import Guard
     from whynan.capture.torch.ways import Way
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
     from whynan.session.proving import Keep
     from whynan.session.region import Region
     from whynan.verify.visits import Visits
+
+
+_LOSS: Final = 1e-3
+"""By so much, relative, may an edit move a loss that was finite."""
 
 
 class Replaying:
@@ -89,7 +95,7 @@ class Replaying:
             return None
         return f"no faithful replay {self._way.where}: other losses or gradients than in the step itself"
 
-    def trial(self, path: str, before: str, after: str) -> Report | str:
+    def trial(self, path: str, before: str, after: str) -> Report | Moved | str:
         """The report of a replay in which a file has another text; or why there is none."""
         region = self._region()
         try:
@@ -105,10 +111,11 @@ class Replaying:
         if outcome.judged is None:
             return f"replayed {way.where}, {outcome.why}"
         report = with_surroundings(region.report, region.trace)
-        if outcome.judged.is_good or report.findings:
-            return report
-        # something bad is in the step all the same
-        return report.model_copy(update={"verdict": "inconclusive"})
+        if not outcome.judged.is_good and not report.findings:
+            # something bad is in the step all the same
+            report = report.model_copy(update={"verdict": "inconclusive"})
+        moved = _moved(self._fault.judged, outcome.judged)
+        return report if moved is None else Moved(report, moved)
 
     def _replay(self, way: Way, region: Callable[[], AbstractContextManager[Any]]) -> Outcome:
         from whynan.capture.torch.replay import replay
@@ -129,6 +136,17 @@ class Replaying:
             yield self
         finally:
             here.losses, here.replaying = losses, before
+
+
+def _moved(first: Judged, second: Judged) -> str | None:
+    """That a loss which was finite is another one with an edit; None where none is."""
+    if len(first.numbers) != len(second.numbers):
+        return None
+    for was, now in zip(first.numbers, second.numbers, strict=True):
+        if math.isfinite(was) and math.isfinite(now) and abs(now - was) > _LOSS * max(abs(was), abs(now)):
+            before, after = format_value(was, digits=5), format_value(now, digits=5)
+            return f"run with it, the loss of the step is {after}, which was finite and {before}"
+    return None
 
 
 def _retold(way: Way, path: str, before: str, after: str | ast.Module) -> Way:

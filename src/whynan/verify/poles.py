@@ -111,12 +111,6 @@ def off_the_limit(old: Array, new: Array, around: Sequence[Array], healthy: Heal
     if not wrong.any():
         return None
     place = int(np.argmax(wrong))
-    return Objection(
-        place, float(new.reshape(-1)[place]), f"{_text(middle.reshape(-1)[place])}, which the values beside it come to"
-    )
-
-
-def _text(value: float) -> str:
-    from whynan.floats import format_value
-
-    return format_value(float(value))
+    # it is known to a few digits alone
+    limit = format_value(float(f"{middle.reshape(-1)[place]:.3g}"))
+    return Objection(place, float(new.reshape(-1)[place]), f"undefined and the values beside it come to {limit}")

@@ -16,6 +16,8 @@ from whynan.verify.tensors import array_of, dtype_name, tensors_in, undisturbed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from torch import Tensor
+
     from whynan.verify.cases import Case
     from whynan.verify.oracle import Balls
     from whynan.verify.oracle.programs import Program
@@ -42,7 +44,7 @@ def truths(original: Callable[..., Any], case: Case, new: Mapping[str, Any], *, 
 
     The noise of the original is asked for only where it can decide: where the repaired is further from the truth.
     """
-    tensors = tensors_in(case.sample.arguments)
+    tensors = _real(case)
     try:
         with undisturbed():
             program = recorded(original, case.sample.arguments, needs_grad=case.sample.needs_grad)
@@ -71,7 +73,7 @@ def nearby_truths(original: Callable[..., Any], case: Case, *, bits: int) -> Ite
 
     Raises ``UnknowableError``.
     """
-    tensors = tensors_in(case.sample.arguments)
+    tensors = _real(case)
     inputs = {name: array_of(tensor) for name, tensor in tensors.items()}
     moved: list[dict[str, Any]] = []
     for name in [name for name, tensor in tensors.items() if tensor.is_floating_point()]:
@@ -96,7 +98,7 @@ def values_around(original: Callable[..., Any], case: Case, *, bits: int) -> dic
     Raises ``UnknowableError``.
     """
     draw = np.random.default_rng(_SIGNS)
-    tensors = tensors_in(case.sample.arguments)
+    tensors = _real(case)
     inputs: dict[str, Any] = {name: array_of(tensor) for name, tensor in tensors.items()}
     moved: list[dict[str, Any]] = []
     for _ in range(_SIDES):
@@ -132,6 +134,14 @@ def _moved_truths(
         raise UnknowableError(error.op) from error
     except UnrecordableError as error:
         raise UnknowableError(str(error)) from error
+
+
+def _real(case: Case) -> dict[str, Tensor]:
+    """The tensors of a case by name; of complex ones the oracle knows nothing."""
+    tensors = tensors_in(case.sample.arguments)
+    if any(tensor.is_complex() for tensor in tensors.values()):
+        raise UnknowableError("complex numbers")
+    return tensors
 
 
 def _floors(program: Program, inputs: Mapping[str, Any], behind: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -65,3 +65,8 @@ def test_a_ratio_is_shown_only_where_it_has_grown() -> None:
 
 def test_of_two_steps_nothing_is_said() -> None:
     assert history_lines(CASES["all grow"][-2:]) == []
+
+
+def test_a_training_that_grows_from_the_start_diverges() -> None:
+    steps = [Step(step=1, loss=2.0, norm=3.0), Step(step=2, loss=260.0, norm=600.0), Step(step=3, loss=NAN, norm=NAN)]
+    assert history_lines(steps)[-1].endswith("fold in the steps before: it diverges")

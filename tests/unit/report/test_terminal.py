@@ -299,3 +299,21 @@ def test_of_a_change_that_nothing_proves_only_its_title_is_told() -> None:
     assert both.count("a / c") == 1
     assert "nothing proves" not in both
     assert "nothing proves" in render(report(finding(fixes=(proved, UNPROVED))), width=100, show_all=True)
+
+
+def test_a_fix_that_is_not_the_first_is_made_by_its_number() -> None:
+    verified = [
+        Fix(
+            title="t",
+            kind="source",
+            patch=f"@@ -1 +1 @@\n-a\n+{name}\n",
+            verdict=FixVerdict(status="verified", why="y"),
+        )
+        for name in "bc"
+    ]
+    first, second = finding(fixes=(verified[0],)), finding(site=site(30, "x / y"), fixes=(verified[1],))
+    told = render(report(first, second), width=100, written="r.json")
+    assert [line.strip() for line in told.splitlines() if "--apply" in line] == [
+        "whynan fix r.json --apply",
+        "whynan fix r.json --choose 2 --apply",
+    ]

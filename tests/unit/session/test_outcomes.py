@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.report.programs import cause, finding, report
-from whynan.records import Finding, Site
+from tests.unit.report.programs import ELEMENT, cause, finding, report, value
+from whynan.records import Element, Finding, Site
 from whynan.session.outcomes import Outcome, outcome_of
 
 BEFORE = "a = 1\nb = 2\nc = 3\n"
@@ -59,3 +59,29 @@ def test_what_was_there_before_is_not_told_again() -> None:
 def test_a_program_that_ends_badly_all_the_same_is_not_cured() -> None:
     told = outcome_of(report(verdict="inconclusive", damaging=(at(1, **HARM),)), report(FIRST), FIRST, BEFORE, AFTER)
     assert told.rejected == "run with it, the program still ends with a bad number"
+
+
+HUGE = ELEMENT.model_copy(update={"operands": (value("self", 3.4e38), value("other", 2.0)), "value": float("inf")})
+
+
+@pytest.mark.parametrize("element", [HUGE, ELEMENT])
+@pytest.mark.parametrize("makes_up", [True, False])
+@pytest.mark.parametrize("line", [1, 2])
+def test_an_overflow_of_the_huge_numbers_that_a_guard_gives_is_its_doing(
+    element: Element, makes_up: bool, line: int
+) -> None:
+    behind = at(3, birth="overflow", rule="WN701", element=element, chain=(cause("where gives 3.4e38", line),))
+    first = at(1)
+    outcome = outcome_of(report(behind), report(first), first, BEFORE, AFTER, makes_up=makes_up)
+    is_its_doing = element is HUGE and makes_up and line == 2
+    assert (outcome.rejected is not None, outcome.remains is not None) == (is_its_doing, not is_its_doing)
+    assert outcome.next is behind
+
+
+def test_a_birth_is_told_by_the_line_that_the_file_has_it_at() -> None:
+    longer = "a = 1\nx = 0\nb = 20\nc = 3\n"
+    first = at(1)
+    told = outcome_of(report(at(4)), report(first), first, BEFORE, longer)
+    assert str(told.remains).endswith(" at net.py:3 (WN101 zero-over-zero)")
+    told = outcome_of(report(at(2)), report(first), first, BEFORE, longer)
+    assert str(told.rejected).endswith(" in the edited lines of net.py (WN101 zero-over-zero)")

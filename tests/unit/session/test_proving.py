@@ -151,6 +151,22 @@ def test_what_a_recurrence_has_made_of_a_failure_is_no_failure_of_its_own(
     assert told[0] == ("verified", "logsumexp(x) instead of log(sum(exp(x)))"), told
 
 
+@pytest.mark.parametrize("names", [("input", "target"), ("max", "min"), ("range", "F")])
+def test_names_that_hide_builtins_are_the_functions_own(
+    names: tuple[str, str], loaded: Callable[[str], ModuleType]
+) -> None:
+    one, other = names
+    text = f"import torch\nimport torch.nn.functional as F\n\n\ndef target({one}, {other}):\n"
+    text += f"    return ({one} - {other}).square().mean().sqrt()\n"
+
+    def program(given: torch.Tensor) -> None:
+        module.target(given, torch.ones(3)).backward()
+
+    module = loaded(text)
+    report = whynan.explain(program, torch.ones(3, requires_grad=True), rerun=True)
+    assert report.findings[0].fixes[0].verdict.status == "verified", report.findings[0].fixes
+
+
 def test_a_file_that_has_changed_has_no_fix(loaded: Callable[[str], ModuleType]) -> None:
     module = loaded(ENTROPY)
     report = whynan.explain(module.target, *inputs())

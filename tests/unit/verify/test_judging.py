@@ -328,3 +328,91 @@ def test_a_gradient_that_cancels_to_nothing_has_the_noise_of_its_terms() -> None
     assert judge(softmax, lambda x: x.softmax(-1), [x], kind="reformulation").status == "verified"
     wrong = judge(softmax, lambda x: x.softmax(-1) + 1e-6 * x.sin(), [x], kind="reformulation")
     assert wrong.status == "rejected"
+
+
+def sequence(p: Any) -> Any:
+    return p.prod(-1).log()
+
+
+@pytest.mark.parametrize("length", [60, 400])
+def test_a_product_of_many_factors_is_judged_whole(length: int) -> None:
+    # cut down to a few factors it would not be 0 any more
+    visit = {"p": torch.full((2, length), 0.01).requires_grad_()}
+    tiny = torch.finfo(torch.float32).tiny
+    guard = judge(sequence, lambda p: torch.where((q := p.prod(-1)) == 0, tiny, q).log(), [visit], kind="guard")
+    assert guard.status == "rejected"
+    assert guard.why.startswith("the value is -87.3 where the exact one is ")
+
+
+def test_what_is_too_large_for_the_oracle_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "_MOST_WHOLE", 500)
+    visit = {"p": torch.full((2, 400), 0.01).requires_grad_()}
+    found = judge(sequence, lambda p: p.prod(-1).clamp_min(1e-38).log(), [visit], kind="guard")
+    assert found.status == "unverified"
+    assert found.why.startswith("exact values are not known of inputs as large as the captured ones, so ")
+    assert found.undecided
+
+
+@pytest.mark.parametrize(
+    ("original", "right", "wrong", "given"),
+    [
+        (
+            lambda x: x.std(),
+            lambda x: x.std() if x.numel() > 1 else x.new_zeros(()),
+            lambda x: x.std(correction=0),
+            {"x": torch.ones(1)},
+        ),
+        (
+            lambda x, m: x[m].mean(),
+            lambda x, m: x[m].sum() / m.sum().clamp_min(1),
+            lambda x, m: x[m].sum() / 5,
+            {"x": torch.randn(5), "m": torch.zeros(5, dtype=torch.bool)},
+        ),
+        (
+            lambda a, b: a / b,
+            lambda a, b: a / torch.where(b == 0, 1, b),
+            lambda a, b: torch.where(b == 0, 1.0, 2.0),
+            {"a": torch.zeros(()), "b": torch.zeros(())},
+        ),
+    ],
+    ids=["one element", "an empty mask", "nothing but zeros"],
+)
+def test_where_nothing_healthy_was_captured_other_sizes_and_values_are_tried(
+    original: Any, right: Any, wrong: Any, given: dict[str, Any]
+) -> None:
+    assert judge(original, right, [given], kind="guard").status == "verified"
+    found = judge(original, wrong, [given], kind="guard")
+    assert found.status == "rejected"
+    assert found.healthy_elements
+
+
+def test_where_nothing_can_be_healthy_nothing_is_verified() -> None:
+    def original(x: Any) -> Any:
+        return x.sum() / 0.0
+
+    found = judge(original, lambda x: x.sum() * 0.0, [{"x": torch.zeros(3)}], kind="guard")
+    assert (found.status, found.why) == ("unverified", "nothing healthy is known that it could be compared on")
+
+
+@pytest.mark.parametrize("given", [0.0, 7.0])
+def test_a_value_that_has_a_limit_is_that(given: float) -> None:
+    x = drawn(6)
+    x[2] = 0.0
+
+    def repaired(x: Any) -> Any:
+        return torch.where(x == 0, given, torch.sin(x) / torch.where(x == 0, 1, x))
+
+    found = judge(lambda x: torch.sin(x) / x, repaired, [{"x": x}], kind="guard")
+    assert found.status == "rejected"
+    assert "undefined" in found.why
+
+
+def test_complex_inputs_are_judged() -> None:
+    z = torch.complex(drawn(8, 8), drawn(8, 8, seed=1))
+    z[0, 0] = 0
+
+    def original(z: Any) -> Any:
+        return (z.real / z.abs()).sum(-1)
+
+    found = judge(original, lambda z: (z.real / z.abs().clamp_min(1e-30)).sum(-1), [{"z": z}], kind="guard")
+    assert found.status in ("verified", "unverified")

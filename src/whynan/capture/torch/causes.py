@@ -129,7 +129,8 @@ class Causes:
             return None, None, None
         low, high = finite_range(value)
         base = row.operator.base
-        return self._link(row, f"{base} made it, from {text(low)} to {text(high)}"), None, None
+        span = text(low) if low == high else f"from {text(low)} to {text(high)}"
+        return self._link(row, f"{base} made it{',' if low != high else ''} {span}"), None, None
 
     def _one(self, held: Held, index: tuple[int, ...]) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
         """One element as operand: the event that wrote it, in a sentence with its values, and where to look next."""
@@ -226,6 +227,8 @@ class Causes:
             return self._link(row, f"{plain} made {text(first[1])} into {text(value)}"), None, None
         if ranges and not seen:
             low, high = ranges[0]
+            if low is None:
+                return self._link(row, f"{plain} gives {text(value)}"), None, None
             whole = next(p for p in parts if isinstance(p[1], tuple))
             if low == high:
                 return self._link(row, f"{plain} of a row of {text(low)} is {text(value)}"), whole[2], whole[3]

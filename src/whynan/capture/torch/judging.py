@@ -31,6 +31,8 @@ class Judged:
     bad_loss: bool
     spoilt: tuple[Tensor, ...] = ()
     """Parameters that are NaN or Inf already."""
+    numbers: tuple[float, ...] = ()
+    """The losses as numbers: of one of several elements its greatest magnitude."""
 
     @property
     def is_good(self) -> bool:
@@ -125,6 +127,10 @@ class Losses:
         """Each, bit for bit."""
         return tuple(bytes(t.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()) for t in self.held)
 
+    def numbers(self) -> tuple[float, ...]:
+        """Each as a number; of one of several elements its greatest magnitude."""
+        return tuple(float(t.item() if t.numel() == 1 else t.abs().max()) for t in self.held if t.numel())
+
     def bad(self, *, scaled: bool) -> bool:
         """Whether one is NaN or Inf; with `scaled` only a NaN, for an Inf may be the scale's."""
         return any(not _is_good(t, scaled=scaled) for t in self.held)
@@ -192,7 +198,8 @@ def judge(optimizer: Any, losses: Losses) -> Judged:
         mask = _not_finite(whole)
         if bool(mask.any()):
             bad.append((parameter, mask))
-    return Judged(losses.bits(), tuple(bad), losses.bad(scaled=False), spoilt_of(optimizer))
+    bad_loss = losses.bad(scaled=False)
+    return Judged(losses.bits(), tuple(bad), bad_loss, spoilt_of(optimizer), losses.numbers())
 
 
 def spoilt_of(optimizer: Any) -> tuple[Tensor, ...]:

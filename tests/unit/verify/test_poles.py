@@ -1,0 +1,82 @@
+"""What a repaired may not give where the exact value is no number of the dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from whynan.verify.comparing import Truth
+from whynan.verify.poles import Healthy, objection, off_the_limit
+
+NAN, INF = np.nan, np.inf
+HEALTHY = Healthy(largest=2.0, usual=1.0)
+
+
+def truth(value: float, *, infinite: bool = False, undefined: bool = False, undecided: bool = False) -> Truth:
+    def mask(is_so: bool) -> Any:
+        return np.array([is_so])
+
+    return Truth(np.array([value]), mask(infinite), mask(undefined), mask(undecided), np.zeros(1))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "known", "right"),
+    [
+        # beyond the range: no nearer to 0 than what is healthy, and of the same sign
+        (INF, 3e38, truth(1e50), None),
+        (INF, 1.0, truth(1e50), "1e50"),
+        (INF, -3e38, truth(1e50), "1e50"),
+        # infinite: of the same sign, or 0
+        (-INF, -87.3, truth(0.0, infinite=True), None),
+        (-INF, 0.0, truth(0.0, infinite=True), None),
+        (-INF, 42.0, truth(0.0, infinite=True), "-Inf"),
+        # undefined: not out of all proportion
+        (NAN, 0.0, truth(0.0, undefined=True), None),
+        (NAN, -3.0, truth(0.0, undefined=True), None),
+        (NAN, 7.0, truth(0.0, undefined=True), "undefined and nothing healthy is half as large"),
+        # an exact one is told elsewhere, and what was healthy too
+        (NAN, 7.0, truth(5.0), None),
+        (1.0, 7.0, truth(0.0, undefined=True), None),
+    ],
+)
+def test_a_number_that_makes_no_sense_is_objected_to(old: float, new: float, known: Truth, right: str | None) -> None:
+    found = objection(np.array([old]), np.array([new]), "float32", known, HEALTHY, strict=True)
+    assert (None if found is None else found.right) == right
+    assert found is None or (found.place, found.value) == (0, new)
+
+
+def test_an_infinity_whose_exact_value_is_not_told_is_too_large_for_a_guard() -> None:
+    old, new = np.array([INF]), np.array([1.0])
+    known = truth(0.0, undecided=True)
+    assert objection(old, new, "float32", known, HEALTHY, strict=True) is not None
+    assert objection(old, new, "float32", known, HEALTHY, strict=False) is None
+
+
+def test_where_a_logarithm_is_taken_one_may_be_given() -> None:
+    old, known = np.array([NAN]), truth(0.0, undefined=True)
+    for logarithmic in (False, True):
+        found = objection(old, np.array([-87.3]), "float32", known, HEALTHY, strict=True, logarithmic=logarithmic)
+        assert (found is None) == logarithmic
+
+
+def test_where_nothing_is_healthy_nothing_is_out_of_proportion() -> None:
+    assert Healthy.of([np.array([NAN, INF])]) is None
+    assert Healthy.of([np.array([NAN, -3.0, 1.0, 2.0])]) == Healthy(3.0, 2.0)
+    assert objection(np.array([NAN]), np.array([7.0]), "float32", truth(0.0, undefined=True), None, strict=True) is None
+
+
+def test_what_the_values_beside_it_come_to_is_right() -> None:
+    old = np.array([NAN, NAN, 1.0])
+    around = [np.array([1.0, -3.0, 1.0]), np.array([0.9999, 3.0, 1.0])]
+    assert off_the_limit(old, np.array([1.0, 0.0, 5.0]), around, HEALTHY) is None
+    found = off_the_limit(old, np.array([0.0, 0.0, 1.0]), around, HEALTHY)
+    assert found is not None
+    assert (found.place, found.value) == (0, 0.0)
+    assert found.right.startswith("undefined and the values beside it come to 1")
+
+
+@pytest.mark.parametrize("around", [[], [np.array([1.0])], [np.array([1.0]), np.array([NAN])]])
+def test_without_values_on_both_sides_there_is_no_limit(around: list[Any]) -> None:
+    assert off_the_limit(np.array([NAN]), np.array([0.0]), around, HEALTHY) is None
