@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from whynan.capture.torch.marks import Marks
     from whynan.capture.torch.replay import Outcome
     from whynan.capture.torch.watch import Guard
-    from whynan.capture.torch.ways import Way
+    from whynan.capture.torch.ways import Tailed, Way
     from whynan.config import Options
     from whynan.records import Report, Site
     from whynan.session.baseline import Baseline
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from whynan.verify.visits import Visits
 
 NOT_ASKED = "no proof was asked for (--no-proof)"
+
+_LONG = 5.0
+"""Seconds that the program took from a mark to its step, beyond which a shorter way is gone first."""
 
 SUSPECT = (
     "the compiler is the suspect; TORCHDYNAMO_DISABLE=1 runs the program as it is written, and "
@@ -147,7 +151,7 @@ class Replays:
 
         fault = Fault(optimizer, self._guard.attempts(optimizer) + 1, judge(optimizer, self._guard.here.losses))
         why = f"{NO_WAY}: {RERUN}"
-        for way in ways(self._marks.kept()):
+        for way in _shortest(list(ways(self._marks.kept()))):
             with self._again(way, fault, eager=compiles(), hint=f"; {RERUN}").unheard() as again:
                 unfaithful = again.unfaithful()
                 if unfaithful is None:
@@ -194,6 +198,12 @@ class Replays:
                     region.watching.tell(lambda capture: capture.nothing_follows(self._guard.here.seen))
                     self._guard.here.seen = None
                 region.end(early=True)
+
+
+def _shortest(found: list[Tailed]) -> list[Tailed]:
+    """Ways that are gone many times, for a proof: what runs the most first, unless that takes long."""
+    now = time.monotonic()
+    return sorted(found, key=lambda way: now - way.began if now - way.began > _LONG else 0.0)
 
 
 def _where(way: Way, *, eager: bool) -> str:
