@@ -61,7 +61,7 @@ CASES: dict[str, tuple[Callable[[Tensor, Tensor, Tensor], Tensor], tuple[Tensor,
     "weights of 0": (
         lambda x, w, _: functional.nll_loss(x * 1, torch.tensor([1]), w * 0),
         (torch.tensor([[-1.0, -2.0]]), torch.ones(2), ONE),
-        "mul made it, from 0 to 0",
+        "mul made it 0",
     ),
 }
 

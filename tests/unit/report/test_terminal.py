@@ -311,7 +311,7 @@ def test_a_fix_that_is_not_the_first_is_made_by_its_number() -> None:
         )
         for name in "bc"
     ]
-    first, second = finding(fixes=(verified[0],)), finding(site=site(30, "x / y"), fixes=(verified[1],))
+    first, second = finding(fixes=(verified[0],)), finding(site=site(21, "損失(probability, 0)"), fixes=(verified[1],))
     told = render(report(first, second), width=100, written="r.json")
     assert [line.strip() for line in told.splitlines() if "--apply" in line] == [
         "whynan fix r.json --apply",
