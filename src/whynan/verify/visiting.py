@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from whynan.capture.failure import report_internal_error
 from whynan.verify.instrumenting import SHOW, TELL, instrumented, instrumented_all
 from whynan.verify.swapping import swapped
@@ -145,6 +147,8 @@ class Recorder:
         """A value as a visit holds it; ``_MISSING`` for what it holds none of."""
         if value is None or type(value) in (bool, int, float, str):
             return value
+        if isinstance(value, np.bool_ | np.integer | np.float16 | np.float32 | np.float64):
+            return value.item()
         if isinstance(value, tuple | list) and type(value) in (tuple, list, _size()):
             if depth >= _DEEPEST or len(value) > _MOST_ENTRIES:
                 return _MISSING

@@ -6,6 +6,7 @@ import traceback
 import warnings
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -211,3 +212,13 @@ def test_an_error_of_ours_does_not_reach_the_program(
     monkeypatch.setattr("whynan.verify.visiting.resolved", lambda *_: 1 / 0)
     with pytest.warns(RuntimeWarning, match="an error of its own"), visiting(str(module.__file__), text, 2):
         assert module.f(1) == 2
+
+
+def test_numbers_of_numpys_are_numbers(loaded: Callable[[str], ModuleType]) -> None:
+    text = "import numpy as np\n\n\ndef scaled(x, rates, epoch):\n    y = x / rates[epoch]\n    return y\n"
+    module = loaded(text)
+    rates = np.linspace(0.0, 1.0, 3)
+    found = visits_of(module, text, 5, lambda: module.scaled(torch.ones(2), rates, np.int64(1)))
+    (seen, *_) = [v for v in found.visits if v.line == 5]
+    assert (seen.values["epoch"], seen.values["rates[epoch]"]) == (1, 0.5)
+    assert (type(seen.values["epoch"]), type(seen.values["rates[epoch]"])) == (int, float)
