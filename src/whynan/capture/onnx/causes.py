@@ -91,7 +91,8 @@ class Causes:
             return None, Spot(node.inputs[0], None, level, (node, 0)), value
         if spot.index is None:
             low, high = finite_range(np.asarray(value))
-            said = f"{node.op} made it" if low is None else f"{node.op} made it, from {text(low)} to {text(high)}"
+            span = "" if low is None else f" {text(low)}" if low == high else f", from {text(low)} to {text(high)}"
+            said = f"{node.op} made it{span}"
             return self._link(node, said), None, None
         if node.op in CONSTANTS:
             return self._link(node, f"the model writes {text(value)}"), None, None

@@ -129,8 +129,8 @@ class Causes:
             return None, None, None
         low, high = finite_range(value)
         base = row.operator.base
-        span = text(low) if low == high else f"from {text(low)} to {text(high)}"
-        return self._link(row, f"{base} made it{',' if low != high else ''} {span}"), None, None
+        span = f" {text(low)}" if low == high else f", from {text(low)} to {text(high)}"
+        return self._link(row, f"{base} made it{span}"), None, None
 
     def _one(self, held: Held, index: tuple[int, ...]) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
         """One element as operand: the event that wrote it, in a sentence with its values, and where to look next."""
