@@ -88,7 +88,7 @@ def _usage(error: click.ClickException) -> str:
     context = error.ctx if isinstance(error, click.UsageError) else None
     command = context.command_path if context is not None else "whynan"
     what = one_line(error.format_message()).rstrip(".")
-    return f"{what}{' See' if what.endswith(('?', '?)')) else ': see'} {command} --help"
+    return f"{what}{' See' if what.endswith('?') else ': see'} {command} --help"
 
 
 def _failed(text: str, status: int) -> int:
