@@ -36,6 +36,8 @@ _FIRST_KEPT: Final = 2
 """So many visits of each place are kept for good: what came first is healthy more often than what came last."""
 _MOST_ENTRIES: Final = 64
 _DEEPEST: Final = 3
+_WIDEST: Final = 8
+"""Bytes of the numbers of NumPy's that Python has, too."""
 _OPTIMIZED: Final = 1
 _SNAPSHOT: Final = sys.version_info < (3, 13)
 """Whether ``f_locals`` is a dictionary that stays with the frame and holds what it held."""
@@ -147,7 +149,7 @@ class Recorder:
         """A value as a visit holds it; ``_MISSING`` for what it holds none of."""
         if value is None or type(value) in (bool, int, float, str):
             return value
-        if isinstance(value, np.bool_ | np.integer | np.float16 | np.float32 | np.float64):
+        if isinstance(value, np.generic) and value.dtype.kind in "biuf" and value.dtype.itemsize <= _WIDEST:
             return value.item()
         if isinstance(value, tuple | list) and type(value) in (tuple, list, _size()):
             if depth >= _DEEPEST or len(value) > _MOST_ENTRIES:
