@@ -114,9 +114,11 @@ class Replays:
 
     def doubted(self, fault: Fault) -> Report | None:
         """The report of a faithful replay of a step in which nothing is bad, if something in it is wrong."""
+        from whynan.capture.torch.gates import is_one_of_several
         from whynan.capture.torch.ways import ways
 
-        if refuses_another() or _is_one_of_several():
+        if refuses_another() or is_one_of_several():
+            # several processes would have to run it again together
             return None
         for way, eager, region, outcome in self._runs(fault, [*self.called, *ways(self._marks.kept())]):
             if outcome.judged is None or not outcome.judged.same_as(fault.judged):
@@ -208,13 +210,6 @@ def _shortest(found: list[Tailed]) -> list[Tailed]:
 
 def _where(way: Way, *, eager: bool) -> str:
     return f"{'eagerly ' if eager else ''}{way.where}"
-
-
-def _is_one_of_several() -> bool:
-    """Whether this is one of several processes, which would have to run a step again together."""
-    import torch.distributed as distributed
-
-    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
 
 
 def _replayed(report: Report, replay: Replay, notes: tuple[str, ...]) -> Report:

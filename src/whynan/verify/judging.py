@@ -168,8 +168,10 @@ class _Judgement:
     def _sensible(self, case: Case, new: Mapping[str, Any], known: Mapping[str, Truth]) -> None:
         """Raises where a number stands that makes no sense as one, though no exact one can be told against it."""
         around: dict[str, list[Any]] | None = None
-        logarithmic = takes_logarithms(self.original, case)
-        for name in [name for name in case.old if name.isdecimal()]:
+        values = [(name, old) for name, (old, _) in case.old.items() if name.isdecimal()]
+        mended = [name for name, old in values if (~np.isfinite(old) & np.isfinite(new[name])).any()]
+        logarithmic = bool(mended) and takes_logarithms(self.original, case)
+        for name in mended:
             (old, dtype), truth, healthy = case.old[name], known[name], self.healthy.get(name)
             found = objection(old, new[name], dtype, truth, healthy, strict=self.strict, logarithmic=logarithmic)
             made_up = ~np.isfinite(old) & np.isfinite(new[name]) & (truth.undefined | truth.infinite)

@@ -22,6 +22,11 @@ _HONOURING: Final = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch
 _NOTHING: Final = object()
 
 
+def is_one_of_several() -> bool:
+    """Whether this is one of several processes, which have to do together what they do."""
+    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+
+
 def open_because(optimizer: Any, gradients: Sequence[Tensor]) -> str:
     """Why a bad step of an optimizer cannot be passed over on its device; empty where it can."""
     name = type(optimizer).__name__
@@ -32,7 +37,7 @@ def open_because(optimizer: Any, gradients: Sequence[Tensor]) -> str:
         return f"{name} cannot pass over a bad step by itself without fused=True"
     if len({g.device for g in gradients}) > 1:
         return f"{name} has gradients on several devices"
-    if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
+    if is_one_of_several():
         # a loss is that of one process
         return "several processes must pass over a step together"
     return ""
