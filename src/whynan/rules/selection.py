@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from whynan.analysis.chains import COMES_BACK
 from whynan.ops.aten import base_name
+from whynan.rules.facts import result
 from whynan.rules.wording import readable
 
 if TYPE_CHECKING:
@@ -38,6 +40,12 @@ def left_out_by(found: Selection, what: str) -> str:
 def also_left_out(finding: Finding, code: str) -> str:
     """What is added to the explanation of another rule: that leaving the result out is no help."""
     found = left_out(finding)
-    if found is None or code == "WN510":
+    if code == "WN510":
         return ""
-    return f" Here {left_out_by(found, 'the result')}; the derivative is computed all the same."
+    if found is not None:
+        return f" Here {left_out_by(found, 'the result')}; the derivative is computed all the same."
+    back = next((link for link in finding.chain if link.role == "step" and link.summary.endswith(COMES_BACK)), None)
+    if back is None or any(reach.kind == "loss" for reach in finding.reaches):
+        return ""
+    line = f" at line {back.site.line}" if back.site is not None else ""
+    return f" The {result(finding)} is not in the loss; the derivative{line} is computed from it all the same."
