@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from whynan.records import Role
     from whynan.traces import Birth, Sink
 
+GIVES = " gives "
+"""What the link of a birth says, before the value."""
 COMES_BACK = ", computed from what the forward has saved"
 """What a step says in which a bad number that the forward had saved becomes one of the backward."""
 _MOST_BACK = 12
@@ -74,7 +76,7 @@ def _made(birth: Birth, role: Role) -> str:
     value = birth.element.value
     word = "NaN" if value is None or value != value else ("Inf" if value > 0 else "-Inf")
     back = COMES_BACK if role == "step" and birth.causes else ""
-    return f"{birth.event.op or 'a value'} gives {word}{back}"
+    return f"{birth.event.op or 'a value'}{GIVES}{word}{back}"
 
 
 def _reach(sink: Sink) -> Reach:

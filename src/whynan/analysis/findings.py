@@ -182,8 +182,8 @@ def _whatever_iteration(node: str | None) -> str | None:
 
 def _reached_by(some: list[Root]) -> tuple[Reach, ...]:
     """What several roots reached together, each element counted once."""
-    labels = frozenset(root.birth.label for root in some)
-    sinks = [sink.of(labels | root.folded) for root in some for sink in _judge(root)[1]]
+    labels = frozenset(label for root in some for label in (root.birth.label, *root.folded))
+    sinks = [sink.of(labels) for root in some for sink in _judge(root)[1]]
     return reaches(sinks)
 
 

@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Final
 from whynan.rules.base import SELECTION, Explanation, Rule
 from whynan.rules.facts import base, forward_base, result, said, value
 from whynan.rules.mending import LOG_OF_ONE, MASKED, QUOTIENT, ROOT, guard
-from whynan.rules.selection import left_out, left_out_by
+from whynan.rules.selection import coming_back, left_out, left_out_by
 from whynan.rules.wording import derivative, doing, given, spelled, spelled_forward
 
 if TYPE_CHECKING:
@@ -83,8 +83,10 @@ def _is_forward(finding: Finding) -> bool:
 
 
 def _outcome(finding: Finding) -> str:
-    """``all the same: 0 / 0 is NaN``; of what was bad in the forward ``from that all the same``."""
-    return "from that all the same" if _is_forward(finding) else f"all the same: {_derived(finding)}"
+    """``all the same: 0 / 0 is NaN``; of what was bad in the forward and saved for it ``from that all the same``."""
+    if _is_forward(finding):
+        return "all the same" if coming_back(finding) is None else "from that all the same"
+    return f"all the same: {_derived(finding)}"
 
 
 def _derived(finding: Finding) -> str:

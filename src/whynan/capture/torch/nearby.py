@@ -12,7 +12,7 @@ from whynan.capture.torch.selections import Selections
 from whynan.records import Argument, Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Hashable
 
     from torch import Tensor
 
