@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.rules.base import SELECTION, Explanation, Rule
 from whynan.rules.facts import base, forward_base, result, said, value
-from whynan.rules.mending import LOG_OF_ONE, MASKED, QUOTIENT, ROOT, guard
+from whynan.rules.mending import BOUNDED, LOG_OF_ONE, MASKED, QUOTIENT, ROOT, ROOT_ABOVE, guard
 from whynan.rules.selection import coming_back, left_out, left_out_by
 from whynan.rules.wording import derivative, doing, given, spelled, spelled_forward
 
@@ -164,6 +164,8 @@ RULE = Rule(
         *MASKED,
         *LOG_OF_ONE,
         *ROOT,
+        *ROOT_ABOVE,
         *QUOTIENT,
+        *BOUNDED,
     ),
 )

@@ -256,10 +256,10 @@ class _Proving:
             for p in proofs
         )
         if not made:
-            reasons = dict.fromkeys((c.title, c.why) for c in found if isinstance(c, Declined))
+            reasons = {c.title: c.why for c in reversed(found) if isinstance(c, Declined)}
             made = tuple(
                 Fix(title=title, kind="source", patch=None, verdict=FixVerdict(status="unverified", why=why))
-                for title, why in reasons
+                for title, why in reversed(reasons.items())
             )
         return (*made, *settings)
 
