@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -90,8 +91,8 @@ def _fold(by_label: dict[int, Root]) -> None:
     """Have one root tell of the births in the backward that are one birth coming back, or that go with it.
 
     Autograd saves what a derivative is computed from: what an operation bore is the root of what is made of it there,
-    though a mask kept it out of the loss. What came in from outside, or is of the same expression by another operation,
-    is the root where it escaped by itself, and the cause of the first birth in the backward where it did not.
+    though a mask kept it out of the loss. What came in from outside is the root where it escaped by itself, and the
+    cause of the first birth in the backward where it did not.
     """
     forward: dict[object, Root] = {}
     first: dict[object, Root] = {}
@@ -102,7 +103,7 @@ def _fold(by_label: dict[int, Root]) -> None:
             continue
         causes = [by_label[c] for c in sorted(root.birth.causes) if c in by_label]
         made_from = [c for c in causes if c.birth.label_kind == "birth"]
-        origins = [c for c in made_from if c.fatal or (_is_elsewhere(root, c) and _allows(root, c))]
+        origins = [c for c in made_from if c.fatal or (_is_from(root, c) and _allows(root, c))]
         beside = forward.get(_expression(root.birth, root.birth.event.forward_op))
         if origins:
             for top in dict.fromkeys(origin.top for origin in origins):
@@ -125,11 +126,16 @@ def _fold_into_first(root: Root, causes: list[Root], first: dict[object, Root]) 
             known.take(cause)
 
 
-def _is_elsewhere(root: Root, cause: Root) -> bool:
-    """Whether an operation bore the cause of a birth in the backward, and tells more of its place than that does."""
+def _is_from(root: Root, cause: Root) -> bool:
+    """Whether an operation bore the cause of a birth in the backward, on the way to what that differentiates.
+
+    A derivative that is differentiated again has the place of its operation, which has read no bad number.
+    """
     event, born = root.birth.event, cause.birth.event
+    known = [o.value for o in root.birth.forward_operands if isinstance(o.value, float)]
+    healthy = bool(known) and all(math.isfinite(v) for v in known) and event.forward_op != born.op
     same = (event.site, event.library_site) == (born.site, born.library_site) and born.phase == "forward"
-    return cause.birth.kind != "entered" and not (same and event.forward_op not in (None, born.op))
+    return cause.birth.kind != "entered" and not (same and healthy)
 
 
 def _allows(root: Root, other: Root) -> bool:
