@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from whynan.records import Role
     from whynan.traces import Birth, Sink
 
+GIVES = " gives "
+"""What the link of a birth says, before the value."""
+COMES_BACK = ", computed from what the forward has saved"
+"""What a step says in which a bad number that the forward had saved becomes one of the backward."""
+_MOST_BACK = 12
+"""So many steps of a way back are told."""
 SINK_WORDS = {
     "loss": "the loss",
     "gradient": "the gradient of",
@@ -27,7 +33,7 @@ SINK_WORDS = {
 def chain(
     birth: Birth, causes: Iterable[Birth], sinks: Iterable[Sink], also: Iterable[Birth] = ()
 ) -> tuple[ChainLink, ...]:
-    """All links of a finding; `also`: births that the same cause made after this one."""
+    """All links of a finding; `also`: births in the backward that this one has led to."""
     links: list[ChainLink] = []
     for cause in causes:
         links += cause.cause_links
@@ -38,9 +44,11 @@ def chain(
     links += birth.cause_links
     links.append(_link("birth", birth))
     links += birth.steps
-    links += [_link("step", b) for b in also]
-    if birth.steps_omitted:
-        links.append(ChainLink(role="step", op=None, site=None, summary=f"{birth.steps_omitted} more events"))
+    back = list(dict.fromkeys(link for b in also for link in (_link("step", b), *b.steps)))
+    links += back[:_MOST_BACK]
+    omitted = birth.steps_omitted + len(back[_MOST_BACK:]) + sum(b.steps_omitted for b in also)
+    if omitted:
+        links.append(ChainLink(role="step", op=None, site=None, summary=f"{omitted} more events"))
     first: dict[tuple[str, str | None], Reach] = {}
     for sink in sinks:
         reach = _reach(sink)
@@ -57,15 +65,18 @@ def sink_links(reached: Iterable[Reach]) -> Iterator[ChainLink]:
 
 def _link(role: Role, birth: Birth) -> ChainLink:
     event = birth.event
-    return ChainLink(role=role, op=event.op, phase=event.phase, site=event.site, node=event.node, summary=_made(birth))
+    return ChainLink(
+        role=role, op=event.op, phase=event.phase, site=event.site, node=event.node, summary=_made(birth, role)
+    )
 
 
-def _made(birth: Birth) -> str:
+def _made(birth: Birth, role: Role) -> str:
     if birth.note is not None:
         return birth.note
     value = birth.element.value
     word = "NaN" if value is None or value != value else ("Inf" if value > 0 else "-Inf")
-    return f"{birth.event.op or 'a value'} gives {word}"
+    back = COMES_BACK if role == "step" and birth.causes else ""
+    return f"{birth.event.op or 'a value'}{GIVES}{word}{back}"
 
 
 def _reach(sink: Sink) -> Reach:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from whynan.traces import Birth, Sink, Trace
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Root:
     """A birth with the sinks that it reached, directly or through births made from it."""
 
@@ -23,9 +24,9 @@ class Root:
     folded: frozenset[int] = frozenset()
     """Labels of the births that are steps of this one's chain."""
     also: list[Birth] = field(default_factory=lambda: [])
-    """Births made from the same cause by later events."""
-    told: bool = False
-    """Whether another root has taken its sinks over and tells of it."""
+    """Births that this one has led to in the backward, as the first of their kind there."""
+    teller: Root | None = None
+    """The root that has taken its sinks over and tells of it."""
 
     @property
     def fate(self) -> Fate:
@@ -38,9 +39,19 @@ class Root:
         """Tell of another root as a step of this one."""
         self.fatal = _once(self.fatal, other.fatal)
         self.observed = _once(self.observed, other.observed)
-        self.folded |= {other.birth.label}
-        other.told = bool(other.fatal or other.observed or other.damaged)
-        other.fatal, other.observed, other.damaged = [], [], []
+        self.damaged = _once(self.damaged, other.damaged)
+        self.folded |= {other.birth.label, *other.folded}
+        if other.birth.event.phase == "backward":
+            self.also += [other.birth, *other.also]
+        other.teller = other.teller or self
+
+    @property
+    def top(self) -> Root:
+        """The root that tells of this one: itself, where no other does."""
+        root = self
+        while root.teller is not None:
+            root = root.teller
+        return root
 
     def count(self) -> None:
         """Have every sink count the elements that carry this root or one folded into it, each once."""
@@ -56,10 +67,7 @@ def _once(first: list[Sink], second: list[Sink]) -> list[Sink]:
 
 
 def roots(trace: Trace) -> list[Root]:
-    """Every birth and literal with its sinks; a birth made from an escaped forward birth is one of its steps.
-
-    What is a step of another is no root.
-    """
+    """Every birth and literal with its sinks; what is a step of another, or has come in as its cause, is no root."""
     by_label = {b.label: Root(b) for b in trace.births}
     for sink in trace.sinks:
         for label in sink.labels:
@@ -73,41 +81,72 @@ def roots(trace: Trace) -> list[Root]:
             else:
                 root.observed.append(sink)
     _fold(by_label)
-    found = [root for root in by_label.values() if not root.told]
+    found = [root for root in by_label.values() if root.teller is None]
     for root in found:
         root.count()
     return found
 
 
 def _fold(by_label: dict[int, Root]) -> None:
-    """A backward birth whose forward cause escaped by itself is no root of its own.
+    """Have one root tell of the births in the backward that are one birth coming back, or that go with it.
 
-    Nor is one whose cause has made another in the backward before: both are the forward value's coming back.
+    Autograd saves what a derivative is computed from: what an operation bore is the root of what is made of it there,
+    though a mask kept it out of the loss. What came in from outside is the root where it escaped by itself, and the
+    cause of the first birth in the backward where it did not.
     """
-    first: dict[frozenset[int], Root] = {}
+    forward: dict[object, Root] = {}
+    first: dict[object, Root] = {}
     for label in sorted(by_label):
         root = by_label[label]
-        for cause in root.birth.causes:
-            origin = by_label.get(cause)
-            if origin is None or origin.birth.label_kind == "literal" or not origin.fatal:
-                continue
-            origin.take(root)
-            break
-        else:
-            _fold_into_first(root, by_label, first)
+        if root.birth.event.phase != "backward":
+            forward[_expression(root.birth, root.birth.event.op)] = root
+            continue
+        causes = [by_label[c] for c in sorted(root.birth.causes) if c in by_label]
+        made_from = [c for c in causes if c.birth.label_kind == "birth"]
+        origins = [c for c in made_from if c.fatal or (_is_from(root, c) and _allows(root, c))]
+        beside = forward.get(_expression(root.birth, root.birth.event.forward_op))
+        if origins:
+            for top in dict.fromkeys(origin.top for origin in origins):
+                top.take(root)
+        elif made_from:
+            _fold_into_first(root, made_from, first)
+        elif beside is not None and _allows(root, beside):
+            top = beside.top
+            harmed = root if top.fate == "absorbed" and root.fate != "absorbed" else top
+            harmed.take(root if harmed is top else top)
 
 
-def _fold_into_first(root: Root, by_label: dict[int, Root], first: dict[frozenset[int], Root]) -> None:
-    birth = root.birth
-    causes = frozenset(c for c in birth.causes if c in by_label and by_label[c].birth.label_kind != "literal")
-    if birth.event.phase != "backward" or not causes or not (root.fatal or root.observed):
-        return
-    known = first.setdefault(causes, root)
-    if known is root or known.birth.scope != birth.scope:
-        return
-    known.take(root)
-    if birth.event.ordinal != known.birth.event.ordinal:
-        known.also.append(birth)
+def _fold_into_first(root: Root, causes: list[Root], first: dict[object, Root]) -> None:
+    """Births in the backward that are made from the same causes are one; the causes did no harm but by it."""
+    known = first.setdefault((root.birth.scope, *(id(c) for c in causes)), root)
+    if known is not root:
+        known.take(root)
+    for cause in causes if known.fate != "absorbed" else ():
+        if cause.top is not known.top and _allows(root, cause):
+            known.take(cause)
+
+
+def _is_from(root: Root, cause: Root) -> bool:
+    """Whether an operation bore the cause of a birth in the backward, on the way to what that differentiates.
+
+    A derivative that is differentiated again has the place of its operation, which has read no bad number.
+    """
+    event, born = root.birth.event, cause.birth.event
+    known = [o.value for o in root.birth.forward_operands if isinstance(o.value, float)]
+    healthy = bool(known) and all(math.isfinite(v) for v in known) and event.forward_op != born.op
+    same = (event.site, event.library_site) == (born.site, born.library_site) and born.phase == "forward"
+    return cause.birth.kind != "entered" and not (same and healthy)
+
+
+def _allows(root: Root, other: Root) -> bool:
+    """Whether no allowance would be in force for the other one alone."""
+    return set(other.birth.scope) <= set(root.birth.scope)
+
+
+def _expression(birth: Birth, op: str | None) -> object:
+    """An operation where the source has it, and the element of its result."""
+    event, element = birth.event, birth.element
+    return (op, event.site, event.library_site, element.shape, element.index) if op and event.site else birth.label
 
 
 def literal_sinks(root: Root) -> list[Sink]:

@@ -96,7 +96,7 @@ def _severity(fate: Fate, sinks: list[Sink], *, fatal_seen: bool) -> str:
 def _finding(root: Root, fate: Fate, severity: str, sinks: list[Sink], by_label: dict[int, Birth]) -> Finding:
     birth = root.birth
     event = birth.event
-    causes = [by_label[c] for c in sorted(birth.causes) if c in by_label]
+    causes = _sources(birth, by_label)
     return Finding.model_validate(
         {
             "severity": severity,
@@ -116,7 +116,7 @@ def _finding(root: Root, fate: Fate, severity: str, sinks: list[Sink], by_label:
             "occurrences": birth.occurrences,
             "modules": tuple(birth.modules),
             "element": birth.element,
-            "data": birth.data,
+            "data": next((b.data for b in (birth, *causes) if b.data is not None), None),
             "forward_operands": birth.forward_operands,
             "message": birth.note or "",
             "chain": chain(birth, causes, sinks, root.also),
@@ -125,6 +125,17 @@ def _finding(root: Root, fate: Fate, severity: str, sinks: list[Sink], by_label:
             "around": birth.around,
         }
     )
+
+
+def _sources(birth: Birth, by_label: dict[int, Birth]) -> list[Birth]:
+    """What a birth was made from; of a literal that is named after what read it, where it was written."""
+    found: dict[int, Birth] = {}
+    for label in sorted(birth.causes):
+        cause = by_label.get(label)
+        if cause is not None:
+            written = _sources(cause, by_label) if cause.label_kind == "literal" else []
+            found |= {b.label: b for b in written or [cause]}
+    return list(found.values())
 
 
 def _folded(findings: list[tuple[Root, Finding]]) -> tuple[Finding, ...]:
@@ -171,8 +182,8 @@ def _whatever_iteration(node: str | None) -> str | None:
 
 def _reached_by(some: list[Root]) -> tuple[Reach, ...]:
     """What several roots reached together, each element counted once."""
-    labels = frozenset(root.birth.label for root in some)
-    sinks = [sink.of(labels | root.folded) for root in some for sink in _judge(root)[1]]
+    labels = frozenset(label for root in some for label in (root.birth.label, *root.folded))
+    sinks = [sink.of(labels) for root in some for sink in _judge(root)[1]]
     return reaches(sinks)
 
 

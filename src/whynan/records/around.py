@@ -66,7 +66,7 @@ class Neighbourhood(Part):
 
     The event in the ``middle`` is that of the birth, or the forward event whose derivative the birth's is. ``gone``:
     how many events are missing that would have belonged to it, because what they read was not held any more.
-    ``left_out``: of a birth in the backward, what left the forward's result out at the same place.
+    ``left_out``: of a birth in the backward, or one that comes back there, what left the forward's result out.
     """
 
     dialect: Literal["aten", "onnx"]

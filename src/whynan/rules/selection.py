@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from whynan.analysis.chains import COMES_BACK, GIVES
 from whynan.ops.aten import base_name
+from whynan.rules.facts import result
 from whynan.rules.wording import readable
 
 if TYPE_CHECKING:
-    from whynan.records import Finding, Selection
+    from whynan.records import ChainLink, Finding, Selection
 
 _WRITERS: Final = ("fill", "zero", "copy", "index_put")
 _TRUTH: Final = {"where": {"self": "False", "other": "True"}, "masked_fill": {"self": "True"}}
@@ -35,9 +37,22 @@ def left_out_by(found: Selection, what: str) -> str:
     return f"{doer}{line} leaves out {what}{why}"
 
 
+def coming_back(finding: Finding) -> ChainLink | None:
+    """The step in which a birth in the forward comes back, if the first in the backward was computed from it."""
+    steps = (link for link in finding.chain if link.role == "step" and link.phase == "backward")
+    first = next((link for link in steps if GIVES in link.summary), None)
+    return first if first is not None and first.summary.endswith(COMES_BACK) else None
+
+
 def also_left_out(finding: Finding, code: str) -> str:
     """What is added to the explanation of another rule: that leaving the result out is no help."""
     found = left_out(finding)
-    if found is None or code == "WN510":
+    if code == "WN510":
         return ""
-    return f" Here {left_out_by(found, 'the result')}; the derivative is computed all the same."
+    if found is not None:
+        return f" Here {left_out_by(found, 'the result')}; the derivative is computed all the same."
+    back = coming_back(finding)
+    if back is None or any(reach.kind == "loss" for reach in finding.reaches):
+        return ""
+    line = f" at line {back.site.line}" if back.site is not None else ""
+    return f" The {result(finding)} is not in the loss; the derivative{line} is computed from it all the same."

@@ -34,22 +34,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import INF, all_finite, base, forward_value, is_nan, is_onnx, operand, result, row, said, value
+from whynan.rules.facts import all_finite, base, is_nan, is_onnx, operand, result, row, said, value
 from whynan.rules.mending import epsilon
 from whynan.rules.wording import doing, row_text, spelled
 
 if TYPE_CHECKING:
-    from whynan.records import Finding
+    from whynan.records import Finding, Operand
 
 
 _WHY = (
     "Equal values have a variance of 0: the row minus its mean is divided by the square root of that variance plus eps."
 )
+_NORMS = ("native_layer_norm", "native_group_norm")
+_SCALE = 2
+"""The output of these that is 1 / sqrt(variance + eps)."""
 _DIRECTION = "A row of zeros has no direction that could be kept: it is divided by its norm, and both are 0."
 
 
 def match(finding: Finding) -> Explanation | None:
     name, found = base(finding), operand(finding, "input", "self")
+    if found is not None and name in _NORMS and finding.element.output == _SCALE and not is_nan(finding):
+        return _scale(finding, found)
     if found is None or not is_nan(finding):
         return _batch(finding) if name == "native_batch_norm" else None
     if name == "lp_normalization" and row(finding, "self") == (0, 0):
@@ -57,25 +62,22 @@ def match(finding: Finding) -> Explanation | None:
     if name == "native_batch_norm":
         return _batch(finding)
     eps = "epsilon" if is_onnx(finding) else "eps"
-    if name in ("native_layer_norm", "native_group_norm") and value(finding, "eps") == 0 and all_finite(finding):
+    if name in _NORMS and value(finding, "eps") == 0 and all_finite(finding):
         return Explanation(
             f"{doing(finding)} of {row_text(found)} with {eps} = 0 is 0 / 0: the variance is 0", _WHY, OPERATION
         )
-    if name in ("native_layer_norm_backward", "native_group_norm_backward"):
-        scale, eps = row(finding, "rstd"), forward_value(finding, "eps")
-        if scale is not None and scale[1] == INF:
-            known = (
-                ""
-                if eps is None
-                else f"eps = {said(eps)}{'' if eps == 0 else f', which {found.dtype} cannot add to it,'} and "
-            )
-            return Explanation(
-                f"the derivative of {doing(finding).removesuffix('_backward')} multiplies by 1 / sqrt(variance + eps), which is "
-                f"1 / 0 here: {known}{row_text(found)}",
-                _WHY,
-                OPERATION,
-            )
     return None
+
+
+def _scale(finding: Finding, found: Operand) -> Explanation:
+    """What a row minus its mean is multiplied by, and its derivative too, where variance and eps are too small."""
+    eps = value(finding, "eps")
+    added = "" if eps is None else f"eps = {said(eps)} and "
+    return Explanation(
+        f"{doing(finding)} multiplies by 1 / sqrt(variance + eps), which is Inf in {found.dtype}: {added}{row_text(found)}",
+        _WHY,
+        OPERATION,
+    )
 
 
 def _batch(finding: Finding) -> Explanation | None:

@@ -1,8 +1,9 @@
 """WN108 nan-of-the-forward: a NaN that was masked away in the forward comes back in the backward.
 
 What it is
-    An operation made a NaN or an Inf in the forward, which a nansum or a mask left out, and the loss is finite. The
-    operation's derivative is computed from that value. Where the operation that left it out is known, it is WN510.
+    Data, or a constant of the program, holds a NaN or an Inf that a nansum or a mask left out, and the loss is finite. A
+    derivative is computed from that value. Where what left it out is known, it is WN510; what an operation has made is
+    told at that operation.
 
 Why it breaks
     Where the value was left out, the gradient that comes in is 0; and 0 times NaN, or 0 times Inf, is NaN.

@@ -41,9 +41,9 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.rules.base import SELECTION, Explanation, Rule
 from whynan.rules.facts import base, forward_base, result, said, value
-from whynan.rules.mending import LOG_OF_ONE, MASKED, QUOTIENT, ROOT, guard
-from whynan.rules.selection import left_out, left_out_by
-from whynan.rules.wording import derivative, spelled_forward
+from whynan.rules.mending import BOUNDED, LOG_OF_ONE, MASKED, QUOTIENT, ROOT, ROOT_ABOVE, guard
+from whynan.rules.selection import coming_back, left_out, left_out_by
+from whynan.rules.wording import derivative, doing, given, spelled, spelled_forward
 
 if TYPE_CHECKING:
     from whynan.records import Finding, Selection
@@ -65,18 +65,31 @@ def match(finding: Finding) -> Explanation | None:
     if found is None:
         return None
     return Explanation(
-        f"{left_out_by(found, _what(finding))}; its derivative is computed all the same: {_outcome(finding)}",
+        f"{left_out_by(found, _what(finding))}; its derivative is computed {_outcome(finding)}",
         f"What is left out of the forward gets a gradient of 0, and 0 times what has no finite derivative is NaN. {_cure(finding, found)}",
         SELECTION,
     )
 
 
 def _what(finding: Finding) -> str:
-    """``log at x = 0``."""
+    """``log at x = 0``; of what was bad in the forward ``sqrt at x = -1, which is NaN``."""
+    if _is_forward(finding):
+        return f"{doing(finding)} at {given(finding)}, which is {result(finding)}"
     return derivative(finding).removeprefix(" in the derivative of ") or "the result"
 
 
+def _is_forward(finding: Finding) -> bool:
+    return finding.phase != "backward"
+
+
 def _outcome(finding: Finding) -> str:
+    """``all the same: 0 / 0 is NaN``; of what was bad in the forward and saved for it ``from that all the same``."""
+    if _is_forward(finding):
+        return "all the same" if coming_back(finding) is None else "from that all the same"
+    return f"all the same: {_derived(finding)}"
+
+
+def _derived(finding: Finding) -> str:
     first, second = value(finding, "self"), value(finding, "other")
     sign = {"div": "/", "true_divide": "/", "mul": "×"}.get(base(finding))
     if sign is None or first is None or second is None or first != first or second != second:
@@ -86,8 +99,8 @@ def _outcome(finding: Finding) -> str:
 
 def _cure(finding: Finding, found: Selection) -> str:
     """The double where, in the words of the source where they are known."""
-    of = forward_base(finding)
-    operand, harmless = spelled_forward(finding, _OPERAND.get(of, "self")), _HARMLESS.get(of)
+    of, name = (base(finding), spelled) if _is_forward(finding) else (forward_base(finding), spelled_forward)
+    operand, harmless = name(finding, _OPERAND.get(of, "self")), _HARMLESS.get(of)
     plain = "Give the operation a harmless operand there, before it is computed, and leave its result out as now"
     if operand is None or harmless is None or found.mask is None or found.op.split(".")[1] != "where":
         return f"{plain}."
@@ -151,6 +164,8 @@ RULE = Rule(
         *MASKED,
         *LOG_OF_ONE,
         *ROOT,
+        *ROOT_ABOVE,
         *QUOTIENT,
+        *BOUNDED,
     ),
 )

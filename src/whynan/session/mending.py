@@ -17,6 +17,7 @@ from whynan.errors import UsageError
 from whynan.records import Finding, Fix, FixVerdict
 from whynan.report.offers import offers
 from whynan.rules.catalogue import rules
+from whynan.session.merging import STATUSES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,7 +42,6 @@ _MOST: Final = 4
 """Findings that fixes are proved for."""
 _SECONDS: Final = 5.0
 """Of the processor's time, so that what else the machine does changes no verdict; then no further fix is tried."""
-_ORDER: Final = ("verified", "distorting", "unverified", "rejected")
 _UNPROVED: Final = "fixes of the model could not be proved: {why}"
 _ENDED: Final = "proving fixes took {seconds:.0f} s and ended there: {untried:,} more were not tried"
 
@@ -113,7 +113,7 @@ def proved(model: onnx.ModelProto, job: Mapping[str, Any], place: Path) -> dict[
         fix = _proved(model, finding, one, fed, job, left / (len(made) - number))
         if fix.verdict.status != "rejected":
             found[id(finding)].append(fix)
-    ranked = [sorted(fixes, key=lambda fix: _ORDER.index(fix.verdict.status)) for fixes in found.values()]
+    ranked = [sorted(fixes, key=lambda fix: STATUSES.index(fix.verdict.status)) for fixes in found.values()]
     return {FIXES: [[fix.model_dump(mode="json") for fix in fixes] for fixes in ranked], UNTRIED: untried}
 
 

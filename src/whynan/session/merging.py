@@ -6,13 +6,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from whynan.analysis.chains import sink_links
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from whynan.records import Finding, Report, Verdict
+    from whynan.records import Finding, Fix, Report, Verdict
 
 VERDICTS: Final[tuple[Verdict, ...]] = ("nonfinite", "divergent", "hazard", "inconclusive", "damaged", "clean")
 """The first that one of the pieces has is that of them all."""
+STATUSES: Final = ("verified", "distorting", "unverified", "rejected")
+"""What a proof of a fix has found, the best first."""
+_SEVERITIES: Final = ("error", "warning", "info")
 
 
 def merged(first: Report, *others: Report) -> Report:
@@ -20,8 +25,9 @@ def merged(first: Report, *others: Report) -> Report:
     if not others:
         return first
     pieces = (first, *others)
-    findings = _distinct(f for piece in pieces for f in piece.findings)
-    absorbed = _distinct(f for piece in pieces for f in piece.absorbed)
+    findings = distinct(f for piece in pieces for f in piece.findings)
+    damaging = distinct((f for piece in pieces for f in piece.damaging), findings)
+    absorbed = distinct((f for piece in pieces for f in piece.absorbed), (*findings, *damaging))
     status = first.run.exit_status.model_copy(update={"whynan": max(p.run.exit_status.whynan for p in pieces)})
     sources = {source.file: source for piece in pieces for source in piece.run.sources}
     coverage = first.coverage.model_copy(
@@ -37,7 +43,7 @@ def merged(first: Report, *others: Report) -> Report:
         update={
             "verdict": min((p.verdict for p in pieces), key=VERDICTS.index),
             "findings": tuple(sorted(findings, key=lambda f: f.severity != "error")),
-            "damaging": _distinct(f for piece in pieces for f in piece.damaging),
+            "damaging": damaging,
             "absorbed": absorbed,
             "absorbed_count": len(absorbed),
             "coverage": coverage,
@@ -46,13 +52,54 @@ def merged(first: Report, *others: Report) -> Report:
     )
 
 
-def _distinct(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Each finding once: what was born at one place in several pieces is one, with all its occurrences."""
-    known: dict[object, Finding] = {}
+def distinct(findings: Iterable[Finding], told: Iterable[Finding] = ()) -> tuple[Finding, ...]:
+    """Each finding once: a birth that several pieces have seen, and what one rule says of one place.
+
+    `told`: findings of another fate; what is among them is left out.
+    """
+    elsewhere = {key for finding in told for key in _keys(finding)}
+    known: dict[object, int] = {}
+    found: list[Finding] = []
     for finding in findings:
-        key = finding.rule, finding.phase, finding.op, finding.birth, finding.severity, finding.site
-        before = known.get(key)
-        if before is not None:
-            finding = before.model_copy(update={"occurrences": before.occurrences + finding.occurrences})
-        known[key] = finding
-    return tuple(known.values())
+        keys = _keys(finding)
+        if not elsewhere.isdisjoint(keys):
+            continue
+        number = next((known[key] for key in keys if key in known), len(found))
+        found[number:] = [_joined(found[number], finding) if number < len(found) else finding, *found[number + 1 :]]
+        known |= dict.fromkeys(keys, number)
+    return tuple(found)
+
+
+def _keys(finding: Finding) -> list[object]:
+    """What two findings of one birth have in common, and two of one cause."""
+    site = finding.site
+    place = site, finding.library_site, finding.node if site is None else None, finding.allowed
+    born = finding.phase, finding.op, finding.grad_fn, finding.birth, finding.damage and finding.rule
+    explained = site is not None and site.column is not None and finding.rule != "WN000"
+    return [(*place, *born), *([(*place, finding.rule)] if explained else [])]
+
+
+def _joined(first: Finding, second: Finding) -> Finding:
+    """Two findings of one birth as the worse one, with the better fixes of both."""
+    worse = min(first, second, key=lambda f: _SEVERITIES.index(f.severity))
+    again = None not in (first.step, second.step) and first.step != second.step
+    counts = first.occurrences, second.occurrences
+    reached = {(r.kind, r.name): r for f in (worse, first, second) for r in f.reaches}
+    reached |= {(r.kind, r.name): r for r in worse.reaches}
+    way = [link for link in worse.chain if link.role != "sink"]
+    births = [link for f in (first, second) for link in f.chain if link.role == "birth" and link not in way]
+    also = dict.fromkeys(link.model_copy(update={"role": "step"}) for link in births)
+    return worse.model_copy(
+        update={
+            "occurrences": sum(counts) if again else max(counts),
+            "modules": tuple(dict.fromkeys((*first.modules, *second.modules))),
+            "reaches": tuple(reached.values()),
+            "chain": (*way, *also, *sink_links(reached.values())),
+            "fixes": min(worse.fixes, first.fixes, second.fixes, key=_proof),
+        }
+    )
+
+
+def _proof(fixes: tuple[Fix, ...]) -> int:
+    """How well the best of some fixes is proved: the least is the best."""
+    return min((STATUSES.index(fix.verdict.status) for fix in fixes), default=len(STATUSES))

@@ -15,6 +15,7 @@ from whynan.records import Fix, FixVerdict
 from whynan.records.report import Further
 from whynan.rules.catalogue import rules
 from whynan.session.capsules import chosen
+from whynan.session.merging import STATUSES
 from whynan.session.outcomes import Outcome, outcome_of
 from whynan.session.trying import alike, judged, kind_of, saturating
 
@@ -38,7 +39,6 @@ _MOST_TRIED: Final = 2
 _MOST_EDITS: Final = 3
 _MOST_FURTHER: Final = 3
 """So many statements behind an edit may it take for what it computes to come to the same."""
-_ORDER: Final = ("verified", "distorting", "unverified", "rejected")
 _STRICTNESS: Final[tuple[FixKind, ...]] = ("reformulation", "guard", "epsilon", "setting")
 _ENDED: Final = f"the proof of fixes was ended after {SECONDS:.0f} seconds of processor time"
 _NOT_TRIED: Final = "not tried in the program: others did better on the captured operands"
@@ -105,7 +105,7 @@ class Judged:
         """The best first: by the verdict, what leaves nothing bad, what computes the same, what moves few elements."""
         verdict, kind = self.verdict, _STRICTNESS.index(self.candidate.kind)
         moved = float(verdict.max_rel or 0.0) if verdict.status == "distorting" else 0.0
-        return _ORDER.index(verdict.status), self.leaves, kind, float(verdict.healthy_worse or 0), moved
+        return STATUSES.index(verdict.status), self.leaves, kind, float(verdict.healthy_worse or 0), moved
 
 
 def proved(report: Report, again: Again, *, keep: Keep | None = None) -> Report:
@@ -256,10 +256,10 @@ class _Proving:
             for p in proofs
         )
         if not made:
-            reasons = dict.fromkeys((c.title, c.why) for c in found if isinstance(c, Declined))
+            reasons = {c.title: c.why for c in reversed(found) if isinstance(c, Declined)}
             made = tuple(
                 Fix(title=title, kind="source", patch=None, verdict=FixVerdict(status="unverified", why=why))
-                for title, why in reasons
+                for title, why in reversed(reasons.items())
             )
         return (*made, *settings)
 

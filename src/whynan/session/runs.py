@@ -14,6 +14,7 @@ from whynan.records import ExitStatus, Replay, Report, Run, Source
 from whynan.rules.catalogue import explain as explain_finding
 from whynan.session.allow import excused
 from whynan.session.comments import all_comments, comment_at
+from whynan.session.merging import distinct
 from whynan.source.fingerprint import sha256_of
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def build_report(
         # silent damage is what a rule knows, and nothing else
         known = (f for f in explained if f.damage is None or f.rule != "WN000")
         told = (excused(f, allowances, scopes.get(id(f.element), ())) for f in known)
-        return tuple(_known(_commented(f, used, comments), baseline) for f in told)
+        return tuple(_known(f, baseline) for f in distinct(_commented(f, used, comments) for f in told))
 
     escaped, damaging, absorbed = finish(judged.escaped), finish(judged.damaging), finish(judged.absorbed)
     # what is finite and wrong is worth a word where no bad number was an error

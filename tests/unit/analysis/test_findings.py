@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.analysis.facts import INF, birth, sink, trace
 from whynan.analysis import findings_of
 from whynan.records import ChainLink
+from whynan.traces import Birth
 from whynan.traces.facts import STILL_HELD
 
 
@@ -80,12 +83,82 @@ def test_a_backward_birth_is_a_step_of_the_forward_birth_that_it_was_made_from()
     assert [(r.kind, r.name) for r in finding.reaches] == [("loss", None), ("gradient", "w")]
 
 
-def test_a_backward_birth_is_a_root_where_its_forward_cause_was_absorbed() -> None:
-    forward, backward = birth(1), birth(2, phase="backward", causes=frozenset({1}))
+def test_what_a_mask_kept_out_of_the_loss_is_the_root_where_it_comes_back_in_the_gradient() -> None:
+    forward, backward = birth(1), birth(2, phase="backward", line=7, causes=frozenset({1}), op="aten.mm.default")
     found = findings_of(trace([forward, backward], [sink(2, kind="gradient", name="w")]))
     (finding,) = found.escaped
-    assert finding.phase == "backward"
+    assert (finding.phase, found.absorbed) == ("forward", ())
+    assert [(link.role, link.op) for link in finding.chain[:-1]] == [
+        ("birth", "aten.log.default"),
+        ("step", "aten.mm.default"),
+    ]
+    assert finding.chain[1].summary == "aten.mm.default gives NaN, computed from what the forward has saved"
+
+
+@pytest.mark.parametrize(
+    "written", [birth(1, literal=True), birth(1, kind="entered", op=None)], ids=["literal", "entered"]
+)
+def test_of_what_no_operation_has_borne_the_backward_is_the_birth(written: Birth) -> None:
+    backward = birth(2, phase="backward", causes=frozenset({1}), op="aten.mm.default")
+    found = findings_of(trace([written, backward], [sink(2, kind="gradient", name="w")]))
+    (finding,) = found.escaped
+    assert (finding.phase, found.absorbed) == ("backward", ())
     assert [link.role for link in finding.chain] == ["cause", "birth", "sink"]
+
+
+def test_what_came_in_and_was_only_observed_is_told_with_what_was_made_of_it() -> None:
+    entered, backward = birth(1, kind="entered", op=None), birth(2, phase="backward", causes=frozenset({1}))
+    sinks = [sink(1, kind="observed", fatal=False), sink(2, kind="gradient", name="w")]
+    (finding,) = findings_of(trace([entered, backward], sinks)).escaped
+    assert (finding.severity, finding.phase, [r.kind for r in finding.reaches]) == (
+        "error", "backward", ["gradient", "observed"],
+    )  # fmt: skip
+
+
+def test_a_birth_that_came_back_twice_has_one_root() -> None:
+    births = [birth(1)] + [birth(n, phase="backward", causes=frozenset({n - 1})) for n in (2, 3)]
+    (finding,) = findings_of(trace(births, [sink(3, kind="gradient", name="w")])).escaped
+    assert finding.phase == "forward"
+
+
+def test_what_is_made_from_two_has_two_roots() -> None:
+    first, second = birth(1), birth(2, line=2)
+    backward = birth(3, phase="backward", line=3, causes=frozenset({1, 2}))
+    found = findings_of(trace([first, second, backward], [sink(3, kind="gradient", name="w")]))
+    assert [f.site.line for f in found.escaped if f.site] == [1, 2]
+
+
+def test_what_is_allowed_in_the_forward_does_not_excuse_what_comes_back() -> None:
+    allowed, backward = birth(1, scope=(1,)), birth(2, phase="backward", causes=frozenset({1}), line=3)
+    found = findings_of(trace([allowed, backward], [sink(2, kind="gradient", name="w")]))
+    assert [f.phase for f in found.escaped] == ["backward"]
+
+
+def derivative(label: int, element: int = 0) -> Birth:
+    """What is born of finite numbers in the derivative of the operation that `birth` makes."""
+    made = birth(label, phase="backward", op="aten.div.Tensor")
+    made.event = replace(made.event, forward_op="aten.log.default")
+    made.element = made.element.model_copy(update={"index": (element,)})
+    return made
+
+
+@pytest.mark.parametrize("fatal", [True, False])
+def test_forward_and_backward_of_one_expression_are_one_finding(fatal: bool) -> None:
+    sinks = [sink(1, kind="observed", fatal=fatal), sink(2, kind="gradient", name="w")]
+    (finding,) = findings_of(trace([birth(1), derivative(2)], sinks)).escaped
+    assert (finding.phase, finding.severity) == ("forward", "error")
+    assert {r.kind for r in finding.reaches} == {"observed", "gradient"}
+
+
+def test_forward_and_backward_of_two_elements_are_two() -> None:
+    sinks = [sink(1), sink(2, kind="gradient", name="w")]
+    found = findings_of(trace([birth(1), derivative(2, element=1)], sinks)).escaped
+    assert [f.phase for f in found] == ["forward", "backward"]
+
+
+def test_the_backward_is_told_where_the_forward_of_its_expression_did_no_harm() -> None:
+    found = findings_of(trace([birth(1), derivative(2)], [sink(2, kind="gradient", name="w")]))
+    assert ([f.phase for f in found.escaped], found.absorbed) == (["backward"], ())
 
 
 def test_the_elements_of_births_told_as_one_are_counted_together() -> None:
@@ -96,8 +169,7 @@ def test_the_elements_of_births_told_as_one_are_counted_together() -> None:
     found = findings_of(trace([forward, *backward], [gradient]))
     (finding,) = found.escaped
     assert [(r.name, r.bad) for r in finding.reaches] == [("w", 3)]
-    assert [f.phase for f in found.absorbed] == ["forward"]
-    assert [link.role for link in finding.chain] == ["cause", "birth", "sink"]
+    assert [link.role for link in finding.chain] == ["birth", "step", "sink"]
 
 
 def test_an_element_that_a_backward_birth_was_folded_with_is_not_said_to_do_no_harm() -> None:
@@ -200,12 +272,12 @@ def test_a_birth_says_what_it_gives(value: float, word: str) -> None:
     assert finding.chain[0].summary == f"aten.log.default gives {word}"
 
 
-def test_of_two_backward_births_from_one_forward_value_the_first_is_the_root() -> None:
-    forward = birth(1)
+def test_of_two_backward_births_from_one_entered_value_the_first_is_the_root() -> None:
+    entered = birth(1, kind="entered", op=None)
     first = birth(2, phase="backward", causes=frozenset({1}), op="aten.mm.default")
     second = birth(3, phase="backward", causes=frozenset({1}), op="aten.bmm.default")
     sinks = [sink(2, kind="gradient", name="w"), sink(3, kind="gradient", name="v")]
-    (finding,) = findings_of(trace([forward, first, second], sinks)).escaped
+    (finding,) = findings_of(trace([entered, first, second], sinks)).escaped
     assert finding.op == "aten.mm.default"
     assert [r.name for r in finding.reaches] == ["w", "v"]
     assert [link.op for link in finding.chain if link.role == "step"] == ["aten.bmm.default"]

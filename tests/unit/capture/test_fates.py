@@ -162,7 +162,7 @@ def test_opposite_infinities_that_meet_are_two_roots() -> None:
     assert {f.birth for f in report.findings} == {"overflow"}
 
 
-def test_the_forward_value_that_a_backward_birth_came_from_is_its_cause() -> None:
+def test_a_forward_value_that_comes_back_in_the_backward_is_the_root() -> None:
     weight = torch.tensor([-1.0, 4.0], requires_grad=True)
 
     def target() -> None:
@@ -170,7 +170,7 @@ def test_the_forward_value_that_a_backward_birth_came_from_is_its_cause() -> Non
         safe.sum().backward()
 
     finding = only(whynan.explain(target))
-    assert finding.phase == "backward"
+    assert finding.phase == "forward"
     assert code(finding) == "weight.sqrt()"
     assert finding.reaches[0].bad == 1
 
@@ -214,16 +214,10 @@ def test_the_gradient_of_a_distance_to_itself_is_bad_for_every_point() -> None:
     report = whynan.explain(work)
     finding = only(report)
     assert [(r.name, r.bad, r.total) for r in finding.reaches] == [("points", 6, 6)]
-    assert {(f.op, f.phase) for f in report.absorbed} == {
-        ("aten.reciprocal.default", "forward"),
-        ("aten.div.Tensor", "backward"),
-    }
+    assert (finding.op, finding.phase) == ("aten.reciprocal.default", "forward")
+    assert {(f.op, f.phase) for f in report.absorbed} == {("aten.div.Tensor", "backward")}
     causes = [link.summary for link in finding.chain if link.role == "cause"]
-    assert list(dict.fromkeys(causes)) == [
-        "0 minus 0 is 0",
-        "linalg_vector_norm of a row of 0 is 0",
-        "aten.reciprocal.default gives Inf",
-    ]
+    assert causes == ["0 minus 0 is 0", "linalg_vector_norm of a row of 0 is 0"]
 
 
 def test_an_output_is_numbered_among_the_results_of_its_operation() -> None:

@@ -257,8 +257,11 @@ class BadEvents:
         others = [s for s in present if s not in literal]
         kept: list[int] = []
         if saved:
-            kept = [s for s in others if not labels.sets[s] <= lane.loss_labels]
+            # a NaN that the program writes is no copy any more where a derivative is computed from it
+            copies = overwritten or not bool(nan_mask(tensor).any())
+            kept = [s for s in (others if copies else present) if not labels.sets[s] <= lane.loss_labels]
             others = [s for s in others if s not in kept]
+            literal = [s for s in literal if s not in kept]
         carrier = Carrier(tensor)
         single = len(present) == 1
         for name, sets in (("literal", literal), ("explains", others), ("saved", kept)):
@@ -329,7 +332,10 @@ class BadEvents:
         )
         if event.site is not None and event.site.module:
             birth.modules[event.site.module] = None
-        self.nearby.begin(birth, row, self.events.forward_row(event, lane, node))
+        forward = self.events.forward_row(event, lane, node)
+        self.nearby.begin(birth, row, forward)
+        if event.phase == "backward":
+            self.nearby.comes_back(birth, made_from, forward)
         set_id = tracer.labels.add(birth)
         group.append(set_id)
         return set_id

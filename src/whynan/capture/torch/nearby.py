@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.capture.around import Around, limits, plain
@@ -49,9 +50,27 @@ class Nearby:
     def _left_out(self, birth: Birth, forward: Row) -> Selection | None:
         """What has left the forward's result out where its gradient is bad."""
         element = birth.element
-        # of finite numbers a product with 0, or 0 / 0, is the only way to a NaN: what came in as gradient is 0
-        idle = birth.kind == "invalid" and any(o.value == 0 for o in element.operands)
-        return self._selections.of(forward, element.index, element.shape, idle=idle)
+        return self._selections.of(forward, element.index, element.shape, idle=_is_idle(birth))
+
+    def comes_back(self, birth: Birth, made_from: frozenset[int], forward: Row | None) -> None:
+        """A birth in the backward goes back to others that the forward has known: what had left those out."""
+        labels = self._tracer.labels
+        for one in (*map(labels.birth, made_from), *self._beside(birth, forward)):
+            around, place = one.around, one.element.index
+            row = self._tracer.rows.get(one.event.ordinal + self._tracer.first)
+            if row is None or place is None or one.element.output or around is None or around.left_out is not None:
+                continue
+            found = self._selections.of_result(row, place, idle=_is_idle(birth))
+            if found is not None:
+                one.around = around.model_copy(update={"left_out": found})
+
+    def _beside(self, birth: Birth, forward: Row | None) -> list[Birth]:
+        """What the operation that a birth is the derivative of has borne itself, at the same element."""
+        if forward is None:
+            return []
+        births, at, place = self._tracer.labels.births, forward.ordinal - self._tracer.first, birth.element
+        start, end = (find(births, at, key=lambda b: b.event.ordinal) for find in (bisect_left, bisect_right))
+        return [b for b in births[start:end] if (b.element.index, b.element.shape) == (place.index, place.shape)]
 
     def came(self, row: Row) -> None:
         """An event of the forward has read something bad."""
@@ -109,6 +128,11 @@ class Nearby:
             min=low,
             max=high,
         )
+
+
+def _is_idle(birth: Birth) -> bool:
+    """Whether what came in as gradient is 0: of finite numbers only a product with it, or 0 / 0, gives a NaN."""
+    return birth.kind == "invalid" and any(o.value == 0 for o in birth.element.operands)
 
 
 def _elements(alias: Tensor) -> tuple[Hashable, ...]:

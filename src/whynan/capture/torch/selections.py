@@ -93,7 +93,12 @@ class Selections:
         """
         kept = self._tracer.rows.of(forward.ordinal)
         index = None if kept is None or place is None else _index(forward, kept, place, shape)
-        if kept is None or kept.out is None or index is None:
+        return None if index is None else self.of_result(forward, index, idle=idle)
+
+    def of_result(self, forward: Row, index: tuple[int | slice, ...], *, idle: bool) -> Selection | None:
+        """What leaves out this element, or row, of a forward result."""
+        kept = self._tracer.rows.of(forward.ordinal)
+        if kept is None or kept.out is None:
             return None
         try:
             with experiments.unseen():
@@ -310,8 +315,8 @@ def _extreme(event: _Event, name: str, held: Held, read: Tensor, _operands: set[
     return read & ~((mine < others) if "max" in event.base else (mine > others))
 
 
-def _masked(event: _Event, name: str, _held: Held, read: Tensor, operands: set[int]) -> Tensor | None:
-    """A factor of zeros and ones is a mask, where it was not computed as a number."""
+def _masked(event: _Event, name: str, held: Held, read: Tensor, operands: set[int]) -> Tensor | None:
+    """A factor of zeros and ones is a mask, where it was not computed as a number; 0 times Inf or NaN is NaN."""
     shape = None if event.kept.out is None else tuple(event.kept.out[0])
     position = event.row.operator.arg_names.index("other" if name == "self" else "self")
     factor = event.kept.held[position]
@@ -322,7 +327,12 @@ def _masked(event: _Event, name: str, _held: Held, read: Tensor, operands: set[i
         return read.expand(shape)
     zero, one = mask == 0, mask == 1
     written = bool(one.any()) or mask.dtype is torch.bool or event.writes_masks(factor)
-    return read & ~zero if written and bool((zero | one).all()) else read.expand(shape)
+    own = event.tensor(held)
+    return (
+        read & ~(zero if own is None else zero & own.isfinite())
+        if written and bool((zero | one).all())
+        else read.expand(shape)
+    )
 
 
 _PASSES: Final[dict[str, Callable[[_Event, str, Held, Tensor, set[int]], Tensor | None]]] = {

@@ -84,7 +84,8 @@ class Guarded:
 def guarded(reader: Reader, birth: Root, finding: Finding) -> Guarded | None:
     """The double where for a birth that a selection leaves out; None where no selection around it is known."""
     around = finding.around
-    masked = around is not None and around.left_out is not None
+    left_out = None if around is None else around.left_out
+    masked = left_out is not None and left_out.op.split(".")[1] in ("mul", "nan_to_num")
     chosen = selection_of(reader, birth, factors=masked)
     operand = _operand(reader, birth)
     if chosen is None or operand is None:
@@ -139,7 +140,7 @@ def _selecting(reader: Reader, root: Root, path: set[ast.AST], names: set[str], 
 
     if isinstance(root, ast.BinOp) and isinstance(root.op, ast.Mult) and factors:
         for inner, mask in ((root.left, root.right), (root.right, root.left)):
-            if leads(inner) and not leads(mask):
+            if leads(inner) and not leads(mask) and not isinstance(mask, ast.Constant):
                 return Selection(root, mask, when=True, number=True)
     if not isinstance(root, ast.Call):
         return None
