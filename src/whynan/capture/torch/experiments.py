@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.capture.refusals import Refused
-from whynan.capture.torch.planes import FLOATS
+from whynan.capture.torch.planes import COMPRESSED, FLOATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -26,6 +26,20 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 ANSWERLESS = (Refused, RuntimeError, IndexError)
 """What an experiment may end in: the operator refused, or gave a result of another shape."""
+WITH_DENSE = frozenset((torch.sparse_coo, *COMPRESSED, torch._mkldnn))  # pyright: ignore[reportPrivateUsage]
+"""The layouts of tensors that stand for a dense one."""
+
+
+def has_dense(tensor: Tensor) -> bool:
+    """Whether a tensor that is not dense stands for one that is."""
+    return tensor.layout in WITH_DENSE or tensor.is_quantized
+
+
+def dense(tensor: Tensor) -> Tensor:
+    """The dense tensor that another stands for; any other as it is."""
+    if tensor.is_quantized:
+        return tensor.dequantize()
+    return tensor.to_dense() if tensor.layout in WITH_DENSE else tensor
 
 
 def map_tensors(value: Any, function: Callable[[Tensor], Any]) -> Any:
@@ -78,12 +92,10 @@ def run(operator: Operator, arguments: Arguments, replace: Callable[[Tensor], Te
         holder[key] = map_tensors(holder[key], torch.clone)
     try:
         result = operator.func(*new_args, **new_kwargs)
+        # as the sparse results of the event itself are seen
+        return [dense(t) for t in outputs_of(operator, new_args, new_kwargs, result)]
     except Exception as error:
         raise Refused from error
-    # as the sparse results of the event itself are seen
-    return [
-        t.to_dense() if t.layout is torch.sparse_coo else t for t in outputs_of(operator, new_args, new_kwargs, result)
-    ]
 
 
 def outputs_of(operator: Operator, args: Any, kwargs: dict[str, Any], result: Any) -> list[Tensor]:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from whynan.capture.torch import bounds, guards
+from whynan.capture.torch import bounds, experiments, guards
 from whynan.capture.torch.lanes import OPTIMIZER
 from whynan.capture.torch.operands import at, dtype_name, first_index
+from whynan.capture.torch.planes import is_strided
 from whynan.capture.torch.updates import Updates
 from whynan.records import Damage, DamageKind, Element, Operand
 from whynan.traces import Event, Silent
@@ -66,6 +67,8 @@ class Silents:
             return
         if not written or node is not None:
             # under a node of the backward it is a checkpoint's forward, which was looked at already
+            return
+        if not all(map(is_strided, experiments.tensors_in([args, written]))):
             return
         with torch._C._DisableTorchDispatch():
             for ask in self._asked[operator.base]:

@@ -29,6 +29,7 @@ from whynan.capture.torch.planes import (
     bad_mask,
     elements,
     is_bad,
+    is_strided,
     readable,
     unproved,
 )
@@ -340,8 +341,8 @@ class Tracer:
     def _rewrite(self, tensor: Tensor, operator: Operator, bad: bool) -> None:
         """A storage that had a state was written: what is finite now carries no label."""
         state = self.state_of(tensor)
-        if state is not None and not bad:
-            state.rewritten(tensor, overwrites=operator.overwrites)
+        if state is not None and not bad and is_strided(elements(tensor)):
+            state.rewritten(elements(tensor), overwrites=operator.overwrites)
 
     def add_ranges(self, row: Row, operator: Operator, written: Sequence[Tensor]) -> None:
         """Count what an event wrote, where ranges are asked for."""
