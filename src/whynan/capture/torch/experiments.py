@@ -60,6 +60,17 @@ def tensors_in(value: Any) -> list[Tensor]:
     return []
 
 
+def local_values(tensor: Tensor) -> Tensor:
+    """The numbers that a tensor of any layout holds in this process, each once, as a dense tensor of some shape."""
+    local: Any = getattr(tensor, "to_local", None)
+    plain: Tensor = tensor if local is None else local()
+    if plain.layout is torch.sparse_coo:
+        plain = plain.coalesce()
+    if plain.is_nested or plain.is_sparse or plain.layout in COMPRESSED:
+        return plain.values()
+    return dense(plain)
+
+
 @contextmanager
 def unseen() -> Generator[None]:
     """Run below every dispatch mode, without recording a graph, and with the generators put back after."""

@@ -157,8 +157,13 @@ def one_of(tensor: Tensor, chosen: Tensor) -> float | None:
 
 def readable(tensor: Tensor) -> bool:
     """Whether a tensor's elements can be read at all (not meta, fake, sparse, nested, quantised, a wrapper's)."""
+    return tensor.dtype in FLOATS and is_plain(tensor) and is_strided(tensor)
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether what is done to a tensor is done to its own elements (not to those of another, as of a wrapper)."""
     kind: Any = type(tensor)
-    return (kind in PLAIN or kind.__torch_dispatch__ is _no_dispatch) and is_strided(tensor) and tensor.dtype in FLOATS
+    return kind in PLAIN or kind.__torch_dispatch__ is _no_dispatch
 
 
 def is_strided(tensor: Tensor) -> bool:

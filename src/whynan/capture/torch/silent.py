@@ -62,13 +62,13 @@ class Silents:
         lane: Lane,
     ) -> None:
         """Ask of one event whether it lost what it should have kept."""
+        if not all(map(is_strided, experiments.tensors_in([args, written]))):
+            return
         if row.phase == OPTIMIZER:
             self.updates.moved(row, operator, args, kwargs, node, lane)
             return
         if not written or node is not None:
             # under a node of the backward it is a checkpoint's forward, which was looked at already
-            return
-        if not all(map(is_strided, experiments.tensors_in([args, written]))):
             return
         with torch._C._DisableTorchDispatch():
             for ask in self._asked[operator.base]:

@@ -29,6 +29,7 @@ from whynan.capture.torch.planes import (
     bad_mask,
     elements,
     is_bad,
+    is_plain,
     is_strided,
     readable,
     unproved,
@@ -211,8 +212,8 @@ class Tracer:
         elif type(out) is torch.Tensor and not operator.mutable:
             written = (out,)
         else:
-            # a subclass has no elements of its own to look at (a fake tensor, a wrapper)
-            written = [t for t in experiments.outputs_of(operator, args, kwargs, out) if type(t) in PLAIN]
+            # a subclass with a dispatch of its own has no elements to look at (a fake tensor)
+            written = [t for t in experiments.outputs_of(operator, args, kwargs, out) if is_plain(t)]
         waits = bool(written) and (self.defers or not written[0].is_cpu) and not written[0].is_meta
         if waits:
             self._note(written, operator, ordinal)
