@@ -22,6 +22,7 @@ from tests.quality.planted import Nothing
 from whynan.capture.failure import InternalError
 
 Form = Callable[[Tensor], Tensor]
+Told = list[tuple["Case", str]]
 
 
 class Plain(Tensor):
@@ -243,7 +244,7 @@ def compare(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         bare = [(case, found) for case in cases if (found := _bare(case)) is not None]
-        told: list[tuple[Case, str]] = []
+        told: Told = []
         left = list(bare)
         while left:
             found: list[tuple[Case, Any, Any]] = []
@@ -277,7 +278,7 @@ def _bare(case: Case) -> Any:
     return first if first == second and first[0] != "None" else None
 
 
-def _run(left: list[tuple[Case, Any]], found: list[tuple[Case, Any, Any]]) -> list[tuple[Case, str]]:
+def _run(left: list[tuple[Case, Any]], found: list[tuple[Case, Any, Any]]) -> Told:
     """Run the cases, up to the first at which whynan fails; those that were run are taken away."""
     while left:
         case, bare = left.pop(0)

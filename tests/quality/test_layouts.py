@@ -1,4 +1,4 @@
-"""Operands of every layout and kind of tensor, in torch's own operator samples: whynan fails at none, and changes none."""
+"""Operands of every layout in torch's own operator samples: whynan fails at none, and changes no bit."""
 
 from __future__ import annotations
 
@@ -14,29 +14,27 @@ from whynan.capture.torch import silent
 from whynan.capture.torch.rows import Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from tests.quality.conftest import Tally
 
 OPERATORS = frozenset(
     """
-    add sub mul div neg abs exp log sqrt where masked_fill clamp sum mean mm matmul addmm bmm softmax log_softmax cat
-    index_select transpose to sparse.mm sparse.sampled_addmm nn.functional.linear nn.functional.relu
-    nn.functional.layer_norm nn.functional.dropout nn.functional.embedding native_layer_norm nn.functional.batch_norm
+    add masked_fill sum mm cat sparse.sampled_addmm native_layer_norm
     """.split()
 )
 """Of the sample; the full check leaves out none."""
 PARTS = 32
-PARTS_OF_SAMPLE = 4
+PARTS_OF_SAMPLE = 3
 
 
-def _all_unharmed(chosen: Iterable[Any], tally: Tally, cap: int) -> None:
+def _all_unharmed(chosen: Iterable[Any], tally: Tally, cap: int, bad: Sequence[str] = tuple(BAD)) -> None:
     told: list[str] = []
     count = 0
     for operator in chosen:
         inputs = samples(operator, cap)
         for form in FORMS:
-            cases = [Case(operator, s, form, where, bad) for s in inputs for where in WHERE for bad in BAD]
+            cases = [Case(operator, s, form, where, b) for s in inputs for where in WHERE for b in bad]
             there, found = compare(cases, whynan.trace)
             count += there
             told += [line for case, line in found if not of_an_empty_mode(case)]
@@ -51,7 +49,7 @@ def _checked() -> list[Any]:
 @pytest.mark.parametrize("number", range(PARTS_OF_SAMPLE))
 def test_operands_of_every_layout_pass_a_sample_of_the_operators(number: int, tally: Tally) -> None:
     chosen = [op for op in _checked() if op.name in OPERATORS and not op.variant_test_name]
-    _all_unharmed(chosen[number::PARTS_OF_SAMPLE], tally, 1)
+    _all_unharmed(chosen[number::PARTS_OF_SAMPLE], tally, 1, ("healthy", "NaN"))
 
 
 @pytest.mark.full
@@ -69,7 +67,7 @@ def _sum_of_dense_and_sparse() -> list[str]:
 def test_a_failure_of_whynans_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not _sum_of_dense_and_sparse()
     monkeypatch.setattr(silent, "is_strided", lambda _tensor: True)
-    monkeypatch.setattr(Rows, "writer_of", lambda _self, tensor: tensor.untyped_storage().nbytes())
+    monkeypatch.setattr(Rows, "writer_of", lambda _self, tensor: tensor.untyped_storage() and -1)
     assert "NotImplementedError" in "".join(_sum_of_dense_and_sparse())
 
 
@@ -90,7 +88,11 @@ def test_each_form_is_of_the_kind_that_it_names() -> None:
         "bsc": torch.sparse_bsc,
         "mkldnn": torch._mkldnn,
     }
-    assert FORMS["nested strided"](matrix).is_nested and FORMS["nested jagged"](matrix).is_nested
-    assert FORMS["quantised"](matrix).is_quantized and FORMS["meta"](matrix).is_meta
-    assert FORMS["conjugate"](matrix).is_conj() and FORMS["negative"](matrix).is_neg()
-    assert FORMS["empty"](matrix).numel() == 0 and not FORMS["wide"](matrix).is_contiguous()
+    assert FORMS["nested strided"](matrix).is_nested
+    assert FORMS["nested jagged"](matrix).is_nested
+    assert FORMS["quantised"](matrix).is_quantized
+    assert FORMS["meta"](matrix).is_meta
+    assert FORMS["conjugate"](matrix).is_conj()
+    assert FORMS["negative"](matrix).is_neg()
+    assert FORMS["empty"](matrix).numel() == 0
+    assert not FORMS["wide"](matrix).is_contiguous()

@@ -99,8 +99,9 @@ class BadEvents:
             explained: list[Tensor] = []
             given = (args, written, list(kwargs.values()))
             stand_ins = StandIns(self) if is_sparse(given) else None
-            if is_opaque(given) or is_too_large(given) or not (stand_ins is None or stand_ins.fit(given)):
-                carry_all(self, args, [written[i] for i in bad])
+            opaque = is_opaque(given)
+            if opaque or is_too_large(given) or not (stand_ins is None or stand_ins.fit(given)):
+                carry_all(self, args, [written[i] for i in bad], opaque=opaque)
                 return
             if stand_ins is not None:
                 kept = before or {}

@@ -173,8 +173,8 @@ def is_strided(tensor: Tensor) -> bool:
 
 
 def elements(tensor: Tensor) -> Tensor:
-    """The tensor that holds another's elements: the values of a sparse one, else itself."""
-    if tensor.layout in COMPRESSED:
+    """The tensor that holds another's elements: the values of a sparse or nested one, else itself."""
+    if tensor.layout in COMPRESSED or (tensor.is_nested and tensor.layout is torch.strided):
         return tensor.values()
     return tensor._values() if tensor.layout is torch.sparse_coo else tensor
 
@@ -228,7 +228,8 @@ def _fills(tensor: Tensor) -> bool:
 def store(state: State, tensor: Tensor, labels: Tensor, only: int = 0) -> None:
     """Write the labels of a tensor's elements into the plane of its storage; `only`: the one set that they hold."""
     state.only = only if state.plane is None or state.only == only else 0
-    if state.plane is None and labels.is_contiguous() and _fills(tensor) and labels.shape == tensor.shape:
+    # a plane is read from the beginning of its storage
+    if state.plane is None and _fills(labels) and _fills(tensor) and labels.shape == tensor.shape:
         state.plane = labels.view(-1)
         state.itemsize = tensor.element_size()
         state.shape = tuple(tensor.shape)

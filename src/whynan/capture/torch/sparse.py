@@ -157,13 +157,13 @@ def as_dense(tensor: Tensor, bad: BadEvents) -> Tensor:
     values = elements(tensor)
     if values is tensor:
         return experiments.dense(tensor)
-    return values if is_too_large(tensor) or not is_bad(values) else StandIns(bad).of(tensor)
+    return values if is_opaque(tensor) or is_too_large(tensor) or not is_bad(values) else StandIns(bad).of(tensor)
 
 
-def carry_all(bad: BadEvents, value: Any, written: list[Tensor]) -> None:
+def carry_all(bad: BadEvents, value: Any, written: list[Tensor], *, opaque: bool) -> None:
     """All bad elements of what cannot be told apart carry whatever the operands do."""
     tracer = bad.tracer
-    tracer.notes[OPAQUE if is_opaque((value, written)) else TOO_LARGE.format(MOST_ELEMENTS)] = None
+    tracer.notes[OPAQUE if opaque else TOO_LARGE.format(MOST_ELEMENTS)] = None
     states = [tracer.state_of(t) for t in experiments.tensors_in(value)]
     labels = tracer.labels.of(
         s
