@@ -26,7 +26,7 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 ANSWERLESS = (Refused, RuntimeError, IndexError)
 """What an experiment may end in: the operator refused, or gave a result of another shape."""
-WITH_DENSE = frozenset((torch.sparse_coo, *COMPRESSED, torch._mkldnn))  # pyright: ignore[reportPrivateUsage]
+WITH_DENSE = frozenset((torch.sparse_coo, *COMPRESSED, torch._mkldnn))  # pyright: ignore[reportAttributeAccessIssue]
 """The layouts of tensors that stand for a dense one."""
 
 

@@ -30,7 +30,6 @@ from whynan.capture.torch.planes import (
     elements,
     is_bad,
     is_plain,
-    is_strided,
     readable,
     unproved,
 )
@@ -212,7 +211,6 @@ class Tracer:
         elif type(out) is torch.Tensor and not operator.mutable:
             written = (out,)
         else:
-            # a subclass with a dispatch of its own has no elements to look at (a fake tensor)
             written = [t for t in experiments.outputs_of(operator, args, kwargs, out) if is_plain(t)]
         waits = bool(written) and (self.defers or not written[0].is_cpu) and not written[0].is_meta
         if waits:
@@ -342,7 +340,7 @@ class Tracer:
     def _rewrite(self, tensor: Tensor, operator: Operator, bad: bool) -> None:
         """A storage that had a state was written: what is finite now carries no label."""
         state = self.state_of(tensor)
-        if state is not None and not bad and is_strided(elements(tensor)):
+        if state is not None and not bad:
             state.rewritten(elements(tensor), overwrites=operator.overwrites)
 
     def add_ranges(self, row: Row, operator: Operator, written: Sequence[Tensor]) -> None:
