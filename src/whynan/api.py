@@ -6,7 +6,6 @@ import inspect
 import os
 from typing import TYPE_CHECKING, Any, cast
 
-from whynan.capture.failure import FAILED
 from whynan.config import Options
 from whynan.errors import UsageError
 from whynan.session.calling import Call
@@ -19,6 +18,7 @@ from whynan.session.reruns import with_rerun, without_rerun
 from whynan.session.training import Watch
 from whynan.session.uncompiled import born_in_a_region, with_eager
 from whynan.session.watching import Watched
+from whynan.traces.format import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -8,8 +8,6 @@ import tempfile
 import traceback
 import warnings
 
-FAILED = "whynan met an error of its own and stopped looking: what follows it was not seen"
-
 
 class InternalError(RuntimeError):
     """An error of whynan's own, raised only in its own tests."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.report.history import history_lines
 from whynan.report.values import count_text
-from whynan.traces.format import GIVEN, NO_FACTS, UNFINISHED
+from whynan.traces.format import FAILED, GIVEN, NO_FACTS, UNFINISHED
 
 if TYPE_CHECKING:
     from whynan.records import Finding, Report
@@ -54,6 +54,8 @@ def _summary(report: Report) -> str:
             told = ["nothing was looked at"]
     elif NO_FACTS in report.coverage.notes:
         told = ["what became of its numbers was not written down"]
+    elif _is_unseen(report):
+        told.append("whynan itself failed, so whether a bad number was born is not known")
     elif report.verdict == "inconclusive":
         if report.run.inference is None:
             place = "a loss, a gradient, a parameter or an output"
@@ -61,6 +63,12 @@ def _summary(report: Report) -> str:
         elif report.run.exception is None:
             told.append("a bad number reached an output, but where it was born was not seen")
     return "; ".join(told) or "nothing was found"
+
+
+def _is_unseen(report: Report) -> bool:
+    """Whether nothing is said of a run because whynan failed: no bad number is known to have reached anything."""
+    failed = FAILED in report.coverage.notes and report.run.exit_status.whynan == 0
+    return report.verdict == "inconclusive" and failed
 
 
 def _is_given(report: Report) -> bool:

@@ -49,6 +49,10 @@ def attempted(finding: Finding) -> Attempt | None:
             return _products(finding)
         case "sum" | "mean":
             return _alike(finding, name)
+        case "_log_softmax" | "log_softmax":
+            return _difference(finding)
+        case "logspace":
+            return _power(value(finding, "base") or 10.0, value(finding, "end"))
         case "_to_copy" | "copy":
             return _cast(finding)
         case _:
@@ -124,6 +128,12 @@ def _alike(finding: Finding, name: str) -> Attempt | None:
     return _told(
         f"the sum behind the mean, {words}" if name == "mean" else words, product(float(count), span[0]), span[0]
     )
+
+
+def _difference(finding: Finding) -> Attempt | None:
+    """The least logit of a row less the greatest, which is what its logarithm of softmax is at most."""
+    span = row(finding, "self", "input")
+    return None if span is None else _sum(*span, None, minus=True)
 
 
 def _cast(finding: Finding) -> Attempt | None:

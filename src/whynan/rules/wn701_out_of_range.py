@@ -60,7 +60,7 @@ _INSIDE = frozenset(
     binary_cross_entropy_with_logits softplus convolution_backward mse_loss_backward native_layer_norm_backward
     native_batch_norm_backward native_layer_norm native_batch_norm native_group_norm tan polar hypot logaddexp
     linalg_lu_solve index_put embedding_dense_backward segment_reduce sum_to_size dft rnn lstm gru attention lp_normalization mean_of gelu
-    reducelogsum     hardswish silu mish
+    reducelogsum     hardswish silu mish _log_softmax log_softmax
     """.split()
 )
 _BATCHES = frozenset("native_batch_norm native_layer_norm native_group_norm".split())

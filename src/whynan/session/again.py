@@ -14,12 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from whynan.capture.failure import FAILED, report_internal_error
+from whynan.capture.failure import report_internal_error
 from whynan.session.capsules import NO_CAPSULE
 from whynan.session.delivery import deliver
 from whynan.session.leaving import FIRST, NOT_AGAIN, WANTED, with_note
 from whynan.session.second import CAPSULE, SECOND, WHY
 from whynan.session.waiting import told
+from whynan.traces.format import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence

@@ -59,7 +59,8 @@ def packed(report: Report, keeper: Keeper | None, options: Options, visits: Mapp
     """
     if options.capsule is None:
         return report
-    from whynan.capture.failure import FAILED, report_internal_error
+    from whynan.capture.failure import report_internal_error
+    from whynan.traces.format import FAILED
 
     if keeper is None:  # it could not be made
         return noted(report, FAILED)

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from whynan.capture.failure import FAILED, report_internal_error
+from whynan.capture.failure import report_internal_error
 from whynan.errors import WhynanError
 from whynan.records import Fix, FixVerdict
 from whynan.records.report import Further
@@ -18,6 +18,7 @@ from whynan.session.capsules import chosen
 from whynan.session.merging import STATUSES
 from whynan.session.outcomes import Outcome, outcome_of
 from whynan.session.trying import alike, judged, kind_of, saturating
+from whynan.traces.format import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

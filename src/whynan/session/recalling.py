@@ -7,10 +7,10 @@ from __future__ import annotations
 import gc
 from typing import TYPE_CHECKING
 
-from whynan.capture.failure import FAILED
 from whynan.errors import UsageError
 from whynan.session.proving import with_surroundings
 from whynan.session.region import exception_text
+from whynan.traces.format import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from whynan.capture.failure import FAILED
 from whynan.records import ExitStatus, Run, Source
 from whynan.report.redaction import public_patterns
 from whynan.rules.catalogue import distribution, rules
@@ -18,6 +17,7 @@ from whynan.session.runs import build_report, versions
 from whynan.source.fingerprint import sha256_of
 from whynan.traces import format as layout
 from whynan.traces.documents import CommentPart, KnownPart, Meant, SessionPart
+from whynan.traces.format import FAILED
 from whynan.traces.notes import generic
 from whynan.traces.opening import Folder
 from whynan.traces.reading import read_trace

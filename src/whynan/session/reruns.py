@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whynan.capture.failure import FAILED
 from whynan.records import Replay
+from whynan.traces.format import FAILED
 
 if TYPE_CHECKING:
     from whynan.records import Finding, Operand, Report

@@ -9,13 +9,14 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from whynan.analysis import findings_of
-from whynan.capture.failure import FAILED, report_internal_error
+from whynan.capture.failure import report_internal_error
 from whynan.records import ExitStatus, Replay, Report, Run, Source
 from whynan.rules.catalogue import explain as explain_finding
 from whynan.session.allow import excused
 from whynan.session.comments import all_comments, comment_at
 from whynan.session.merging import distinct
 from whynan.source.fingerprint import sha256_of
+from whynan.traces.format import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -6,7 +6,6 @@ import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from whynan.capture.failure import FAILED
 from whynan.errors import NestedTraceError, NonFiniteError, UsageError
 from whynan.records import Coverage, ExitStatus, Report, Run
 from whynan.report.values import count_text
@@ -18,6 +17,7 @@ from whynan.session.region import STEPPED_ASIDE, refuses_another, scope_of
 from whynan.session.replays import Replays
 from whynan.session.runs import build_report
 from whynan.traces import Trace
+from whynan.traces.format import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

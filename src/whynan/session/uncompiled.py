@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from whynan.capture.failure import FAILED
 from whynan.records import Replay
 from whynan.session.reruns import without_rerun
+from whynan.traces.format import FAILED
 
 if TYPE_CHECKING:
     from whynan.records import Finding, Report

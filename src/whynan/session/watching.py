@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from whynan.capture.failure import FAILED, report_internal_error
+from whynan.capture.failure import report_internal_error
 from whynan.errors import MissingExtraError, WhynanError
 from whynan.records import Coverage
 from whynan.traces import Trace
+from whynan.traces.format import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

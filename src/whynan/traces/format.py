@@ -46,6 +46,8 @@ UNFINISHED: Final = (
 )
 NO_FACTS: Final = "the trace holds no facts: its run was over before any were written"
 """Notes of a report that was made of what a run has left."""
+FAILED: Final = "whynan met an error of its own and stopped looking: what follows it was not seen"
+"""The note of a run of which whynan has not seen all, by a fault of its own."""
 GIVEN: Final = "what is bad in {outputs} was given: {literals}"
 """The note of a run whose outputs are bad by literals alone: none of its operations has made a number bad."""
 

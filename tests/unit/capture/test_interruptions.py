@@ -14,9 +14,10 @@ import pytest
 import torch
 
 import whynan
-from whynan.capture.failure import FAILED, InternalError
+from whynan.capture.failure import InternalError
 from whynan.capture.torch import tracer
 from whynan.capture.torch.tracer import Tracer
+from whynan.traces.format import FAILED
 
 
 class OutOfTimeError(Exception):

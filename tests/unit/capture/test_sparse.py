@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import whynan
 from whynan.records import Report
@@ -142,3 +142,86 @@ def test_a_sparse_tensor_beyond_the_limit_carries_on_what_its_operands_hold(monk
     assert (finding.op, finding.phase) == ("aten.div.Tensor", "backward")
     assert {r.kind for r in finding.reaches} == {"gradient", "parameter"}
     assert report.coverage.notes == ("a sparse tensor of more than 15 elements was looked at as a whole",)
+
+
+# -- other layouts -------------------------------------------------------------------------------------------------
+
+MATRIX = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
+LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "coo": lambda t: t.to_sparse(),
+    "csr": lambda t: t.to_sparse_csr(),
+    "csc": lambda t: t.to_sparse_csc(),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_sum_of_a_dense_and_a_sparse_matrix_is_looked_at(layout: str) -> None:
+    report = _traced(lambda: torch.eye(2) + LAYOUTS[layout](MATRIX))
+    assert (report.verdict, report.coverage.notes) == ("clean", ())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_product_with_a_sparse_matrix_carries_what_was_born_in_its_values(layout: str) -> None:
+    def program() -> Tensor:
+        made = torch.log(MATRIX - 1)
+        return LAYOUTS[layout](made) @ torch.tensor([[1.0, 0.0], [2.0, 1.0]])
+
+    found = whynan.explain(program).findings
+    assert {f.op for f in found} == {"aten.log.default"}
+
+
+def test_a_bad_row_of_a_product_is_no_copy_of_an_operand_that_is_bad_elsewhere() -> None:
+    def program() -> Tensor:
+        bad = torch.tensor([0.0, 1.0]).log() * 0
+        matrix = torch.sparse_csr_tensor(torch.tensor([0, 1, 2]), torch.tensor([1, 0]), bad, (2, 2))
+        return (matrix @ torch.ones(2, 2)).sum()
+
+    assert [f.op for f in whynan.explain(program).findings] == ["aten.log.default"]
+
+
+def test_a_tensor_that_torch_cannot_read_itself_is_carried_as_a_whole() -> None:
+    def program() -> Tensor:
+        batch = torch.full((2, 2, 2), float("nan")).to_sparse_csr()
+        return (batch + batch).values()
+
+    assert _traced(program).verdict in ("clean", "nonfinite", "inconclusive")
+
+
+def _nested(value: float) -> Tensor:
+    return torch.nested.nested_tensor([torch.full((2, 3), value), torch.full((1, 3), value)])
+
+
+def test_what_comes_bad_into_a_nested_tensor_leaves_it_with_its_birth() -> None:
+    def program() -> Tensor:
+        rows = [torch.zeros(2, 3).log() * 0, torch.ones(1, 3)]
+        return torch.nested.as_nested_tensor(rows).relu().to_padded_tensor(0.0) * 2
+
+    found = whynan.explain(program).findings
+    assert [f.op for f in found] == ["aten.log.default"]
+
+
+def test_what_is_born_in_a_nested_tensor_is_said_not_to_be_seen() -> None:
+    report = whynan.explain(lambda: (_nested(0.0) / _nested(0.0)).to_padded_tensor(0.0))
+    assert report.verdict == "inconclusive"
+    assert any("nested" in note for note in report.coverage.notes)
+    assert whynan.explain(lambda: (_nested(1.0) / _nested(1.0)).to_padded_tensor(0.0)).verdict == "clean"
+
+
+def test_an_infinity_of_a_float8_passes_a_cast() -> None:
+    report = _traced(lambda: torch.tensor([float("inf"), 1.0]).to(torch.float8_e5m2).clone().float())
+    assert report.verdict == "clean"
+
+
+def test_an_empty_tensor_can_be_cast_to_a_format_that_saturates() -> None:
+    assert _traced(lambda: torch.zeros(0).to(torch.float8_e4m3fn)).verdict == "clean"
+
+
+def test_the_results_of_a_plain_subclass_are_those_of_the_operation() -> None:
+    class Plain(Tensor):
+        pass
+
+    def program() -> Tensor:
+        x, mean, var = (torch.full(shape, float("nan")).as_subclass(Plain) for shape in ((2, 3, 2), (3,), (3,)))
+        return nn.functional.batch_norm(x, mean, var, training=True)
+
+    assert _traced(program).verdict in ("clean", "nonfinite")

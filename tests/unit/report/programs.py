@@ -23,6 +23,7 @@ from whynan.records import (
     SinkKind,
     Site,
 )
+from whynan.traces.format import FAILED
 
 NAN, INF = float("nan"), float("inf")
 
@@ -395,6 +396,12 @@ REPORTS: dict[str, Report] = {
     "several": report(FORWARD, OPTIMIZER, READ, damaging=(DAMAGING,), absorbed=(ABSORBED,), absorbed_count=1),
     "inconclusive": report(verdict="inconclusive", coverage={"notes": ("thread 'loader' was not entered",)}),
     "inconclusive, with a warning": report(READ, verdict="inconclusive"),
+    "whynan failed": report(
+        verdict="inconclusive", coverage={"notes": (FAILED,)}, run={"exit_status": ExitStatus(script=0, whynan=0)}
+    ),
+    "whynan failed in the replay of a bad step": report(
+        verdict="inconclusive", coverage={"notes": (FAILED,)}, run={"exit_status": ExitStatus(script=None, whynan=1)}
+    ),
     "raised": report(
         finding(reaches=(reach("observed", "y", 1, 2), reach("observed"))), run={"exception": "ValueError: loss is NaN"}
     ),

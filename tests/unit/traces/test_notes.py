@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from whynan.capture.failure import FAILED
 from whynan.capture.torch.formulas import FORMULA_NOTE, VALUES_NOTE
 from whynan.capture.torch.regions import NOTE
 from whynan.session.region import STEPPED_ASIDE
 from whynan.session.replays import SUSPECT
 from whynan.session.unloaded import NO_TORCH
+from whynan.traces.format import FAILED
 from whynan.traces.notes import LEFT_OUT, exception_type, generic, without_names
 from whynan.traces.reading import NO_FACTS, UNFINISHED
 

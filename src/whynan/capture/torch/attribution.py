@@ -14,7 +14,7 @@ import torch
 from whynan.capture.torch import experiments
 from whynan.capture.torch.labels import PLANE_DTYPE
 from whynan.capture.torch.overlaid import nan_alone
-from whynan.capture.torch.planes import bad_mask, nan_mask
+from whynan.capture.torch.planes import bad_mask, computable, nan_mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -176,7 +176,7 @@ def _pointwise(question: Question, index: int, output: Tensor, bad: Tensor) -> V
                 plane = torch.where(chosen, plane, 0)
             elif name == "literal" and _keeps_signs(question) and not tensor.is_complex():
                 # an infinity of the other sign is not this one
-                plane = torch.where((tensor == -output) & bad, 0, plane)
+                plane = torch.where((computable(tensor) == -computable(output)) & bad, 0, plane)
             elif decided is not None and name != "saved":
                 plane = torch.where(decided & ~nan_mask(tensor), 0, plane)
             previous = merged[name]

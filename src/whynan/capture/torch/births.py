@@ -20,7 +20,7 @@ from whynan.capture.torch.operands import element_of, element_operands, first_in
 from whynan.capture.torch.passing import passed
 from whynan.capture.torch.planes import bad_mask, is_bad, nan_mask, readable, store, strided
 from whynan.capture.torch.sinks import Sinks
-from whynan.capture.torch.sparse import StandIns, carry_all, is_sparse, is_too_large
+from whynan.capture.torch.sparse import StandIns, carry_all, is_opaque, is_sparse, is_too_large
 from whynan.records import ChainLink, ForwardOperand
 from whynan.traces import Birth
 
@@ -97,11 +97,13 @@ class BadEvents:
                 (operator, args, kwargs, list(written), before, changed_since),
             )
             explained: list[Tensor] = []
-            stand_ins = StandIns(self) if is_sparse((args, written, list(kwargs.values()))) else None
+            given = (args, written, list(kwargs.values()))
+            stand_ins = StandIns(self) if is_sparse(given) else None
+            opaque = is_opaque(given)
+            if opaque or is_too_large(given) or not (stand_ins is None or stand_ins.fit(given)):
+                carry_all(self, args, [written[i] for i in bad], opaque=opaque)
+                return
             if stand_ins is not None:
-                if is_too_large((args, written, list(kwargs.values()))):
-                    carry_all(self, args, [written[i] for i in bad])
-                    return
                 kept = before or {}
                 before = {
                     id(stand_ins.of(t)): stand_ins.of(kept[id(t)])

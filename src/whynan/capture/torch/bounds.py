@@ -77,6 +77,8 @@ def saturated(
     source = args[number]
     if not source.is_floating_point() or source.shape != output.shape or source.element_size() == 1:
         return None
+    if not source.numel():
+        return None
     most = torch.finfo(output.dtype).max
     # what rounds to the maximum is no more than half of the distance to the number that would come next above it
     beyond = (source.abs() > most * (1 + torch.finfo(output.dtype).eps / 2)) & (output.float().abs() == most)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
-from whynan.capture.failure import FAILED
 from whynan.capture.torch.doors import quietly
 from whynan.capture.torch.hooks import StepHooks
 from whynan.capture.torch.leaves import distinct
@@ -25,6 +24,7 @@ from whynan.capture.torch.silent import Silents
 from whynan.capture.torch.tracer import Tracer
 from whynan.records import Coverage
 from whynan.traces import Trace
+from whynan.traces.format import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -64,7 +64,12 @@ class Gradients:
 
 
 def _same_memory(tensor: Tensor, data: Tensor) -> bool:
-    if tensor.dtype != data.dtype or tensor.shape != data.shape or tensor.layout != data.layout:
+    if tensor.dtype != data.dtype or tensor.layout != data.layout or tensor.is_nested != data.is_nested:
+        return False
+    if tensor.is_nested and tensor.layout is torch.strided:
+        # torch refuses to tell its shape
+        return tensor.data_ptr() == data.data_ptr()
+    if tensor.shape != data.shape:
         return False
     if tensor.layout is not torch.strided:
         return True

@@ -15,7 +15,7 @@ from whynan.capture.torch import experiments
 from whynan.capture.torch.arguments import single
 from whynan.capture.torch.labels import PLANE_DTYPE
 from whynan.capture.torch.lanes import PHASES
-from whynan.capture.torch.planes import bad_mask, nan_mask, new_plane, readable, rescale, strided
+from whynan.capture.torch.planes import bad_mask, is_strided, nan_mask, new_plane, put, readable, rescale, strided
 from whynan.capture.torch.sentences import text
 from whynan.records import ChainLink
 
@@ -70,7 +70,7 @@ class Damage:
         if state.shadow is None:
             n = output.untyped_storage().nbytes() // output.element_size()
             state.shadow = torch.full((n,), float("nan"), dtype=torch.float64, device=output.device)
-        state.shadow.as_strided(output.shape, output.stride(), output.storage_offset()).copy_(exact)
+        put(state.shadow, output, exact)
 
     def _affordable(self, operator: Operator, output: Tensor) -> bool:
         if operator.random or output.numel() > LARGEST or output.dtype.is_complex:
@@ -130,7 +130,7 @@ class Damage:
         if not everything:
             return
         for i, output in enumerate(written):
-            if i in bad or output.layout is not torch.strided or output.is_nested or output.device.type == "meta":
+            if i in bad or not is_strided(output):
                 continue
             if not self._affordable(operator, output):
                 return
@@ -162,7 +162,7 @@ class Damage:
         args, kwargs = arguments
         for tensor in experiments.tensors_in([*args, *kwargs.values()]):
             state = self.tracer.state_of(tensor)
-            if state is None or tensor.layout is not torch.strided:
+            if state is None or not is_strided(tensor):
                 continue
             if state.taint is None and state.only and labels.is_literal(state.only):
                 continue
@@ -343,7 +343,7 @@ class Damage:
         rescale(state, output)
         if state.taint is None:
             state.taint = new_plane(output)
-        state.taint.as_strided(output.shape, output.stride(), output.storage_offset()).copy_(plane)
+        put(state.taint, output, plane)
         state.shape = tuple(output.shape)
 
 

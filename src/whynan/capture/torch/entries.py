@@ -250,7 +250,7 @@ def _constant(event: Event, operator: Operator) -> str:
 
 
 EXTREMES = tuple(torch.finfo(d).max for d in (torch.float16, torch.bfloat16, torch.float32, torch.float64))
-_SPILLING = frozenset(("_to_copy", "copy_", "copy", "add", "add_", "sub", "sub_"))
+_SPILLING = frozenset(("_to_copy", "copy_", "copy", "add", "add_", "sub", "sub_", "_log_softmax"))
 
 
 def extremes(question: Question, born: Tensor, output: Tensor) -> Tensor | None:

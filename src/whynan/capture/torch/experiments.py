@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.capture.refusals import Refused
-from whynan.capture.torch.planes import FLOATS
+from whynan.capture.torch.planes import COMPRESSED, FLOATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -26,6 +26,20 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 ANSWERLESS = (Refused, RuntimeError, IndexError)
 """What an experiment may end in: the operator refused, or gave a result of another shape."""
+WITH_DENSE = frozenset((torch.sparse_coo, *COMPRESSED, torch._mkldnn))  # pyright: ignore[reportAttributeAccessIssue]
+"""The layouts of tensors that stand for a dense one."""
+
+
+def has_dense(tensor: Tensor) -> bool:
+    """Whether a tensor that is not dense stands for one that is."""
+    return tensor.layout in WITH_DENSE or tensor.is_quantized
+
+
+def dense(tensor: Tensor) -> Tensor:
+    """The dense tensor that another stands for; any other as it is."""
+    if tensor.is_quantized:
+        return tensor.dequantize()
+    return tensor.to_dense() if tensor.layout in WITH_DENSE else tensor
 
 
 def map_tensors(value: Any, function: Callable[[Tensor], Any]) -> Any:
@@ -44,6 +58,17 @@ def tensors_in(value: Any) -> list[Tensor]:
     if isinstance(value, (list, tuple)):
         return [t for v in value for t in tensors_in(v)]  # pyright: ignore[reportUnknownVariableType]
     return []
+
+
+def local_values(tensor: Tensor) -> Tensor:
+    """The numbers that a tensor of any layout holds in this process, each once, as a dense tensor of some shape."""
+    local: Any = getattr(tensor, "to_local", None)
+    plain: Tensor = tensor if local is None else local()
+    if plain.layout is torch.sparse_coo:
+        plain = plain.coalesce()
+    if plain.is_nested or plain.is_sparse or plain.layout in COMPRESSED:
+        return plain.values()
+    return dense(plain)
 
 
 @contextmanager
@@ -78,12 +103,10 @@ def run(operator: Operator, arguments: Arguments, replace: Callable[[Tensor], Te
         holder[key] = map_tensors(holder[key], torch.clone)
     try:
         result = operator.func(*new_args, **new_kwargs)
+        # as the sparse results of the event itself are seen
+        return [dense(t) for t in outputs_of(operator, new_args, new_kwargs, result)]
     except Exception as error:
         raise Refused from error
-    # as the sparse results of the event itself are seen
-    return [
-        t.to_dense() if t.layout is torch.sparse_coo else t for t in outputs_of(operator, new_args, new_kwargs, result)
-    ]
 
 
 def outputs_of(operator: Operator, args: Any, kwargs: dict[str, Any], result: Any) -> list[Tensor]:

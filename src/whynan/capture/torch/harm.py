@@ -10,6 +10,7 @@ import torch
 from whynan.capture.torch.judging import Fault, gradients_of, judge
 from whynan.capture.torch.names import Names
 from whynan.capture.torch.operands import at, dtype_name, first_index
+from whynan.capture.torch.planes import is_strided
 from whynan.capture.torch.sites import Sites
 from whynan.capture.torch.stalling import Stalling
 from whynan.floats import format_of
@@ -77,7 +78,7 @@ class Harms:
             self._zero.discard(id(optimizer))
         if 0 < norm <= STEEP:
             return
-        gradients = [(p, g) for p, g in gradients_of(optimizer) if not g.is_sparse and g.numel()]
+        gradients = [(p, g) for p, g in gradients_of(optimizer) if is_strided(g) and g.numel()]
         if norm > STEEP:
             self._steep(gradients, step, getattr(optimizer, "grad_scale", None))
         elif norm == 0 and gradients:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from whynan.capture.torch.experiments import dense, local_values
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import FrameType
@@ -184,9 +186,7 @@ def norm_of(gradients: list[Tensor]) -> float:
 
 
 def _norm(gradient: Tensor) -> float:
-    plain = gradient.coalesce().values() if gradient.is_sparse else gradient
-    local: Any = getattr(plain, "to_local", None)
-    return torch.linalg.vector_norm(plain if local is None else local()).item()
+    return torch.linalg.vector_norm(local_values(gradient)).item()
 
 
 @torch.no_grad()
@@ -194,8 +194,7 @@ def judge(optimizer: Any, losses: Losses) -> Judged:
     """All that is known of a step about to be made."""
     bad = []
     for parameter, gradient in gradients_of(optimizer):
-        whole = gradient.coalesce().to_dense() if gradient.is_sparse else gradient
-        mask = _not_finite(whole)
+        mask = _not_finite(dense(gradient))
         if bool(mask.any()):
             bad.append((parameter, mask))
     bad_loss = losses.bad(scaled=False)
@@ -204,7 +203,8 @@ def judge(optimizer: Any, losses: Losses) -> Judged:
 
 def spoilt_of(optimizer: Any) -> tuple[Tensor, ...]:
     """The parameters of an optimizer that are NaN or Inf."""
-    return tuple(p for p in parameters_of(optimizer) if not bool(torch.isfinite(p).all()))
+    found = ((p, p if p.layout is torch.strided else local_values(p)) for p in parameters_of(optimizer))
+    return tuple(p for p, values in found if not bool(torch.isfinite(values).all()))
 
 
 def device_of(optimizers: Iterable[Any]) -> str:

@@ -9,6 +9,7 @@ import torch
 
 from whynan.capture.broadcasting import broadcast_index
 from whynan.capture.torch import experiments
+from whynan.capture.torch.planes import is_strided
 from whynan.records import Element, Operand
 
 if TYPE_CHECKING:
@@ -148,9 +149,10 @@ def _tensor_operand(
     gone: frozenset[int],
     copied: frozenset[int],
 ) -> Operand:
-    shape = tuple(int(s) for s in tensor.shape)
     dtype = dtype_name(tensor.dtype)
-    if id(tensor) in gone or tensor.layout is not torch.strided or tensor.is_nested:
+    # torch refuses to tell the shape of a nested tensor
+    shape = None if tensor.is_nested else tuple(int(s) for s in tensor.shape)
+    if id(tensor) in gone or not is_strided(tensor):
         return Operand(name=name, shape=shape, dtype=dtype)
     origin: Origin = "window" if id(tensor) in copied else "live"
     if index is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.capture.torch.labels import PLANE_DTYPE
-from whynan.capture.torch.planes import SEARCHED, is_bad, readable, strided
+from whynan.capture.torch.planes import SEARCHED, computable, is_bad, readable, strided
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,8 +59,8 @@ def passed(
         if not state.only or not tracer.labels.is_literal(state.only) or only not in (0, state.only):
             return None
         only = state.only
-        signs |= {end for end in (float(v) for v in torch.aminmax(tensor)) if math.isinf(end)}
-        here = (tensor.abs() == math.inf) & (strided(state.plane, state.itemsize, tensor) != 0)
+        signs |= {end for end in (float(v) for v in torch.aminmax(computable(tensor))) if math.isinf(end)}
+        here = (computable(tensor).abs() == math.inf) & (strided(state.plane, state.itemsize, tensor) != 0)
         known = here if known is None else known | here
     # an infinity of a sign that no operand has is not theirs
     if known is None or (operator.base != "sub" and not {end for end in ends if math.isinf(end)} <= signs):

@@ -42,6 +42,7 @@ FLOAT8 = frozenset(d for d in FLOATS if d.itemsize == 1)
 SMALL = 1 << 14
 TOGETHER = 32
 HALVES = frozenset((torch.float16, torch.bfloat16))
+COMPRESSED = frozenset((torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc))
 
 
 class State:
@@ -125,10 +126,14 @@ def rescale(state: State, tensor: Tensor) -> None:
     state.itemsize = size
 
 
+def computable(tensor: Tensor) -> Tensor:
+    """A tensor of a format that PyTorch hardly computes in as float32; any other as it is."""
+    return tensor.float() if tensor.dtype in FLOAT8 else tensor
+
+
 def bad_mask(tensor: Tensor) -> Tensor:
     """Which elements are NaN or infinite, of any floating or complex dtype."""
-    if tensor.dtype in FLOAT8:
-        tensor = tensor.float()
+    tensor = computable(tensor)
     if tensor.dtype not in SEARCHED:
         return ~torch.isfinite(tensor)
     # a difference that is 0 unless it has no value; faster than `isfinite`, which makes several passes
@@ -137,16 +142,14 @@ def bad_mask(tensor: Tensor) -> Tensor:
 
 def nan_mask(tensor: Tensor) -> Tensor:
     """Which elements are NaN."""
-    if tensor.dtype in FLOAT8:
-        tensor = tensor.float()
-    return torch.isnan(tensor)
+    return torch.isnan(computable(tensor))
 
 
 def one_of(tensor: Tensor, chosen: Tensor) -> float | None:
     """What all the bad elements that were chosen are: NaN, Inf or -Inf; None where they differ, or are complex."""
     if tensor.is_complex():
         return None
-    found: Tensor = (tensor.float() if tensor.dtype in FLOAT8 else tensor)[chosen]
+    found: Tensor = computable(tensor)[chosen]
     first = float(found[0])
     same = torch.isnan(found) if first != first else found == found[0]
     return first if bool(same.all()) else None
@@ -154,19 +157,25 @@ def one_of(tensor: Tensor, chosen: Tensor) -> float | None:
 
 def readable(tensor: Tensor) -> bool:
     """Whether a tensor's elements can be read at all (not meta, fake, sparse, nested, quantised, a wrapper's)."""
+    return tensor.dtype in FLOATS and is_plain(tensor) and is_strided(tensor)
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether what is done to a tensor is done to its own elements (not to those of another, as of a wrapper)."""
     kind: Any = type(tensor)
-    return (
-        (kind in PLAIN or kind.__torch_dispatch__ is _no_dispatch)
-        and tensor.layout is torch.strided
-        and not tensor.is_nested
-        and not tensor.is_quantized
-        and tensor.device.type != "meta"
-        and tensor.dtype in FLOATS
-    )
+    return kind in PLAIN or kind.__torch_dispatch__ is _no_dispatch
+
+
+def is_strided(tensor: Tensor) -> bool:
+    """Whether each element of a tensor has its place in memory (of no sparse, nested, quantised, meta tensor)."""
+    plain = tensor.layout is torch.strided and not tensor.is_nested
+    return plain and not tensor.is_quantized and tensor.device.type != "meta"
 
 
 def elements(tensor: Tensor) -> Tensor:
-    """The tensor that holds another's elements: the values of a sparse one, else itself."""
+    """The tensor that holds another's elements: the values of a sparse or nested one, else itself."""
+    if tensor.layout in COMPRESSED or (tensor.is_nested and tensor.layout is torch.strided):
+        return tensor.values()
     return tensor._values() if tensor.layout is torch.sparse_coo else tensor
 
 
@@ -175,10 +184,8 @@ def is_bad(tensor: Tensor) -> bool:
 
     A finite sum proves every addend finite; an infinite or NaN one may be an overflow of the sum itself.
     """
+    tensor = computable(tensor)
     dtype = tensor.dtype
-    if dtype in FLOAT8:
-        tensor = tensor.float()
-        dtype = torch.float32
     total = tensor.sum(dtype=torch.float32).item() if dtype in HALVES else tensor.sum().item()
     if total - total == 0:
         return False
@@ -221,7 +228,8 @@ def _fills(tensor: Tensor) -> bool:
 def store(state: State, tensor: Tensor, labels: Tensor, only: int = 0) -> None:
     """Write the labels of a tensor's elements into the plane of its storage; `only`: the one set that they hold."""
     state.only = only if state.plane is None or state.only == only else 0
-    if state.plane is None and labels.is_contiguous() and _fills(tensor) and labels.shape == tensor.shape:
+    # a plane is read from the beginning of its storage
+    if state.plane is None and _fills(labels) and _fills(tensor) and labels.shape == tensor.shape:
         state.plane = labels.view(-1)
         state.itemsize = tensor.element_size()
         state.shape = tuple(tensor.shape)
@@ -230,14 +238,19 @@ def store(state: State, tensor: Tensor, labels: Tensor, only: int = 0) -> None:
         state.plane = new_plane(tensor)
         state.itemsize = tensor.element_size()
     rescale(state, tensor)
+    put(state.plane, tensor, labels)
+    state.shape = tuple(tensor.shape)
+
+
+def put(plane: Tensor, tensor: Tensor, content: Tensor) -> None:
+    """Write into a plane of a tensor's storage, at the places of the tensor's elements."""
     shape, stride = list(tensor.shape), tensor.stride()
     for dim, (size, step) in enumerate(zip(tensor.shape, stride, strict=True)):
         if size > 1 and not step:
             # an expanded tensor has one place for all elements along this dimension, which is written once
             shape[dim] = 1
-            labels = labels.expand(tensor.shape).narrow(dim, 0, 1)
-    state.plane.as_strided(shape, stride, tensor.storage_offset()).copy_(labels)
-    state.shape = tuple(tensor.shape)
+            content = content.expand(tensor.shape).narrow(dim, 0, 1)
+    plane.as_strided(shape, stride, tensor.storage_offset()).copy_(content)
 
 
 def first_index_in(whole: Tensor, view: Tensor, mask: Tensor) -> tuple[int, ...] | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from whynan.capture.torch.experiments import local_values
 from whynan.capture.torch.judging import norm_of
 from whynan.capture.torch.transfers import Transfer
 
@@ -161,9 +162,7 @@ def _is_wrong(tensor: Tensor) -> Tensor:
 
 def _values(gradient: Tensor) -> Tensor:
     """The elements of this process, of a gradient that is sparse or in parts over several."""
-    plain = gradient.coalesce().values() if gradient.is_sparse else gradient
-    local: Any = getattr(plain, "to_local", None)
-    plain = plain if local is None else local()
+    plain = local_values(gradient)
     return torch.view_as_real(plain) if plain.is_complex() else plain
 
 

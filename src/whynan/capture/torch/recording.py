@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from whynan.capture.failure import FAILED
 from whynan.capture.torch.pending import Pending
 from whynan.capture.torch.segments import Segments
 from whynan.source.fingerprint import sha256_of
+from whynan.traces.format import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

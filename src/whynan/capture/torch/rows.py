@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from whynan.capture.torch.planes import PLAIN
+from whynan.capture.torch.planes import PLAIN, elements, is_strided
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -173,7 +173,10 @@ class Rows:
 
     def uncounted(self, tensor: Tensor, ordinal: int) -> int:
         """Bytes of a tensor that event `ordinal` holds, unless an event of the window has counted them."""
-        storage = tensor.untyped_storage()
+        try:
+            storage = tensor.untyped_storage()
+        except (RuntimeError, NotImplementedError):
+            return 0
         counted = getattr(storage, COUNTED, -1)
         if counted == ALIVE or counted in self.operands:
             return 0
@@ -188,8 +191,11 @@ class Rows:
         setattr(tensor.untyped_storage(), WRITER, ordinal)
 
     def writer_of(self, tensor: Tensor) -> int:
-        """The event that last wrote a tensor's storage; -1 for one from outside."""
-        return getattr(tensor.untyped_storage(), WRITER, -1)
+        """The event that last wrote a tensor's storage; -1 for one from outside, or where there is none."""
+        try:
+            return getattr(elements(tensor).untyped_storage(), WRITER, -1)
+        except (RuntimeError, NotImplementedError):
+            return -1
 
     def value_of(self, held: Held) -> Tensor | None:
         """An operand as it was when its event ran: live, or the copy taken before it was overwritten."""
@@ -227,7 +233,7 @@ def held_of(args: tuple[Any, ...], writer_of: Callable[[Tensor], int]) -> list[A
     """The operands of an event that is being looked at, read off its arguments."""
     found: list[Any] = []
     for value in args:
-        if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_nested:
+        if isinstance(value, torch.Tensor) and is_strided(value):
             found.append(Held(value.detach(), writer_of(value)))
         else:
             found.append(value if isinstance(value, (float, int, list, tuple)) else None)
@@ -236,7 +242,7 @@ def held_of(args: tuple[Any, ...], writer_of: Callable[[Tensor], int]) -> list[A
 
 def _named(value: Any) -> Any:
     if type(value) is tuple and value and isinstance(value[0], torch.Tensor):
-        return Held._make(value)
+        return Held._make(value) if is_strided(value[0]) else None
     if type(value) is list:
         return [_named(v) for v in value]  # pyright: ignore[reportUnknownVariableType]
     return value

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from whynan.capture.torch import bounds, guards
+from whynan.capture.torch import bounds, experiments, guards
 from whynan.capture.torch.lanes import OPTIMIZER
 from whynan.capture.torch.operands import at, dtype_name, first_index
+from whynan.capture.torch.planes import is_strided
 from whynan.capture.torch.updates import Updates
 from whynan.records import Damage, DamageKind, Element, Operand
 from whynan.traces import Event, Silent
@@ -61,6 +62,8 @@ class Silents:
         lane: Lane,
     ) -> None:
         """Ask of one event whether it lost what it should have kept."""
+        if not all(map(is_strided, experiments.tensors_in([args, written]))):
+            return
         if row.phase == OPTIMIZER:
             self.updates.moved(row, operator, args, kwargs, node, lane)
             return

@@ -12,7 +12,7 @@ import torch
 from whynan.capture.torch import experiments
 from whynan.capture.torch.leaves import Backward, Leaf, distinct, incurable
 from whynan.capture.torch.names import tensors_of
-from whynan.capture.torch.planes import State, bad_mask, is_bad, one_of, readable, strided
+from whynan.capture.torch.planes import State, bad_mask, is_bad, is_strided, one_of, readable, strided
 from whynan.capture.torch.rows import address
 from whynan.capture.torch.scaling import Scaler
 from whynan.capture.torch.sparse import as_dense
@@ -91,7 +91,7 @@ class Sinks:
     def _integers(
         self, tensor: Tensor, state: State | None, kind: SinkKind, name: str | None, fatal: bool
     ) -> list[Sink]:
-        if state is None or state.taint is None or tensor.layout is not torch.strided:
+        if state is None or state.taint is None or not is_strided(tensor):
             return []
         with torch._C._DisableTorchDispatch():
             plane = strided(state.taint, state.itemsize, tensor)

@@ -1,6 +1,7 @@
-"""Sparse tensors: their elements are those of their values, whose storage carries the labels.
+"""Tensors of other layouts: a sparse one's elements are those of its values, whose storage carries the labels.
 
-An event that is explained sees a sparse operand as the dense tensor that it stands for.
+An event that is explained sees such an operand as the dense tensor that it stands for. What stands for none (a nested
+tensor, one on meta) is not looked at.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import torch
 
 from whynan.capture.torch import experiments
 from whynan.capture.torch.labels import PLANE_DTYPE
-from whynan.capture.torch.planes import bad_mask, elements, is_bad, strided
+from whynan.capture.torch.planes import bad_mask, elements, is_bad, is_strided, nan_mask, readable, strided
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,15 +23,23 @@ MOST_ELEMENTS: Final = 1 << 26
 """A sparse tensor that stands for more is not looked at element by element."""
 TOO_LARGE: Final = "a sparse tensor of more than {:,} elements was looked at as a whole"
 
+OPAQUE: Final = "operations on nested tensors are not looked at: what is born in one is not known"
+
 
 def is_sparse(value: Any) -> bool:
-    """Whether a value is a sparse tensor, or holds one."""
-    return any(t.layout is torch.sparse_coo for t in experiments.tensors_in(value))
+    """Whether a value is a tensor that stands for a dense one, or holds such."""
+    return any(map(experiments.has_dense, experiments.tensors_in(value)))
 
 
 def is_too_large(value: Any) -> bool:
     """Whether a sparse tensor among some values stands for more than can be looked at."""
-    return any(t.layout is torch.sparse_coo and t.numel() > MOST_ELEMENTS for t in experiments.tensors_in(value))
+    tensors = experiments.tensors_in(value)
+    return any(experiments.has_dense(t) and t.numel() > MOST_ELEMENTS for t in tensors)
+
+
+def is_opaque(value: Any) -> bool:
+    """Whether a tensor among some values has no elements that can be told apart, and stands for none that has."""
+    return any(not is_strided(t) and not experiments.has_dense(t) for t in experiments.tensors_in(value))
 
 
 class StandIns:
@@ -39,6 +48,14 @@ class StandIns:
     def __init__(self, bad: BadEvents) -> None:
         self._bad = bad
         self._made: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def fit(self, value: Any) -> bool:
+        """Whether each of some values can be replaced; torch makes sparse tensors that it cannot read itself."""
+        try:
+            self.of(value)
+        except (RuntimeError, NotImplementedError):
+            return False
+        return True
 
     def of(self, value: Any) -> Any:
         """A value with its sparse tensors replaced, the same one always by the same."""
@@ -58,7 +75,7 @@ class StandIns:
             state = tracer.state_of(tensor)
             if tensor is output or state is None or state.plane is None or tensor.shape != output.shape:
                 continue
-            if tensor.layout is output.layout and torch.equal(_comparable(tensor), _comparable(output)):
+            if tensor.layout is output.layout and _is_same(tensor, output):
                 self._bad.label(output, strided(state.plane, state.itemsize, tensor).clone(), backward=state.backward)
                 return True
         return False
@@ -67,47 +84,86 @@ class StandIns:
         """What was found of the dense tensors holds for the sparse ones: results, and operands not known before."""
         tracer = self._bad.tracer
         for tensor, dense in self._made.values():
-            state, values = tracer.state_of(dense), tensor._values()
+            state, values = tracer.state_of(dense), elements(tensor)
             known = tracer.state_of(values)
             fresh = known is None or known.plane is None
-            if state is not None and state.plane is not None and (fresh or any(dense is t for t in explained)):
-                plane = strided(state.plane, state.itemsize, dense)[tuple(tensor._indices())]
+            # what has no values of its own keeps no labels
+            if values is tensor or state is None or state.plane is None:
+                continue
+            if fresh or any(dense is t for t in explained):
+                plane = _taken(tensor, strided(state.plane, state.itemsize, dense))
                 self._bad.label(*_once(values, plane), backward=state.backward)
 
     def _dense(self, tensor: Tensor) -> Tensor:
-        if tensor.layout is not torch.sparse_coo:
+        if not experiments.has_dense(tensor):
             return tensor
         known = self._made.get(id(tensor))
         if known is not None:
             return known[1]
         tracer = self._bad.tracer
-        dense, values = tensor.detach().to_dense(), tensor._values()
+        dense, values = experiments.dense(tensor.detach()), elements(tensor)
         self._made[id(tensor)] = tensor, dense
         tracer.rows.note(dense, tracer.rows.writer_of(values))
         state = tracer.state_of(values)
         if state is not None and state.plane is not None:
-            plane = torch.zeros(dense.shape, dtype=state.plane.dtype, device=dense.device)
-            plane[tuple(tensor._indices())] = strided(state.plane, state.itemsize, values)
+            plane = _spread(tensor, strided(state.plane, state.itemsize, values))
             self._bad.label(dense, plane, backward=state.backward)
         return dense
 
 
-def _comparable(tensor: Tensor) -> Tensor:
-    return torch.where(torch.isnan(tensor), 0, tensor) if bool(torch.isnan(tensor).any()) else tensor
+def _taken(tensor: Tensor, dense: Tensor) -> Tensor:
+    """What a dense plane holds at the places of a sparse tensor's values."""
+    if tensor.layout is torch.sparse_coo:
+        return dense[None][_places(tensor)]
+    numbers = _numbers(tensor)
+    taken = torch.zeros(tensor.values().numel() + 1, dtype=dense.dtype, device=dense.device)
+    taken[numbers] = dense
+    return taken[1:].view(tensor.values().shape)
+
+
+def _spread(tensor: Tensor, plane: Tensor) -> Tensor:
+    """The dense plane of the plane of a sparse tensor's values."""
+    if tensor.layout is not torch.sparse_coo:
+        return torch.cat([plane.new_zeros(1), plane.reshape(-1)])[_numbers(tensor)]
+    spread = torch.zeros(tensor.shape, dtype=plane.dtype, device=plane.device)
+    spread[None][_places(tensor)] = plane
+    return spread
+
+
+def _places(tensor: Tensor) -> tuple[Tensor, ...]:
+    """The indices of a sparse tensor's values, below one more dimension, which a tensor without any needs."""
+    indices = tensor._indices()
+    return indices.new_zeros(indices.shape[1]), *indices
+
+
+def _numbers(tensor: Tensor) -> Tensor:
+    """By place, the number of the value that a sparse tensor of a compressed layout has there, from 1; else 0."""
+    by_row = tensor.layout in (torch.sparse_csr, torch.sparse_bsr)
+    outer = tensor.crow_indices() if by_row else tensor.ccol_indices()
+    inner = tensor.col_indices() if by_row else tensor.row_indices()
+    values = tensor.values()
+    numbers = torch.arange(1, values.numel() + 1, device=values.device).view(values.shape)
+    counted = torch.sparse_compressed_tensor(outer, inner, numbers, tensor.shape, layout=tensor.layout)
+    return counted.to_dense()
+
+
+def _is_same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors of a shape hold the same, NaN at the same places."""
+    return bool(((one == other) | (nan_mask(one) & nan_mask(other))).all())
 
 
 def as_dense(tensor: Tensor, bad: BadEvents) -> Tensor:
     """A sparse tensor as the dense one, with its labels; its values where none is bad, any other as it is."""
-    if tensor.layout is not torch.sparse_coo:
-        return tensor
     values = elements(tensor)
-    return values if is_too_large(tensor) or not is_bad(values) else StandIns(bad).of(tensor)
+    if values is tensor:
+        return experiments.dense(tensor)
+    return values if is_opaque(tensor) or is_too_large(tensor) or not is_bad(values) else StandIns(bad).of(tensor)
 
 
-def carry_all(bad: BadEvents, value: Any, written: list[Tensor]) -> None:
-    """All bad elements of what is too large to be looked at carry whatever the operands do."""
+def carry_all(bad: BadEvents, value: Any, written: list[Tensor], *, opaque: bool) -> None:
+    """All bad elements of what cannot be told apart carry whatever the operands do."""
     tracer = bad.tracer
-    tracer.notes[TOO_LARGE.format(MOST_ELEMENTS)] = None
+    tracer.notes[OPAQUE if opaque else TOO_LARGE.format(MOST_ELEMENTS)] = None
     states = [tracer.state_of(t) for t in experiments.tensors_in(value)]
     labels = tracer.labels.of(
         s
@@ -116,7 +172,7 @@ def carry_all(bad: BadEvents, value: Any, written: list[Tensor]) -> None:
         for s in tracer.labels.present(state.plane)
     )
     whole = tracer.labels.intern(labels) if labels else 0
-    for tensor in map(elements, written if whole else ()):
+    for tensor in filter(readable, map(elements, written if whole else ())):
         plane = torch.where(bad_mask(tensor), whole, 0).to(PLANE_DTYPE)
         bad.label(*_once(tensor, plane), backward=any(s is not None and s.backward for s in states))
 

@@ -29,6 +29,7 @@ from whynan.capture.torch.planes import (
     bad_mask,
     elements,
     is_bad,
+    is_plain,
     readable,
     unproved,
 )
@@ -210,8 +211,7 @@ class Tracer:
         elif type(out) is torch.Tensor and not operator.mutable:
             written = (out,)
         else:
-            # a subclass has no elements of its own to look at (a fake tensor, a wrapper)
-            written = [t for t in experiments.outputs_of(operator, args, kwargs, out) if type(t) in PLAIN]
+            written = [t for t in experiments.outputs_of(operator, args, kwargs, out) if is_plain(t)]
         waits = bool(written) and (self.defers or not written[0].is_cpu) and not written[0].is_meta
         if waits:
             self._note(written, operator, ordinal)
@@ -341,7 +341,7 @@ class Tracer:
         """A storage that had a state was written: what is finite now carries no label."""
         state = self.state_of(tensor)
         if state is not None and not bad:
-            state.rewritten(tensor, overwrites=operator.overwrites)
+            state.rewritten(elements(tensor), overwrites=operator.overwrites)
 
     def add_ranges(self, row: Row, operator: Operator, written: Sequence[Tensor]) -> None:
         """Count what an event wrote, where ranges are asked for."""
