@@ -37,6 +37,8 @@ _COMPUTES: Final = frozenset({"torch", "math", "numpy", "einops"})
 _DOING: Final = frozenset("print open input exec eval next setattr delattr breakpoint".split())
 _GREATEST_EPSILON: Final = 1e-2
 _MOST_BEFORE: Final = 24
+_MOST_FURTHER: Final = 3
+"""So many statements behind an edit may it take for what it computes to come to the same."""
 
 
 def judged(candidate: Candidate, visits: Visits, *, rounded: Collection[str] = ()) -> FixVerdict:
@@ -61,6 +63,40 @@ def judged(candidate: Candidate, visits: Visits, *, rounded: Collection[str] = (
     after = _taking(compiled(repaired, namespace), repaired)
     is_rounded = bool({*rounded} - _written(original.body)[0])
     return judge(before, after, _chosen(before, given), kind=candidate.kind, rounded=is_rounded)
+
+
+def tried(before: str, after: str, path: str, finding: Finding, visits: Visits) -> FixVerdict:
+    """The verdict on somebody's own edit of a file, on the visits that were recorded of the finding's function.
+
+    Args:
+        before: the text that ran.
+        after: the edited text.
+        path: of the file.
+        finding: what the edit is to mend.
+        visits: of the function that holds the finding's expression.
+    """
+    from whynan.fixes.candidates import Candidate, Declined
+
+    if finding.site is None:
+        return FixVerdict(status="unverified", why="the bad number was born at no place of the source that is known")
+    pair = alike(before, after, path, finding.site.line, visits)
+    if isinstance(pair, Declined):
+        return FixVerdict(status="unverified", why=pair.why)
+    first, rounded = None, saturating(finding)
+    for further in range(_MOST_FURTHER + 1):
+        if further:
+            pair = alike(before, after, path, finding.site.line, visits, further=further)
+        if isinstance(pair, Declined):
+            break
+        candidate = Candidate("", kind_of(*pair), path, after, *pair, function=visits.function)
+        verdict = judged(candidate, visits, rounded=rounded)
+        first = first or verdict
+        if verdict.status == "verified":
+            return verdict
+        if first.status not in ("rejected", "distorting"):
+            break
+    assert first is not None
+    return first
 
 
 def saturating(finding: Finding) -> frozenset[str]:

@@ -32,6 +32,17 @@ class Span(NamedTuple):
     end_column: int
 
 
+def imported_by(node: ast.AST) -> dict[str, str]:
+    """What the names that a statement imports stand for; none of what is no import."""
+    match node:
+        case ast.Import(names=names):
+            return {n.asname or n.name.partition(".")[0]: n.name if n.asname else n.name.partition(".")[0] for n in names}
+        case ast.ImportFrom(module=module, names=names, level=level):
+            return {n.asname or n.name: f"{'.' * level + (module or '')}.{n.name}" for n in names}
+        case _:
+            return {}
+
+
 def span_of(node: Spanned) -> Span:
     """Where a node stands; a node that `ast` parsed has an end."""
     assert node.end_lineno is not None
@@ -66,15 +77,7 @@ class Syntax:
         """What each imported name stands for, as ``F`` for ``torch.nn.functional``; dots begin a relative import."""
         found: dict[str, str] = {}
         for node in self.parents:
-            if isinstance(node, ast.Import):
-                for name in node.names:
-                    found[name.asname or name.name.partition(".")[0]] = (
-                        name.name if name.asname else name.name.partition(".")[0]
-                    )
-            elif isinstance(node, ast.ImportFrom):
-                module = "." * node.level + (node.module or "")
-                for name in node.names:
-                    found[name.asname or name.name] = f"{module}.{name.name}"
+            found |= imported_by(node)
         return found
 
     @cached_property
@@ -87,6 +90,8 @@ class Syntax:
             elif isinstance(node, ast.arg):
                 names.add(node.arg)
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                names.add(node.name)
+            elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name is not None:
                 names.add(node.name)
         return frozenset(names)
 

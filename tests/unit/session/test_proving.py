@@ -18,7 +18,8 @@ from whynan.capsule import open_capsule
 from whynan.fixes.candidates import Candidate, Formula
 from whynan.records import FixVerdict, Report
 from whynan.session import brought
-from whynan.session.proving import Judged, Once, proved, tried
+from whynan.session.proving import Judged, Once, proved
+from whynan.session.trying import tried
 from whynan.verify.visiting import visiting
 
 if TYPE_CHECKING:
