@@ -222,7 +222,9 @@ def _chosen(original: Callable[..., Any], given: list[dict[str, Any]]) -> list[d
 
     Where one fails, what it gave may come in again, as in a recurrence: what fails of that is no failure of its own.
     """
-    kinds = [_bad_kinds(one) for one in given]
+    from whynan.verify.tensors import bad_kinds, tensors_in
+
+    kinds = [bad_kinds(tensors_in(one).values()) for one in given]
     looked = _looked_at(kinds)
     failing = [number for number in looked if _fails(original, given[number])]
     healthy = [given[number] for number in looked if number not in failing]
@@ -239,20 +241,6 @@ def _looked_at(kinds: Sequence[frozenset[str]]) -> list[int]:
             known |= kind
     looked = {number for end in ends[1:] for number in range(max(0, end - _MOST_BEFORE_BAD), end)}
     return sorted(looked | {*range(max(0, len(kinds) - _MOST_LOOKED_AT), len(kinds))})
-
-
-def _bad_kinds(given: Mapping[str, Any]) -> frozenset[str]:
-    """Which of NaN, Inf and -Inf come into a visit."""
-    import torch
-
-    from whynan.verify.tensors import tensors_in
-
-    found: set[str] = set()
-    for tensor in tensors_in(given).values():
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-            asked = {"NaN": torch.isnan, "Inf": torch.isposinf, "-Inf": torch.isneginf}
-            found |= {kind for kind, is_so in asked.items() if bool(is_so(tensor).any())}
-    return frozenset(found)
 
 
 def _fails(original: Callable[..., Any], given: Mapping[str, Any]) -> bool:

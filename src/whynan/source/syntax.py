@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 Spanned = ast.expr | ast.stmt
 """A node that has a place in the source and that an instruction may stand for."""
 
+_NAMING: Final = (
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
+    *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar),
+)
 _NEWLINE: Final = re.compile(r"[ \t\f]*\\?\n\s*")
 _MOST_FILES: Final = 512
 
@@ -36,7 +40,9 @@ def imported_by(node: ast.AST) -> dict[str, str]:
     """What the names that a statement imports stand for; none of what is no import."""
     match node:
         case ast.Import(names=names):
-            return {n.asname or n.name.partition(".")[0]: n.name if n.asname else n.name.partition(".")[0] for n in names}
+            return {
+                n.asname or n.name.partition(".")[0]: n.name if n.asname else n.name.partition(".")[0] for n in names
+            }
         case ast.ImportFrom(module=module, names=names, level=level):
             return {n.asname or n.name: f"{'.' * level + (module or '')}.{n.name}" for n in names}
         case _:
@@ -89,9 +95,7 @@ class Syntax:
                 names.add(node.id)
             elif isinstance(node, ast.arg):
                 names.add(node.arg)
-            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                names.add(node.name)
-            elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name is not None:
+            elif isinstance(node, _NAMING) and node.name is not None:
                 names.add(node.name)
         return frozenset(names)
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from whynan.fixes.source.matching import Match
-    from whynan.fixes.source.places import Place
     from whynan.fixes.source.reading import Reader
     from whynan.records.intents import FixIntent
 

@@ -8,7 +8,6 @@ import ast
 from typing import TYPE_CHECKING
 
 from whynan.fixes.source.places import Place
-
 from whynan.source.syntax import imported_by
 
 if TYPE_CHECKING:
