@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from whynan.floats import format_of
 
 if TYPE_CHECKING:
-    from whynan.records import Finding, Report, Site
+    from whynan.records import Finding, FixVerdict, Report, Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,18 @@ class Outcome:
     remains: str | None = None
     next: Finding | None = None
     ends_badly: bool = False
+
+    def added_to(self, verdict: FixVerdict) -> FixVerdict:
+        """A verdict with what the program did with the edit: only what is finite to its end is verified."""
+        if self.rejected is not None:
+            changed = {} if verdict.status == "rejected" else {"status": "rejected", "why": self.rejected}
+            return verdict.model_copy(update=changed)
+        if self.remains is None:
+            return verdict
+        if self.ends_badly and verdict.status in ("verified", "distorting"):
+            why = f"it holds on the captured operands, but {self.remains}"
+            return verdict.model_copy(update={"status": "unverified", "why": why})
+        return verdict.model_copy(update={"why": f"{verdict.why}; {self.remains}"})
 
 
 def outcome_of(

@@ -310,7 +310,7 @@ class _Proving:
             return _unverified(one, f"it holds on the captured operands, but was not tried in the program: {trial}")
         if isinstance(trial, Moved):
             if finding.fate == "escaped" and not self._report.damaging:
-                return replace(one, verdict=_with(one.verdict, Outcome(rejected=trial.why)))
+                return replace(one, verdict=Outcome(rejected=trial.why).added_to(one.verdict))
             trial = trial.report
         makes_up = candidate.kind != "reformulation"
         outcome = outcome_of(trial, self._report, finding, source.text, candidate.edited, makes_up=makes_up)
@@ -319,7 +319,7 @@ class _Proving:
                 mended = self._in_place(finding, source, further, edits + 1)
                 if mended.verdict.status in ("verified", "distorting"):
                     return mended
-        return replace(one, verdict=_with(one.verdict, outcome), leaves=outcome.remains is not None)
+        return replace(one, verdict=outcome.added_to(one.verdict), leaves=outcome.remains is not None)
 
     def _further(self, finding: Finding, source: _Source, one: Judged, left: Finding) -> list[Judged]:
         """What also mends a birth that a first edit leaves, judged as one edit."""
@@ -387,17 +387,3 @@ def _further_of(left: Finding) -> Further | None:
     return Further(
         rule=left.rule, birth=left.birth, phase=left.phase, op=left.op, forward_op=left.forward_op, site=left.site
     )
-
-
-def _with(verdict: FixVerdict, outcome: Outcome) -> FixVerdict:
-    """A verdict with what the program did with the edit."""
-    if outcome.rejected is not None and verdict.status == "rejected":
-        return verdict
-    if outcome.rejected is not None:
-        return verdict.model_copy(update={"status": "rejected", "why": outcome.rejected})
-    if outcome.remains is None:
-        return verdict
-    if outcome.ends_badly and verdict.status in ("verified", "distorting"):
-        why = f"it holds on the captured operands, but {outcome.remains}"
-        return verdict.model_copy(update={"status": "unverified", "why": why})
-    return verdict.model_copy(update={"why": f"{verdict.why}; {outcome.remains}"})

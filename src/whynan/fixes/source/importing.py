@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, cast
 
 from whynan.fixes.source.places import Place
 from whynan.source.syntax import imported_by
@@ -13,7 +13,7 @@ from whynan.source.syntax import imported_by
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def visible(place: Place, node: ast.AST) -> dict[str, str]:
@@ -48,7 +48,7 @@ def _has_run(place: Place, statement: ast.AST, node: ast.AST) -> bool:
     block = place.parents[statement]
     for part in (node, *place.above(node)):
         if place.parents.get(part) is block:
-            held = (value for _, value in ast.iter_fields(block) if isinstance(value, list))
+            held = (cast("list[ast.AST]", value) for _, value in ast.iter_fields(block) if isinstance(value, list))
             return any(statement in rows and part in rows[rows.index(statement) :] for rows in held)
     return False
 
