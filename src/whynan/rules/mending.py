@@ -109,8 +109,6 @@ LOG_BY_ROUNDING: Final = (
         for log in _LOGARITHMS
     ),
     epsilon("logsigmoid(-x) instead of log(1 - sigmoid(x) - eps)", "log(c - sigmoid(x))", "logsigmoid(-x)"),
-    epsilon("log_softmax(x) instead of log(softmax(x) - eps)", "log(softmax(x, d) + c)", "log_softmax(x, d)"),
-    epsilon("logsigmoid(x) instead of log(sigmoid(x) - eps)", "log(sigmoid(x) + c)", "logsigmoid(x)"),
 )
 """A difference of what is about 1 that is 0 or below by its own rounding is about as large as that is."""
 LOG_OF_ONE: Final = tuple(
