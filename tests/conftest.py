@@ -88,6 +88,23 @@ def nothing_compiled_yet() -> None:
         dynamo.counters.clear()
 
 
+@pytest.fixture(autouse=True)
+def fixes_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every fix of a report is one that ``whynan fix --apply`` makes of the report as it is written, and the file."""
+    if (proving := sys.modules.get("whynan.session.proving")) is None:
+        return
+    from tests.made_anew import check
+
+    real = proving._Proving.report
+
+    def checked(self: Any) -> Report:
+        report: Report = real(self)
+        check(report)
+        return report
+
+    monkeypatch.setattr(proving._Proving, "report", checked)
+
+
 @pytest.fixture
 def without_proofs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that is replayed is told of, and its fixes are not sought: for tests that are about something else.

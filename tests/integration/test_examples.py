@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from tests.integration.examples import NAMES, ROOT, Run, plain, shown, watched
+from tests.made_anew import check
+from whynan.report.json import read
 
 ANEW = "run: python -m tests.integration.examples"
 SAMPLE = "underflow_cosine"
@@ -36,6 +39,7 @@ def explained(name: str, snapshot: SnapshotAssertion) -> tuple[Run, dict[str, An
     run = watched(name)
     assert without_versions(run.err) == snapshot
     assert without_count(run.err) == without_count(shown(name)["report"]), ANEW
+    check(read(json.dumps(run.document).encode()), ROOT)
     finding = [*run.document["findings"], *run.document["damaging"]][0]
     line = (ROOT / finding["site"]["file"]).read_text(encoding="utf-8").splitlines()[finding["site"]["line"] - 1]
     assert finding["site"]["file"] == f"examples/{name}/train.py"

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.made_anew import check
 from tests.quality.conftest import Tally, pytest_terminal_summary
+from whynan.report.json import read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +76,8 @@ def harms(script: Path, found: Found) -> list[str]:
         "line": (first["site"]["line"], expected.line),
         "faithful": (report["run"]["replay"]["faithful"], True),
     }
+    # what --apply would make of them
+    check(read(json.dumps(report).encode()), script.parent)
     return [f"{name}: {is_} instead of {wanted}" for name, (is_, wanted) in pairs.items() if is_ != wanted]
 
 

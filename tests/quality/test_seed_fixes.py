@@ -17,7 +17,7 @@ from tests.quality.seeds import FIXES, RIGHT, Published
 from whynan.fixes import source
 from whynan.fixes.diffs import applied, read_diff
 from whynan.records import Finding, FixVerdict
-from whynan.session.proving import tried
+from whynan.session.trying import tried
 from whynan.verify.visiting import visiting
 from whynan.verify.visits import Visits
 

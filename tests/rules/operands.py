@@ -150,6 +150,7 @@ of("log(sigmoid(x))", lambda f: {"x": [-gap(f), 0.0]}, x=[0.5, -1.0])
 of("log(1 / (1 + exp(-x)))", lambda f: {"x": [-steep(f), 0.0]}, x=[0.5, -1.0])
 of("log(0.5 * (1 + tanh(x)))", lambda f: {"x": [-gap(f), 0.0]}, x=[0.5, -1.0])
 of("log(1 - sigmoid(x))", lambda f: {"x": [flat(f), 0.0]}, x=[0.5, -1.0])
+of("log(c - sigmoid(x))", lambda f: {"x": [flat(f), 0.0], "c": 1 - f.eps}, x=[0.5, -1.0], c=1.0)
 for _pattern in ("log(1 - tanh(x) ** 2)", "log((1 - tanh(x)) * (1 + tanh(x)))"):
     of(_pattern, lambda f: {"x": [flat(f), -flat(f), 0.0]}, x=[0.5, -1.0])
 of("x * log(x)", {"x": [0.0, 1.0]}, x=[0.5, 2.0])

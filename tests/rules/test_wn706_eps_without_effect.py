@@ -66,6 +66,34 @@ def clamped_to_one() -> object:
     return torch.tensor([0.5, 2.0]).clamp(0, 1)
 
 
+def asked_for() -> object:
+    x = torch.tensor([0.0, 1.0]).half()
+    below = x + 1e-8
+    return x / torch.where(below == 0, 1, below)
+
+
+def asked_for_by_a_bound() -> object:
+    below = torch.tensor([0.0, 1.0]).half().clamp(min=1e-8)
+    return torch.where(below > 0, below, 1)
+
+
+def compared_with_another_number() -> object:
+    below = torch.tensor([0.0, 1.0]).half() + 1e-8
+    return torch.where(below == 1, 0, below)
+
+
+def compared_before() -> object:
+    x = torch.tensor([0.0, 1.0]).half()
+    return torch.where(x == 0, x + 1e-8, x)
+
+
+@pytest.mark.parametrize("program", [compared_with_another_number, compared_before])
+def test_a_comparison_with_anything_else_does_not_ask_for_it(
+    program: Any, warned: Callable[..., dict[str, str]]
+) -> None:
+    assert warned(program)["rule"] == "WN706"
+
+
 @pytest.mark.parametrize(
     "program", [added_under_a_root, added_in_place, a_lower_bound, an_upper_bound, both_ends, in_bfloat16]
 )
@@ -87,6 +115,8 @@ def test_it_says_what_happened(
         a_margin_that_is_one,
         merely_small_beside_it,
         clamped_to_one,
+        asked_for,
+        asked_for_by_a_bound,
     ],
 )
 def test_the_healthy_twin_is_clean(program: Any, clean: Callable[..., bool]) -> None:

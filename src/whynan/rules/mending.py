@@ -99,6 +99,18 @@ LOG_ABOVE: Final = tuple(
     for log in _LOGARITHMS
 )
 """A logarithm is large and negative at 0 and below, and its gradient 0."""
+LOG_BY_ROUNDING: Final = (
+    *(
+        guard(
+            "the rounding of 1 instead of 0 and below in the logarithm",
+            f"{log}(x)",
+            f"{log}(where(x <= 0, finfo(x).eps, x))",
+        )
+        for log in _LOGARITHMS
+    ),
+    epsilon("logsigmoid(-x) instead of log(1 - sigmoid(x) - eps)", "log(c - sigmoid(x))", "logsigmoid(-x)"),
+)
+"""A difference of what is about 1 that is 0 or below by its own rounding is about as large as that is."""
 LOG_OF_ONE: Final = tuple(
     guard("1 instead of 0 in the logarithm", f"{log}(x)", f"{log}(where(x == 0, 1, x))") for log in _LOGARITHMS
 )

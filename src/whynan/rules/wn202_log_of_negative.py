@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import all_finite, base, is_nan, row, said, value
-from whynan.rules.mending import LOG1P, LOG_ABOVE
+from whynan.rules.mending import LOG1P, LOG_ABOVE, LOG_BY_ROUNDING
 from whynan.rules.wording import derivative, doing, here, spelled
 
 if TYPE_CHECKING:
@@ -87,4 +87,4 @@ def _of_sum(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN202", "log-of-negative", match, torch="all", fixes=(*LOG_ABOVE, *LOG1P))
+RULE = Rule("WN202", "log-of-negative", match, torch="all", fixes=(*LOG_ABOVE, *LOG_BY_ROUNDING, *LOG1P))

@@ -143,6 +143,7 @@ RULE = Rule(
                 f"{name}(x + e) in double where the sum is 0",
                 f"{name}(x + e)",
                 f"where(x + e == 0, type_as({name}(double(detach(x)) + e), x), {name}(where(x + e == 0, 1, x + e)))",
+                total="x + e",
             )
             for name in ("log", "rsqrt")
         ),

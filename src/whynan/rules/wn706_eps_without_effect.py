@@ -23,7 +23,7 @@ Fix
     for bfloat16. Or compute in float32.
 
 When it is fine
-    Where nothing needs it: then it can go.
+    Where nothing needs it: then it can go. Where the program compares the result with 0, it knows, and nothing is said.
 
 References
     torch.finfo. Where it has made a bad number already: WN704, WN705.

@@ -27,7 +27,7 @@ def tried(report: Report, change: str, capsule: str | None) -> Trial:
     What the report and the capsule hold is data. Raises ``UsageError`` for what cannot be judged at all.
     """
     from whynan.capsule import open_capsule
-    from whynan.session.proving import tried as proved
+    from whynan.session.trying import tried as proved
 
     diff = _diff(change)
     if capsule is None:

@@ -19,7 +19,7 @@ from whynan.session.editing import RUN_AGAIN, Editable, opened
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from whynan.records import Finding, Report
+    from whynan.records import Finding, Fix, Report
     from whynan.records.intents import FixIntent
     from whynan.records.report import Further
     from whynan.report.offers import Offer
@@ -139,18 +139,26 @@ def _is_there(file: Editable, change: str | None, recorded: str) -> bool:
 
 def _edited(file: Editable, offer: Offer) -> str:
     """The text of a file with a fix, made from the rule and the place; it must be the change that the verdict is of."""
-    proved = _change(offer.fix.patch or "")
-    texts, declined = [file.text], list[str]()
-    for birth in (offer.finding, *(_left(offer.finding, left) for left in offer.fix.further)):
-        made = [candidate for text in texts for candidate in source.candidates(text, birth, _intents(birth))]
-        texts = [candidate.edited for candidate in made if not isinstance(candidate, Declined)]
-        declined += [candidate.why for candidate in made if isinstance(candidate, Declined)]
-    for text in texts:
-        if text != file.text and _change(source.patch(file.path, file.text, text)) == proved:
-            return text
-    why = f" ({declined[0]})" if declined and not texts else ""
+    made = remade(file.path, file.text, offer.finding, offer.fix)
+    if isinstance(made, str):
+        return made
+    why = f" ({made.why})" if made.why else ""
     what = f"fix {offer.number} is not what {offer.finding.rule} makes of {file.path} now{why}"
     raise UsageError(what, "the report was altered, or is of another version of whynan: run the program again")
+
+
+def remade(path: str, text: str, finding: Finding, fix: Fix) -> str | Declined:
+    """A file's text with a fix of a finding, by all that its rules propose there; or why none of that is the fix."""
+    proved = _change(fix.patch or "")
+    texts, declined = [text], list[str]()
+    for birth in (finding, *(_left(finding, left) for left in fix.further)):
+        made = [candidate for each in texts for candidate in source.possible(each, birth, _intents(birth))]
+        texts = [candidate.edited for candidate in made if not isinstance(candidate, Declined)]
+        declined += [candidate.why for candidate in made if isinstance(candidate, Declined)]
+    for each in texts:
+        if each != text and _change(source.patch(path, text, each)) == proved:
+            return each
+    return Declined(fix.title, declined[0] if declined and not texts else "")
 
 
 def _left(finding: Finding, further: Further) -> Finding:

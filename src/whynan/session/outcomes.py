@@ -11,16 +11,32 @@ from typing import TYPE_CHECKING
 from whynan.floats import format_of
 
 if TYPE_CHECKING:
-    from whynan.records import Finding, Report, Site
+    from whynan.records import Finding, FixVerdict, Report, Site
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run with an edit shows: why the edit is rejected, what is left of another hazard, which birth is next."""
+    """What a run with an edit shows: why the edit is rejected, what is left of another hazard, which birth is next.
+
+    ``ends_badly``: what is left is as harmful as what the edit is to mend, and the run is not finite to its end.
+    """
 
     rejected: str | None = None
     remains: str | None = None
     next: Finding | None = None
+    ends_badly: bool = False
+
+    def added_to(self, verdict: FixVerdict) -> FixVerdict:
+        """A verdict with what the program did with the edit: only what is finite to its end is verified."""
+        if self.rejected is not None:
+            changed = {} if verdict.status == "rejected" else {"status": "rejected", "why": self.rejected}
+            return verdict.model_copy(update=changed)
+        if self.remains is None:
+            return verdict
+        if self.ends_badly and verdict.status in ("verified", "distorting"):
+            why = f"it holds on the captured operands, but {self.remains}"
+            return verdict.model_copy(update={"status": "unverified", "why": why})
+        return verdict.model_copy(update={"why": f"{verdict.why}; {self.remains}"})
 
 
 def outcome_of(
@@ -31,28 +47,30 @@ def outcome_of(
     A birth that the first run had too is another hazard, which remains; one that it had not is the edit's doing where
     it stands in an edited line, and else one that the first had hidden. A birth that does harm without leaving is the
     edit's doing where what the edited line made leads to it; so is, of an edit that ``makes_up`` numbers as a guard
-    does, an overflow of the huge ones that it gives.
+    does, an overflow of the huge ones that it gives. With whatever is left the run ends badly that is no less severe
+    than the finding.
     """
     left = [f for f in trial.findings if f.allowed is None]
     harm = [f for f in trial.damaging if f.allowed is None and f.damage is None]
     edit = _Edit(finding, before, after)
-    if again := next((f for f in (*left, *harm) if _birth(f) == _birth(finding)), None):
+    if again := next((f for f in (*left, *harm) if birth_of(f) == birth_of(finding)), None):
         return Outcome(rejected=f"run with it, the program still gives {edit.told(again)}", next=again)
-    known = {_birth(f) for f in first.findings}
-    new = [f for f in left if _birth(f) not in known]
+    known = {birth_of(f) for f in first.findings}
+    new = [f for f in left if birth_of(f) not in known]
     for one in new:
         if edit.holds(one.site) or (makes_up and _overflows(one) and edit.leads_to(one)):
             return Outcome(rejected=f"run with it, the program gives {edit.told(one)}", next=one)
-    harmed = {_birth(f) for f in first.damaging}
-    harm = [f for f in harm if _birth(f) not in harmed]
+    harmed = {birth_of(f) for f in first.damaging}
+    harm = [f for f in harm if birth_of(f) not in harmed]
     for one in harm:
-        if _birth(one) not in known and (edit.holds(one.site) or edit.leads_to(one)):
+        if birth_of(one) not in known and (edit.holds(one.site) or edit.leads_to(one)):
             why = f"run with it, the program gives {edit.told(one)}, which makes a finite number wrong"
             return Outcome(rejected=why, next=one)
-    if new:
-        return Outcome(remains=f"behind it, the program gives {edit.told(new[0])}", next=new[0])
     if left:
-        return Outcome(remains=f"another finding remains: {edit.told(left[0])}")
+        first_left = (new or left)[0]
+        where = "behind it, the program gives" if new else "another finding remains:"
+        ends_badly = finding.severity == "warning" or any(f.severity == "error" for f in left)
+        return Outcome(remains=f"{where} {edit.told(first_left)}", next=first_left, ends_badly=ends_badly)
     if trial.verdict in ("nonfinite", "inconclusive"):
         return Outcome(rejected="run with it, the program still ends with a bad number")
     if harm:
@@ -107,7 +125,8 @@ def _overflows(finding: Finding) -> bool:
     return finding.birth == "overflow" and any(abs(size) > huge for size in sizes)
 
 
-def _birth(finding: Finding) -> tuple[object, ...]:
+def birth_of(finding: Finding) -> tuple[object, ...]:
+    """What has to be the same for two births of two runs to be one, whichever lines their file has."""
     site = finding.site
     place = None if site is None else (site.file, site.function, site.code)
     return finding.op, finding.phase, finding.birth, place

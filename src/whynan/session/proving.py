@@ -16,9 +16,10 @@ from whynan.records.report import Further
 from whynan.rules.catalogue import rules
 from whynan.session.capsules import chosen
 from whynan.session.merging import STATUSES
-from whynan.session.outcomes import Outcome, outcome_of
-from whynan.session.trying import alike, judged, kind_of, saturating
+from whynan.session.outcomes import Outcome, birth_of, outcome_of
+from whynan.session.trying import alike, judged, saturating
 from whynan.traces.format import FAILED
+from whynan.verify.swapping import is_same_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,8 +39,6 @@ RERUN: Final = "whynan run --rerun runs it again to prove fixes"
 _MOST_TRIED: Final = 2
 """So many candidates of one finding are tried in the program."""
 _MOST_EDITS: Final = 3
-_MOST_FURTHER: Final = 3
-"""So many statements behind an edit may it take for what it computes to come to the same."""
 _STRICTNESS: Final[tuple[FixKind, ...]] = ("reformulation", "guard", "epsilon", "setting")
 _ENDED: Final = f"the proof of fixes was ended after {SECONDS:.0f} seconds of processor time"
 _NOT_TRIED: Final = "not tried in the program: others did better on the captured operands"
@@ -136,40 +135,6 @@ def _with_around(report: Report, around: Mapping[int, Neighbourhood | None]) -> 
         for name in ("findings", "damaging")
     }
     return report.model_copy(update=changed)
-
-
-def tried(before: str, after: str, path: str, finding: Finding, visits: Visits) -> FixVerdict:
-    """The verdict on somebody's own edit of a file, on the visits that were recorded of the finding's function.
-
-    Args:
-        before: the text that ran.
-        after: the edited text.
-        path: of the file.
-        finding: what the edit is to mend.
-        visits: of the function that holds the finding's expression.
-    """
-    from whynan.fixes.candidates import Candidate, Declined
-
-    if finding.site is None:
-        return FixVerdict(status="unverified", why="the bad number was born at no place of the source that is known")
-    pair = alike(before, after, path, finding.site.line, visits)
-    if isinstance(pair, Declined):
-        return FixVerdict(status="unverified", why=pair.why)
-    first, rounded = None, saturating(finding)
-    for further in range(_MOST_FURTHER + 1):
-        if further:
-            pair = alike(before, after, path, finding.site.line, visits, further=further)
-        if isinstance(pair, Declined):
-            break
-        candidate = Candidate("", kind_of(*pair), path, after, *pair, function=visits.function)
-        verdict = judged(candidate, visits, rounded=rounded)
-        first = first or verdict
-        if verdict.status == "verified":
-            return verdict
-        if first.status not in ("rejected", "distorting"):
-            break
-    assert first is not None
-    return first
 
 
 class _Proving:
@@ -346,7 +311,7 @@ class _Proving:
             return _unverified(one, f"it holds on the captured operands, but was not tried in the program: {trial}")
         if isinstance(trial, Moved):
             if finding.fate == "escaped" and not self._report.damaging:
-                return replace(one, verdict=_with(one.verdict, Outcome(rejected=trial.why)))
+                return replace(one, verdict=Outcome(rejected=trial.why).added_to(one.verdict))
             trial = trial.report
         makes_up = candidate.kind != "reformulation"
         outcome = outcome_of(trial, self._report, finding, source.text, candidate.edited, makes_up=makes_up)
@@ -355,7 +320,7 @@ class _Proving:
                 mended = self._in_place(finding, source, further, edits + 1)
                 if mended.verdict.status in ("verified", "distorting"):
                     return mended
-        return replace(one, verdict=_with(one.verdict, outcome), leaves=outcome.remains is not None)
+        return replace(one, verdict=outcome.added_to(one.verdict), leaves=outcome.remains is not None)
 
     def _further(self, finding: Finding, source: _Source, one: Judged, left: Finding) -> list[Judged]:
         """What also mends a birth that a first edit leaves, judged as one edit."""
@@ -363,25 +328,45 @@ class _Proving:
         from whynan.fixes.source import candidates
 
         first, further = one.candidate, _further_of(left)
-        if finding.site is None or further is None:
+        if finding.site is None or further is None or not is_same_file(further.site.file, source.path):
             return []
         wanted = [intent for intent in _intents(left) if intent.kind != "setting"]
+        visits = self._visits(source, finding.site.line)
+        if isinstance(visits, str):
+            return []
         found: list[Judged] = []
         for second in candidates(first.edited, left, wanted):
             if isinstance(second, Declined):
                 continue
-            visits = self._visits(source, finding.site.line)
-            if isinstance(visits, str):
-                break
-            pair = alike(source.text, second.edited, source.path, finding.site.line, visits)
-            if isinstance(pair, Declined):
-                continue
             title = first.title if first.title == second.title else f"{first.title}; {second.title}"
             kind: FixKind = max((first.kind, second.kind), key=_STRICTNESS.index)
-            whole = Candidate(title, kind, source.path, second.edited, *pair, function=first.function)
-            found.append(replace(self._judged(finding, source, whole), further=(*one.further, further)))
-        kept = [one for one in found if one.verdict.status in ("verified", "distorting")]
-        return sorted(kept, key=lambda j: j.rank)[:1]
+            apart = self._apart(source, second, left)
+            if apart is not None and apart.status == "verified":
+                whole = replace(first, title=title, kind=kind, edited=second.edited)
+                found.append(max(Judged(whole, one.verdict), Judged(whole, apart), key=lambda j: j.rank))
+                continue
+            pair = alike(source.text, second.edited, source.path, finding.site.line, visits)
+            if not isinstance(pair, Declined):
+                whole = Candidate(title, kind, source.path, second.edited, *pair, function=first.function)
+                found.append(self._judged(finding, source, whole))
+        kept = [j for j in found if j.verdict.status in ("verified", "distorting")]
+        return [replace(j, further=(*one.further, further)) for j in sorted(kept, key=lambda j: j.rank)[:1]]
+
+    def _apart(self, source: _Source, second: Candidate, left: Finding) -> FixVerdict | None:
+        """The verdict of a second edit by itself, where it mends what the first run had too, at another place."""
+        from whynan.fixes.candidates import Candidate
+        from whynan.fixes.source import candidates
+
+        first_run = (*self._report.findings, *self._report.damaging)
+        known = next((finding for finding in first_run if birth_of(finding) == birth_of(left)), None)
+        if known is None:
+            return None
+        made = candidates(source.text, known, [i for i in _intents(known) if i.title == second.title])
+        bodies = second.original.body, second.repaired.body
+        for alone in (_in(source, c) for c in made if isinstance(c, Candidate)):
+            if (alone.original.body, alone.repaired.body) == bodies:
+                return self._judged(known, source, alone).verdict
+        return None
 
 
 def _intents(finding: Finding) -> tuple[FixIntent, ...]:
@@ -403,14 +388,3 @@ def _further_of(left: Finding) -> Further | None:
     return Further(
         rule=left.rule, birth=left.birth, phase=left.phase, op=left.op, forward_op=left.forward_op, site=left.site
     )
-
-
-def _with(verdict: FixVerdict, outcome: Outcome) -> FixVerdict:
-    """A verdict with what the program did with the edit."""
-    if outcome.rejected is not None and verdict.status == "rejected":
-        return verdict
-    if outcome.rejected is not None:
-        return verdict.model_copy(update={"status": "rejected", "why": outcome.rejected})
-    if outcome.remains is not None:
-        return verdict.model_copy(update={"why": f"{verdict.why}; {outcome.remains}"})
-    return verdict

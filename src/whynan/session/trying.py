@@ -37,6 +37,8 @@ _COMPUTES: Final = frozenset({"torch", "math", "numpy", "einops"})
 _DOING: Final = frozenset("print open input exec eval next setattr delattr breakpoint".split())
 _GREATEST_EPSILON: Final = 1e-2
 _MOST_BEFORE: Final = 24
+_MOST_FURTHER: Final = 3
+"""So many statements behind an edit may it take for what it computes to come to the same."""
 
 
 def judged(candidate: Candidate, visits: Visits, *, rounded: Collection[str] = ()) -> FixVerdict:
@@ -61,6 +63,40 @@ def judged(candidate: Candidate, visits: Visits, *, rounded: Collection[str] = (
     after = _taking(compiled(repaired, namespace), repaired)
     is_rounded = bool({*rounded} - _written(original.body)[0])
     return judge(before, after, _chosen(before, given), kind=candidate.kind, rounded=is_rounded)
+
+
+def tried(before: str, after: str, path: str, finding: Finding, visits: Visits) -> FixVerdict:
+    """The verdict on somebody's own edit of a file, on the visits that were recorded of the finding's function.
+
+    Args:
+        before: the text that ran.
+        after: the edited text.
+        path: of the file.
+        finding: what the edit is to mend.
+        visits: of the function that holds the finding's expression.
+    """
+    from whynan.fixes.candidates import Candidate, Declined
+
+    if finding.site is None:
+        return FixVerdict(status="unverified", why="the bad number was born at no place of the source that is known")
+    pair = alike(before, after, path, finding.site.line, visits)
+    if isinstance(pair, Declined):
+        return FixVerdict(status="unverified", why=pair.why)
+    first, rounded = None, saturating(finding)
+    for further in range(_MOST_FURTHER + 1):
+        if further:
+            pair = alike(before, after, path, finding.site.line, visits, further=further)
+        if isinstance(pair, Declined):
+            break
+        candidate = Candidate("", kind_of(*pair), path, after, *pair, function=visits.function)
+        verdict = judged(candidate, visits, rounded=rounded)
+        first = first or verdict
+        if verdict.status == "verified":
+            return verdict
+        if first.status not in ("rejected", "distorting"):
+            break
+    assert first is not None
+    return first
 
 
 def saturating(finding: Finding) -> frozenset[str]:
@@ -186,7 +222,9 @@ def _chosen(original: Callable[..., Any], given: list[dict[str, Any]]) -> list[d
 
     Where one fails, what it gave may come in again, as in a recurrence: what fails of that is no failure of its own.
     """
-    kinds = [_bad_kinds(one) for one in given]
+    from whynan.verify.tensors import bad_kinds, tensors_in
+
+    kinds = [bad_kinds(tensors_in(one).values()) for one in given]
     looked = _looked_at(kinds)
     failing = [number for number in looked if _fails(original, given[number])]
     healthy = [given[number] for number in looked if number not in failing]
@@ -203,20 +241,6 @@ def _looked_at(kinds: Sequence[frozenset[str]]) -> list[int]:
             known |= kind
     looked = {number for end in ends[1:] for number in range(max(0, end - _MOST_BEFORE_BAD), end)}
     return sorted(looked | {*range(max(0, len(kinds) - _MOST_LOOKED_AT), len(kinds))})
-
-
-def _bad_kinds(given: Mapping[str, Any]) -> frozenset[str]:
-    """Which of NaN, Inf and -Inf come into a visit."""
-    import torch
-
-    from whynan.verify.tensors import tensors_in
-
-    found: set[str] = set()
-    for tensor in tensors_in(given).values():
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-            asked = {"NaN": torch.isnan, "Inf": torch.isposinf, "-Inf": torch.isneginf}
-            found |= {kind for kind, is_so in asked.items() if bool(is_so(tensor).any())}
-    return frozenset(found)
 
 
 def _fails(original: Callable[..., Any], given: Mapping[str, Any]) -> bool:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 Spanned = ast.expr | ast.stmt
 """A node that has a place in the source and that an instruction may stand for."""
 
+_NAMING: Final = (
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
+    *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar),
+)
 _NEWLINE: Final = re.compile(r"[ \t\f]*\\?\n\s*")
 _MOST_FILES: Final = 512
 
@@ -30,6 +34,19 @@ class Span(NamedTuple):
     end_line: int
     column: int
     end_column: int
+
+
+def imported_by(node: ast.AST) -> dict[str, str]:
+    """What the names that a statement imports stand for; none of what is no import."""
+    match node:
+        case ast.Import(names=names):
+            return {
+                n.asname or n.name.partition(".")[0]: n.name if n.asname else n.name.partition(".")[0] for n in names
+            }
+        case ast.ImportFrom(module=module, names=names, level=level):
+            return {n.asname or n.name: f"{'.' * level + (module or '')}.{n.name}" for n in names}
+        case _:
+            return {}
 
 
 def span_of(node: Spanned) -> Span:
@@ -66,15 +83,7 @@ class Syntax:
         """What each imported name stands for, as ``F`` for ``torch.nn.functional``; dots begin a relative import."""
         found: dict[str, str] = {}
         for node in self.parents:
-            if isinstance(node, ast.Import):
-                for name in node.names:
-                    found[name.asname or name.name.partition(".")[0]] = (
-                        name.name if name.asname else name.name.partition(".")[0]
-                    )
-            elif isinstance(node, ast.ImportFrom):
-                module = "." * node.level + (node.module or "")
-                for name in node.names:
-                    found[name.asname or name.name] = f"{module}.{name.name}"
+            found |= imported_by(node)
         return found
 
     @cached_property
@@ -86,7 +95,7 @@ class Syntax:
                 names.add(node.id)
             elif isinstance(node, ast.arg):
                 names.add(node.arg)
-            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            elif isinstance(node, _NAMING) and node.name is not None:
                 names.add(node.name)
         return frozenset(names)
 

@@ -12,10 +12,17 @@ from whynan.verify.cases import Case, cases_of, changes_healthy, is_disputed, re
 from whynan.verify.comparing import is_far
 from whynan.verify.cutting import cut_down
 from whynan.verify.ledgers import Ledger
-from whynan.verify.poles import Healthy, objection, off_the_limit
+from whynan.verify.poles import Healthy, made_up_size, objection, off_the_limit
 from whynan.verify.samples import Sample, captured_samples, fresh_samples, grown_samples
 from whynan.verify.tensors import OtherKindError, tensors_in
-from whynan.verify.truths import UnknowableError, nearby_truths, takes_logarithms, truths, values_around
+from whynan.verify.truths import (
+    UnknowableError,
+    nearby_truths,
+    nearest_values,
+    takes_logarithms,
+    truths,
+    values_around,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -171,9 +178,12 @@ class _Judgement:
         values = [(name, old) for name, (old, _) in case.old.items() if name.isdecimal()]
         mended = [name for name, old in values if (~np.isfinite(old) & np.isfinite(new[name])).any()]
         logarithmic = bool(mended) and takes_logarithms(self.original, case)
+        asks = logarithmic and not self.declared and any(known[name].undefined.any() for name in mended)
+        nearest = self._nearest(case) if asks else {}
         for name in mended:
             (old, dtype), truth, healthy = case.old[name], known[name], self.healthy.get(name)
-            found = objection(old, new[name], dtype, truth, healthy, strict=self.strict, logarithmic=logarithmic)
+            most = made_up_size(dtype, healthy, logarithmic=logarithmic, nearest=nearest.get(name))
+            found = objection(old, new[name], dtype, truth, healthy, strict=self.strict, most=most)
             made_up = ~np.isfinite(old) & np.isfinite(new[name]) & (truth.undefined | truth.infinite)
             if found is None and made_up.any():
                 if around is None:
@@ -181,6 +191,12 @@ class _Judgement:
                 found = off_the_limit(np.where(made_up, old, 0.0), new[name], around.get(name, []), healthy)
             if found is not None:
                 raise _RejectedError(wording.senseless(name, found))
+
+    def _nearest(self, case: Case) -> dict[str, Any]:
+        try:
+            return nearest_values(self.original, case)
+        except UnknowableError:
+            return {}
 
     def _around(self, case: Case) -> dict[str, list[Any]]:
         try:

@@ -63,12 +63,12 @@ def objection(
     healthy: Healthy | None,
     *,
     strict: bool,
-    logarithmic: bool = False,
+    most: Array | float | None = None,
 ) -> Objection | None:
     """The first element that was bad, is a number now, and makes no sense as one; None where all do.
 
-    ``strict``: an Inf of which the exact value could not be told is taken to be one that is too large. ``logarithmic``:
-    what is undefined may be given the logarithm of the smallest normal number.
+    ``strict``: an Inf of which the exact value could not be told is taken to be one that is too large. ``most``:
+    what is undefined may be given a number as large as this, though nothing healthy is half as large.
     """
     there = ~np.isfinite(old) & np.isfinite(new)
     largest = format_of(dtype).max
@@ -85,9 +85,9 @@ def objection(
         (untold & near_zero, side * largest),
         (infinite & other_side, old),
     ]
-    if healthy is not None:
-        most = max(_WIDER * healthy.largest, _WIDER * -math.log(format_of(dtype).tiny) if logarithmic else 0.0)
-        found.append((undefined & (np.abs(new) > most), np.full_like(new, np.nan)))
+    most = made_up_size(dtype, healthy) if most is None else most
+    room = np.maximum(0.0 if healthy is None else _WIDER * healthy.largest, most)
+    found.append((undefined & (np.abs(new) > room), np.full_like(new, np.nan)))
     for mask, right in found:
         if mask.any():
             place = int(np.argmax(mask))
@@ -96,6 +96,18 @@ def objection(
                 place, float(new.reshape(-1)[place]), _UNDEFINED if exact != exact else format_value(exact)
             )
     return None
+
+
+def made_up_size(
+    dtype: str, healthy: Healthy | None, *, logarithmic: bool = False, nearest: Array | None = None
+) -> Array | float:
+    """How large a number may stand for what is undefined, though nothing healthy is half as large.
+
+    As large as the logarithm of the smallest normal number for a ``logarithmic`` one; but where the operand is out of
+    the domain by its own rounding the logarithm is known as far as that: ``nearest``. Any where nothing is healthy.
+    """
+    most = math.inf if healthy is None else _WIDER * -math.log(format_of(dtype).tiny) if logarithmic else 0.0
+    return most if nearest is None else np.where(np.isnan(nearest), most, _WIDER * nearest)
 
 
 def off_the_limit(old: Array, new: Array, around: Sequence[Array], healthy: Healthy | None) -> Objection | None:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from torch import Tensor
 
@@ -171,3 +171,13 @@ def undisturbed() -> Generator[None]:
         finally:
             random.setstate(python)
             np.random.set_state(numpy)
+
+
+def bad_kinds(tensors: Iterable[Tensor]) -> frozenset[str]:
+    """Which of NaN, Inf and -Inf are in tensors."""
+    found: set[str] = set()
+    for tensor in tensors:
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            asked = {"NaN": torch.isnan, "Inf": torch.isposinf, "-Inf": torch.isneginf}
+            found |= {kind for kind, is_so in asked.items() if bool(is_so(tensor).any())}
+    return frozenset(found)

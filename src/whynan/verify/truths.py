@@ -9,7 +9,7 @@ import numpy as np
 
 from whynan.verify.comparing import Truth, is_far, spacing, standing
 from whynan.verify.memories import UnrecordableError
-from whynan.verify.oracle import Unsupported, exact, noise_floor
+from whynan.verify.oracle import Unsupported, exact, noise_floor, noisy_outputs
 from whynan.verify.recording import recorded
 from whynan.verify.tensors import array_of, dtype_name, tensors_in, undisturbed
 
@@ -31,6 +31,8 @@ _LOGARITHMS: Final = ("log", "xlogy")
 _SIDES: Final = 3
 _BESIDE: Final = 1e-6
 """So far beside an input, relative to it or to a usual one, are the values that have a limit there or not."""
+_WORSE: Final = (8.0, 64.0, 512.0)
+"""By so many unit roundoffs more may what is out of a domain have come there by rounding."""
 _SIGNS: Final = 191
 """The seed of the signs of gradients from behind."""
 
@@ -90,6 +92,34 @@ def takes_logarithms(original: Callable[..., Any], case: Case) -> bool:
     except UnrecordableError:
         return False
     return any(step.op.partition(".")[2].startswith(_LOGARITHMS) for step in program.steps)
+
+
+def nearest_values(original: Callable[..., Any], case: Case) -> dict[str, Any]:
+    """The outputs where every step is rounded a little worse than it was, NaN where they are none then either.
+
+    What is out of a domain by its own rounding alone is in it with a rounding that is some units larger: there is its
+    value, of so many as there may be the one of the largest magnitude. Raises ``UnknowableError``.
+    """
+    inputs = {name: array_of(tensor) for name, tensor in _real(case).items()}
+    found: dict[str, Any] = {}
+    try:
+        with undisturbed():
+            program = recorded(original, case.sample.arguments, needs_grad=frozenset())
+        for scale in _WORSE:
+            nearest: dict[str, Any] = {}
+            for outputs in noisy_outputs(program, inputs, scale):
+                for number, name in enumerate(program.outputs):
+                    truth = _truth(outputs[name])
+                    values = np.where(truth.infinite | truth.undefined | truth.undecided, np.nan, np.abs(truth.values))
+                    nearest[str(number)] = np.fmax(nearest.get(str(number), np.nan), values)
+            for name, values in nearest.items():
+                known = found.get(name, values)
+                found[name] = np.where(np.isnan(known), values, known)
+    except Unsupported as error:
+        raise UnknowableError(error.op) from error
+    except UnrecordableError as error:
+        raise UnknowableError(str(error)) from error
+    return found
 
 
 def values_around(original: Callable[..., Any], case: Case, *, bits: int) -> dict[str, list[Any]]:

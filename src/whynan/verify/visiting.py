@@ -8,7 +8,7 @@ import builtins
 import hashlib
 import sys
 import types
-from collections import Counter
+from collections import Counter, deque
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -34,6 +34,8 @@ MEMORY: Final = 256 << 20
 _MOST_VISITS: Final = 1024
 _FIRST_KEPT: Final = 2
 """So many visits of each place are kept for good: what came first is healthy more often than what came last."""
+_KEPT_BEFORE_BAD: Final = 8
+"""So many visits of a place are kept for good where NaN, Inf or -Inf comes in first: one of them made it."""
 _MOST_ENTRIES: Final = 64
 _DEEPEST: Final = 3
 _WIDEST: Final = 8
@@ -48,10 +50,10 @@ _MISSING: Final = object()
 
 @dataclass(eq=False)
 class _Kept:
-    """A visit that may still learn what the expressions behind it give; ``number`` counts those of its place."""
+    """A visit that may still learn what the expressions behind it give; ``stays``: whatever else is let go of."""
 
     line: int
-    number: int
+    stays: bool
     values: dict[str, Any]
     needs_grad: set[str]
 
@@ -66,6 +68,8 @@ class Recorder:
         self._memory = memory
         self._kept: list[_Kept] = []
         self._recent: dict[int, list[_Kept]] = {}
+        self._latest: dict[int, deque[_Kept]] = {}
+        self._bad: dict[int, frozenset[str]] = {}
         self._seen: Counter[int] = Counter()
         self._held: Counter[int] = Counter()
         self._bytes = 0
@@ -116,17 +120,31 @@ class Recorder:
             # it would hold what the function lets go of
             frame.f_locals.clear()
         self._seen[place] += 1
-        visit = _Kept(self._function.lines[place], self._seen[place], {}, set())
+        visit = _Kept(self._function.lines[place], self._seen[place] <= _FIRST_KEPT, {}, set())
         alive: dict[int, Tensor] = {}
         with _unseen():
             for chain in self._function.chains:
                 self._add(visit, ".".join(chain.written), resolved(chain, names, frame.f_globals), alive)
+            self._mark(place, visit)
         self._hold(visit)
         self._kept.append(visit)
         if place == 0 or len(self._recent) > _RECENT:
             self._recent.pop(id(frame), None) if place == 0 else self._recent.clear()
         self._recent.setdefault(id(frame), []).append(visit)
         self._bound()
+
+    def _mark(self, place: int, visit: _Kept) -> None:
+        """Keep for good what a place was visited with before bad numbers of another kind came in."""
+        latest = self._latest.setdefault(place, deque(maxlen=_KEPT_BEFORE_BAD))
+        known = self._bad.get(place, frozenset())
+        from whynan.verify.tensors import bad_kinds
+
+        kinds = bad_kinds(tensors_in(visit.values))
+        if kinds - known:
+            self._bad[place] = known | kinds
+            for before in latest:
+                before.stays = True
+        latest.append(visit)
 
     def _show(self, text: str, value: Any, frame: types.FrameType) -> None:
         lacking = [visit for visit in self._recent.get(id(frame), [])[-_RECENT:] if text not in visit.values]
@@ -186,7 +204,7 @@ class Recorder:
         """Let go of the oldest visits that are not among the first of their places; of the latest where all are."""
         while self._kept and (self._bytes > self._memory or len(self._kept) > _MOST_VISITS):
             numbered = enumerate(self._kept[:-1])
-            at = next((i for i, visit in numbered if visit.number > _FIRST_KEPT), len(self._kept) - 1)
+            at = next((i for i, visit in numbered if not visit.stays), len(self._kept) - 1)
             visit = self._kept.pop(at)
             self._left_out += 1
             self._release(visit)

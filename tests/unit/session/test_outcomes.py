@@ -61,6 +61,18 @@ def test_a_program_that_ends_badly_all_the_same_is_not_cured() -> None:
     assert told.rejected == "run with it, the program still ends with a bad number"
 
 
+@pytest.mark.parametrize(
+    ("mended", "left", "badly"), [("error", "error", True), ("error", "warning", False), ("warning", "warning", True)]
+)
+@pytest.mark.parametrize("was_there", [True, False])
+def test_a_run_ends_badly_with_what_is_as_severe_as_what_was_mended(
+    mended: str, left: str, badly: bool, was_there: bool
+) -> None:
+    first, other = at(3, severity=mended), at(1, severity=left)
+    told = outcome_of(report(other), report(first, *([other] if was_there else [])), first, BEFORE, AFTER)
+    assert (told.rejected, told.ends_badly, told.next) == (None, badly, other)
+
+
 HUGE = ELEMENT.model_copy(update={"operands": (value("self", 3.4e38), value("other", 2.0)), "value": float("inf")})
 
 

@@ -16,9 +16,12 @@ import torch
 import whynan
 from whynan.capsule import open_capsule
 from whynan.fixes.candidates import Candidate, Formula
+from whynan.fixes.diffs import applied, read_diff
 from whynan.records import FixVerdict, Report
 from whynan.session import brought
-from whynan.session.proving import Judged, Once, proved, tried
+from whynan.session.proving import Judged, Once, proved
+from whynan.session.trying import tried
+from whynan.verify import visiting as visiting_module
 from whynan.verify.visiting import visiting
 
 if TYPE_CHECKING:
@@ -486,6 +489,106 @@ def test_a_fix_of_several_edits_says_what_else_it_mends_and_is_made_whole(tmp_pa
     assert len(ended.stdout.splitlines()) == 4
     again, _ = run(tmp_path, (tmp_path / "train.py").read_text())
     assert again["verdict"] == "clean"
+
+
+TWO = """import torch
+
+
+def first(x):
+    return torch.log(torch.softmax(x, -1)).mean()
+
+
+def second(y):
+    return torch.sqrt((y * y).sum())
+
+
+def target(x, y):
+    loss = first(x) + second(y)
+    loss.backward()
+    return loss
+"""
+
+
+def bad_inputs() -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.tensor([0.0, 300.0], requires_grad=True), torch.zeros(3, requires_grad=True)
+
+
+def test_two_bugs_are_mended_by_one_fix_after_which_the_run_is_finite(loaded: Callable[[str], ModuleType]) -> None:
+    module = loaded(TWO)
+    best = whynan.explain(module.target, *bad_inputs(), rerun=True).findings[0].fixes[0]
+    assert (best.verdict.status, len(best.further)) == ("verified", 1)
+    assert best.patch is not None
+    edited = applied(read_diff(best.patch), TWO)
+    x, y = bad_inputs()
+    assert loaded(edited).target(x, y).isfinite()
+    assert all(bool(g.isfinite().all()) for g in (x.grad, y.grad) if g is not None)
+
+
+def test_a_fix_beside_which_a_bug_stays_that_none_mends_is_not_verified(loaded: Callable[[str], ModuleType]) -> None:
+    module = loaded(TWO.replace("torch.sqrt((y * y).sum())", "(y * float('inf')).sum()"))
+    fixes = whynan.explain(module.target, *bad_inputs(), rerun=True).findings[0].fixes
+    told = {fix.title: fix.verdict for fix in fixes}["log_softmax(x) instead of log(softmax(x))"]
+    assert told.status == "unverified"
+    assert told.why.startswith("it holds on the captured operands, but another finding remains: NaN at ")
+    assert not any(fix.verdict.status == "verified" for fix in fixes)
+
+
+NEXT_LINE = """import torch
+
+
+def logarithm(x):
+    return torch.log(x)
+
+
+def target(x):
+    given = logarithm(x)
+    y = torch.exp(-2 * given)
+    loss = (y - y.max()).sum()
+    loss.backward()
+    return loss
+"""
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_a_guard_that_moves_the_failure_to_the_next_line_is_not_verified(
+    loaded: Callable[[str], ModuleType], moved: bool
+) -> None:
+    module = loaded(NEXT_LINE if moved else NEXT_LINE.replace("torch.exp(-2 * given)", "given * 2"))
+    report = whynan.explain(module.target, torch.tensor([0.0, 1.0, 2.0], requires_grad=True), rerun=True)
+    told = {fix.title: fix.verdict for fix in report.findings[0].fixes}
+    found = told["the smallest normal number instead of 0 in the logarithm"]
+    assert (found.status, " behind it, the program gives Inf at " in found.why) == (
+        ("unverified", True) if moved else ("verified", False)
+    )
+
+
+@pytest.mark.parametrize("kept", [8, 0])
+def test_a_fix_is_judged_on_the_visit_that_failed_and_not_on_those_after_it(
+    loaded: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    # each iteration is visited at several lines, so that of the first 400 nothing would be left
+    monkeypatch.setattr(visiting_module, "_KEPT_BEFORE_BAD", kept)
+    report = whynan.explain(loaded(BY_HAND).target, torch.ones(3), rerun=True)
+    verdicts = [fix.verdict for fix in report.findings[0].fixes]
+    assert (verdicts[0].status == "verified") == (kept == 8), verdicts
+
+
+BY_HAND = """import torch
+
+
+def target(w):
+    w.requires_grad_()
+    for step in range(500):
+        x = torch.full((2, 3), 1.0 + step % 7)
+        if step == 30:
+            x[1] = 0.0
+        d = torch.sqrt(((x * w) ** 2).sum(-1))
+        loss = d.mean()
+        loss.backward()
+        w.data -= 1e-4 * w.grad
+        w.grad = None
+    return loss
+"""
 
 
 def test_what_computes_the_same_is_offered_before_a_guard_that_moves_less() -> None:

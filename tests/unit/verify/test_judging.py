@@ -416,3 +416,28 @@ def test_complex_inputs_are_judged() -> None:
 
     found = judge(original, lambda z: (z.real / z.abs().clamp_min(1e-30)).sum(-1), [{"z": z}], kind="guard")
     assert found.status in ("verified", "unverified")
+
+
+def below(operand: Any, least: Callable[[torch.finfo], float]) -> Any:
+    return torch.log(torch.where(operand <= 0, least(torch.finfo(operand.dtype)), operand))
+
+
+@pytest.mark.parametrize("eps", [1e-8, 1e-7, 1e-6])
+@pytest.mark.parametrize("saturated", [True, False])
+def test_a_logarithm_out_of_its_domain_by_rounding_is_no_logarithm_of_zero(eps: float, saturated: bool) -> None:
+    def margin(z: Any) -> Any:
+        return 1 - (torch.sigmoid(z) if saturated else z) - eps
+
+    z = torch.tensor([0.5, 40.0, 1.0] if saturated else [0.5, 1.0, 0.25], requires_grad=True)
+    told = [
+        judge(lambda z: torch.log(margin(z)), lambda z, least=least: below(margin(z), least), [{"z": z}], kind="guard")
+        for least in (lambda f: f.tiny, lambda f: f.eps)
+    ]
+    assert [verdict.status for verdict in told] == ["rejected", "verified"], told
+
+
+def test_a_logarithm_of_what_is_negative_by_far_may_be_that_of_zero() -> None:
+    x = torch.tensor([0.5, -3.0, 1.0], requires_grad=True)
+    assert judge(torch.log, lambda input: below(input, lambda f: f.tiny), [{"input": x}], kind="guard").status == (
+        "verified"
+    )

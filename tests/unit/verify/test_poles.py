@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from whynan.verify.comparing import Truth
-from whynan.verify.poles import Healthy, objection, off_the_limit
+from whynan.verify.poles import Healthy, made_up_size, objection, off_the_limit
 
 NAN, INF = np.nan, np.inf
 HEALTHY = Healthy(largest=2.0, usual=1.0)
@@ -57,8 +57,21 @@ def test_an_infinity_whose_exact_value_is_not_told_is_too_large_for_a_guard() ->
 def test_where_a_logarithm_is_taken_one_may_be_given() -> None:
     old, known = np.array([NAN]), truth(0.0, undefined=True)
     for logarithmic in (False, True):
-        found = objection(old, np.array([-87.3]), "float32", known, HEALTHY, strict=True, logarithmic=logarithmic)
+        most = made_up_size("float32", HEALTHY, logarithmic=logarithmic)
+        found = objection(old, np.array([-87.3]), "float32", known, HEALTHY, strict=True, most=most)
         assert (found is None) == logarithmic
+
+
+@pytest.mark.parametrize("healthy", [HEALTHY, None])
+def test_a_logarithm_of_what_rounding_took_out_of_the_domain_is_as_large_as_that(healthy: Healthy | None) -> None:
+    old, new = np.array([NAN, NAN]), np.array([-87.3, -18.4])
+    no, yes = np.array([False, False]), np.array([True, True])
+    undefined = Truth(np.zeros(2), no, yes, no, np.zeros(2))
+    nearest = np.array([16.0, 16.0])
+    for known, place in ((nearest, 0), (np.array([NAN, NAN]), None)):
+        most = made_up_size("float32", healthy, logarithmic=True, nearest=known)
+        found = objection(old, new, "float32", undefined, healthy, strict=True, most=most)
+        assert (None if found is None else found.place) == place
 
 
 def test_where_nothing_is_healthy_nothing_is_out_of_proportion() -> None:

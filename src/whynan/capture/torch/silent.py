@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -47,7 +48,10 @@ class Silents:
         self.updates = Updates(self, reads)
         asked = {base: [ask for reading, ask in asks if reading in reads] for base, asks in READERS.items()}
         self._asked = {base: asks for base, asks in asked.items() if asks}
-        self.asked: tuple[frozenset[str], ...] = (frozenset(self._asked), frozenset(), frozenset(), self.updates.asked)
+        self._vanished: dict[int, tuple[weakref.ref[Tensor], Silent]] = {}
+        """What a constant did not move, by the identity of the tensor: the program may ask for that itself."""
+        looked_at = {*self._asked, *(bounds.COMPARISONS if "bounds" in reads else ())}
+        self.asked: tuple[frozenset[str], ...] = (frozenset(looked_at), frozenset(), frozenset(), self.updates.asked)
         """By phase, the base names of the operators that are looked at."""
 
     def look(
@@ -69,6 +73,9 @@ class Silents:
             return
         if not written or node is not None:
             # under a node of the backward it is a checkpoint's forward, which was looked at already
+            return
+        if operator.base in bounds.COMPARISONS:
+            self._compared(args)
             return
         with torch._C._DisableTorchDispatch():
             for ask in self._asked[operator.base]:
@@ -105,7 +112,19 @@ class Silents:
             total=output.numel(),
             operands=(was,),
         )
-        self.add(row, operator, args, element, lost.kind, concerned, output.numel(), lost.numbers, node, lane)
+        made = self.add(row, operator, args, element, lost.kind, concerned, output.numel(), lost.numbers, node, lane)
+        if made is not None and lost.kind == "vanished":
+            self._vanished[id(output)] = weakref.ref(output), made
+
+    def _compared(self, args: Any) -> None:
+        """A comparison with the number that a constant did not move from: nothing is lost of what the program knows."""
+        known, made = self._vanished.get(id(args[0]), (None, None))
+        if made is None or known is None or known() is not args[0] or type(args[1]) not in (int, float):
+            return
+        if args[1] == made.damage.numbers["bound"]:
+            del self._vanished[id(args[0])]
+            self.found = [one for one in self.found if one is not made]
+            self._places = {place: one for place, one in self._places.items() if one is not made}
 
     def _known(self, site: int, name: str | None, kind: DamageKind, module: int) -> bool:
         """Whether the same was seen at this place before, and is counted now."""
@@ -134,10 +153,10 @@ class Silents:
         numbers: dict[str, float],
         node: Any,
         lane: Lane,
-    ) -> None:
-        """Keep what an event has done to an element, and to how many; what is known there already is counted."""
+    ) -> Silent | None:
+        """Keep what an event has done to an element, and to how many; None of what is known there, which is counted."""
         if self._known(row.site, operator.name, kind, row.module):
-            return
+            return None
         event = self.tracer.bad.events.event(row, node, lane, operator, args)
         made = Silent(
             event,
@@ -148,6 +167,7 @@ class Silents:
         if event.site is not None and event.site.module:
             made.modules[event.site.module] = None
         self._keep(row.site, operator.name, made)
+        return made
 
     def add_at(
         self,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.fixes.source.above import Lines, refused
 from whynan.fixes.source.formulas import Edit
+from whynan.fixes.source.importing import visible
 from whynan.fixes.source.repeated import names_of, shared, with_constants
 from whynan.fixes.source.signatures import operator_of
 from whynan.fixes.source.terms import Term
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from whynan.fixes.source.matching import Match
-    from whynan.fixes.source.places import Place
     from whynan.fixes.source.reading import Reader
     from whynan.records.intents import FixIntent
 
@@ -69,21 +69,6 @@ def differing(pattern: ast.expr, replacement: ast.expr) -> list[tuple[ast.expr, 
         case _:
             return [(pattern, replacement)]
     return [found for first, second in pairs for found in differing(first, second)]
-
-
-def visible_imports(place: Place, node: ast.AST) -> dict[str, str]:
-    """What the names that are imported where a node can see them stand for."""
-    around = {place.tree, *place.above(node)}
-    return {
-        name: meaning
-        for name, meaning in place.imports.items()
-        if name not in place.assigned and any(_home(place, n) in around for n in place.importing.get(name, ()))
-    }
-
-
-def _home(place: Place, node: ast.AST) -> ast.AST | None:
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)
-    return next((parent for parent in place.above(node) if isinstance(parent, kinds)), None)
 
 
 class Editor:
@@ -142,7 +127,7 @@ class Editor:
 
     def writer(self, root: Root) -> Writer:
         """A writer in the style of the source around a place."""
-        return Writer(self._place, self._in_methods(root), visible_imports(self._place, root), naming=self._naming)
+        return Writer(self._place, self._in_methods(root), visible(self._place, root), naming=self._naming)
 
     def _in_methods(self, root: Root) -> bool:
         for node in ast.walk(root):

@@ -5,12 +5,52 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, cast
 
 from whynan.fixes.source.places import Place
+from whynan.source.syntax import imported_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+_FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+def visible(place: Place, node: ast.AST) -> dict[str, str]:
+    """What names stand for at a node by the imports that have run wherever the node does.
+
+    That is nothing (an empty text) of a name that a function around it imports later, or not always.
+    """
+    found: dict[str, str] = {}
+    scopes = [scope for scope in place.above(node) if isinstance(scope, (*_FUNCTIONS, ast.Module))]
+    for name, statements in place.importing.items():
+        if name in place.assigned:
+            continue
+        for scope in scopes:
+            own = [statement for statement in statements if _home(place, statement) is scope]
+            meanings = {imported_by(statement)[name] for statement in own}
+            if len(meanings) == 1 and any(_has_run(place, statement, node) for statement in own):
+                found[name] = meanings.pop()
+            elif own and not isinstance(scope, ast.Module):
+                found[name] = ""
+            if own:
+                break
+    return found
+
+
+def _home(place: Place, node: ast.AST) -> ast.AST | None:
+    kinds = (*_FUNCTIONS, ast.ClassDef, ast.Module)
+    return next((parent for parent in place.above(node) if isinstance(parent, kinds)), None)
+
+
+def _has_run(place: Place, statement: ast.AST, node: ast.AST) -> bool:
+    """Whether a statement is ahead of a node, or of what that is part of, in one block."""
+    block = place.parents[statement]
+    for part in (node, *place.above(node)):
+        if place.parents.get(part) is block:
+            held = (cast("list[ast.AST]", value) for _, value in ast.iter_fields(block) if isinstance(value, list))
+            return any(statement in rows and part in rows[rows.index(statement) :] for rows in held)
+    return False
 
 
 def statements_of(place: Place) -> dict[str, str]:

@@ -67,13 +67,27 @@ def candidates(text: str, finding: Finding, intents: Sequence[FixIntent]) -> lis
     spot = _spot(text, finding)
     if isinstance(spot, str):
         return [Declined(intent.title, spot) for intent in wanted]
-    found: list[Candidate | Declined] = []
-    chosen = selections.guarded(spot.reader, spot.birth, finding)
-    if chosen is not None:
-        found.append(_selected(spot, chosen))
+    left_out = None if finding.around is None else finding.around.left_out
+    masked = left_out is not None and left_out.op.split(".")[1] in ("mul", "nan_to_num")
     spots = [spot, *_callers(spot, finding)]
-    found += [_first(spots, intent) for intent in wanted]
-    return _without_repeats(found)
+    return _without_repeats([*_selecting(spot, masked), *(_first(spots, intent) for intent in wanted)])
+
+
+def possible(text: str, finding: Finding, intents: Sequence[FixIntent]) -> list[Candidate | Declined]:
+    """All that `candidates` may have made of a finding, of which a report holds less than the run knew."""
+    wanted = [intent for intent in intents if intent.kind != "setting"]
+    spot = _spot(text, finding)
+    if isinstance(spot, str):
+        return [Declined(intent.title, spot) for intent in wanted]
+    spots = [spot, *_callers(spot, finding)]
+    found = [one for masked in (False, True) for one in _selecting(spot, masked)]
+    return _without_repeats([*found, *(_candidate(at, intent) for at in spots for intent in wanted)])
+
+
+def _selecting(spot: Spot, masked: bool) -> list[Candidate | Declined]:
+    """The guard that a selection asks for, where there is one; ``masked``: a product with a mask is one."""
+    chosen = selections.guarded(spot.reader, spot.birth, masked=masked)
+    return [] if chosen is None else [_selected(spot, chosen)]
 
 
 def _first(spots: Sequence[Spot], intent: FixIntent) -> Candidate | Declined:

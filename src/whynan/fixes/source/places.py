@@ -10,7 +10,7 @@ import warnings
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from whynan.source.syntax import Syntax
+from whynan.source.syntax import Syntax, imported_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -66,9 +66,8 @@ class Place:
         """The statements that import each name."""
         found: dict[str, list[ast.AST]] = {}
         for node in self.parents:
-            if isinstance(node, (ast.Import, ast.ImportFrom)):
-                for alias in node.names:
-                    found.setdefault(alias.asname or alias.name.partition(".")[0], []).append(node)
+            for name in imported_by(node):
+                found.setdefault(name, []).append(node)
         return found
 
     @cached_property

@@ -21,14 +21,13 @@ _LIMITS: Final = "finfo"
 def shared(tree: ast.expr, names: Sequence[tuple[str, ast.expr]], *, every: bool = True) -> tuple[ast.expr, Lets]:
     """An expression with names for the parts of it that occur more than once, the largest first; and these parts.
 
-    ``names`` says what some of them are called; with ``every`` one that occurs once gets its name too. A part is what
-    calls an operator; names, numbers and the limits of a dtype may be repeated.
+    ``names`` says what some of them are called; with ``every`` one that occurs once gets its name too. Another part is
+    what calls an operator; names, numbers and the limits of a dtype may be repeated.
     """
     called = {ast.dump(part): name for name, part in names}
     taken = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     lets: Lets = {}
-    wanted = called.keys() if every else ()
-    while (part := _largest([tree, *lets.values()], lets, wanted)) is not None:
+    while (part := _largest([tree, *lets.values()], lets, called.keys(), every=every)) is not None:
         dump = ast.dump(part)
         name = _free(called.get(dump, _UNNAMED), taken)
         taken.add(name)
@@ -60,19 +59,21 @@ def names_of(trees: Iterable[ast.expr], lets: Lets) -> Counter[str]:
     return found
 
 
-def _largest(trees: Sequence[ast.expr], lets: Lets, wanted: Collection[str]) -> ast.expr | None:
-    """The largest part without a name that stands in several places, or is one that is wanted."""
+def _largest(trees: Sequence[ast.expr], lets: Lets, called: Collection[str], *, every: bool) -> ast.expr | None:
+    """The largest part without a name that stands in several places, or, with ``every``, is called something."""
     found: dict[str, ast.expr] = {}
     counts: Counter[str] = Counter()
     for tree in trees:
         for node in ast.walk(tree):
-            if isinstance(node, (ast.Call, ast.BinOp, ast.Compare, ast.UnaryOp)) and _is_worth_it(node):
-                dump = ast.dump(node)
+            if not isinstance(node, (ast.Call, ast.BinOp, ast.Compare, ast.UnaryOp)):
+                continue
+            dump = ast.dump(node)
+            if dump in called or _is_worth_it(node):
                 counts[dump] += 1
                 found[dump] = node
     for value in lets.values():
         counts.pop(ast.dump(value), None)
-    repeated = [dump for dump, count in counts.items() if count > 1 or dump in wanted]
+    repeated = [dump for dump, count in counts.items() if count > 1 or (every and dump in called)]
     return found[max(repeated, key=len)] if repeated else None
 
 

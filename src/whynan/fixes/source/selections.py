@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from whynan.fixes.source.editing import Root
     from whynan.fixes.source.reaching import Definition
     from whynan.fixes.source.reading import Reader
-    from whynan.records import Finding
 
 _HARMLESS: Final = {
     "log": 1,
@@ -81,11 +80,11 @@ class Guarded:
     definitions: tuple[Definition, ...] = ()
 
 
-def guarded(reader: Reader, birth: Root, finding: Finding) -> Guarded | None:
-    """The double where for a birth that a selection leaves out; None where no selection around it is known."""
-    around = finding.around
-    left_out = None if around is None else around.left_out
-    masked = left_out is not None and left_out.op.split(".")[1] in ("mul", "nan_to_num")
+def guarded(reader: Reader, birth: Root, *, masked: bool) -> Guarded | None:
+    """The double where for a birth that a selection leaves out; None where no selection around it is known.
+
+    ``masked``: a product with a mask is one too.
+    """
     chosen = selection_of(reader, birth, factors=masked)
     operand = _operand(reader, birth)
     if chosen is None or operand is None:
@@ -140,7 +139,7 @@ def _selecting(reader: Reader, root: Root, path: set[ast.AST], names: set[str], 
 
     if isinstance(root, ast.BinOp) and isinstance(root.op, ast.Mult) and factors:
         for inner, mask in ((root.left, root.right), (root.right, root.left)):
-            if leads(inner) and not leads(mask) and not isinstance(mask, ast.Constant):
+            if leads(inner) and not leads(mask) and reader.read(mask).name != "number":
                 return Selection(root, mask, when=True, number=True)
     if not isinstance(root, ast.Call):
         return None

@@ -130,7 +130,7 @@ class Writer:
         parent, _, last = module.rpartition(".")
         if parent:
             return f"{self._module(parent)}.{last}"
-        if module in self.place.assigned:
+        if module in self.place.assigned or module in self.visible:
             raise UnwritableError(f"the name {module} is something else there")
         self.imports.add(module)
         return module

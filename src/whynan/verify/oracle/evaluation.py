@@ -19,7 +19,7 @@ from whynan.verify.oracle.table import CASTS, operator, rounds
 from whynan.verify.oracle.tape import Decisions, Tape, Variable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -89,6 +89,18 @@ def noise_floor(
     return noise
 
 
+def noisy_outputs(
+    program: Program, inputs: Mapping[str, Any], scale: float, *, runs: int = 4, seed: int = 0
+) -> Iterator[Mapping[str, Balls]]:
+    """A program's outputs in some runs whose steps are all off by so many unit roundoffs, up or down."""
+    clean = _Run(program, inputs, {}, arithmetic())
+    clean.exact(_NOISY_BITS)
+    for run in range(runs):
+        draws = (seed << 8) + run
+        noisy = _Run(program, inputs, {}, clean.balls, clean.decisions.again(), draws, scale)
+        yield noisy.exact(_NOISY_BITS).outputs
+
+
 def missing(program: Program) -> tuple[str, ...]:
     """The operators of a program that no exact values are known of."""
     found: list[str] = []
@@ -132,7 +144,9 @@ class _Run:
         balls: Arithmetic,
         decisions: Decisions | None = None,
         seed: int | None = None,
+        scale: float = 1.0,
     ) -> None:
+        self._scale = scale
         self.balls = balls
         self.decisions = decisions or Decisions()
         self._program, self._inputs, self._cotangents = program, inputs, cotangents
@@ -209,7 +223,7 @@ class _Run:
         form = FORMATS.get(dtype.rpartition(".")[2])
         if self._draws is None or form is None:
             return variable
-        return self._functions.tape.noisy(variable, self._rounding(form.eps / 2))
+        return self._functions.tape.noisy(variable, self._rounding(self._scale * form.eps / 2))
 
     def _rounding(self, roundoff: float) -> Callable[[Any], Any]:
         assert self._draws is not None

@@ -11,6 +11,7 @@ from tests.unit.fixes.source.mended import (
     DIVISION,
     HEAD,
     LOG,
+    LOG_SIGMOID,
     LOG_SOFTMAX,
     SIGMOID,
     changed,
@@ -137,6 +138,49 @@ def test_a_name_that_torch_is_not_makes_it_decline() -> None:
     text = "torch = None\n\n\ndef f(x):\n    return x / x.sum()\n"
     (found,) = candidates(text, finding(text, "x / x.sum()"), [DIVISION])
     assert found.why == "the name torch is something else there"
+
+
+FUNCTIONAL = "import torch.nn.functional as F\n"
+BODY = "def f(x):\n    return torch.log(torch.sigmoid(x))\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        (f"import torch\n{FUNCTIONAL}\n\n{BODY}", True),
+        (f"import torch\nfrom torch.nn import functional as F\n\n\n{BODY}", True),
+        (BODY.replace("    return", f"    import torch\n    {FUNCTIONAL}    return"), True),
+        (f"import torch\n\n\n{BODY}\n\nf(torch.ones(1))\n{FUNCTIONAL}", False),
+        (f"import torch\n\n\ndef g():\n    {FUNCTIONAL}    return F\n\n\n{BODY}", False),
+        (f"import torch\n\n\nclass G:\n    {FUNCTIONAL}\n\n{BODY}", False),
+        (f"import torch\nfrom typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    {FUNCTIONAL}\n\n{BODY}", False),
+        (
+            f"import torch\n\ntry:\n    import absent\n    {FUNCTIONAL}except ImportError:\n    pass\n\n\n{BODY}",
+            False,
+        ),
+        (f"import torch\n{FUNCTIONAL}\n\n{BODY.replace('(x)', '(x, F=3)', 1)}", False),
+        (f"import torch\n{FUNCTIONAL}\n\n{BODY.replace('    return', '    F = 3' + chr(10) + '    return')}", False),
+        (f"import torch\n{FUNCTIONAL}del F\n\n\n{BODY}", False),
+        (f"import torch\n{FUNCTIONAL}try:\n    1 / 0\nexcept ZeroDivisionError as F:\n    pass\n\n\n{BODY}", False),
+        (f"import torch\n{FUNCTIONAL}import torch.nn.init as F\n\n\n{BODY}", False),
+        (
+            f"import torch\n{FUNCTIONAL}\n\n{BODY.replace('return', 'p =')}    {FUNCTIONAL}    return F.relu(p)\n",
+            False,
+        ),
+        (f"def g():\n    import torch\n    return torch\n\n\n{BODY}", False),
+    ],
+)
+def test_a_name_is_used_only_where_its_import_has_run(text: str, known: bool) -> None:
+    (line,) = changed(text, mended(text, "torch.log(torch.sigmoid(x))", LOG_SIGMOID).edited)[-1:]
+    assert ("F.logsigmoid(x)" if known else "torch.nn.functional.logsigmoid(x)") in line
+    ready = text.replace("\nf(torch.ones(1))\n", "\n")
+    edited = mended(ready, "torch.log(torch.sigmoid(x))", LOG_SIGMOID).edited
+    assert executed(edited)["f"](torch.tensor([-300.0])) == -300.0 or "F.relu" in text
+
+
+def test_an_import_that_comes_later_in_the_function_takes_the_name_of_torch() -> None:
+    text = "def f(x):\n    y = x.sigmoid().log()\n    import torch\n    return torch.relu(y)\n"
+    assert declined(text, "x.sigmoid().log()", LOG_SIGMOID) == ["the name torch is something else there"]
 
 
 def test_an_import_inside_another_function_does_not_serve() -> None:

@@ -1,0 +1,31 @@
+"""Whether the fixes of a report can be made of what the report says, as ``whynan fix --apply`` makes them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from whynan.report.json import read, to_json
+from whynan.report.offers import offers
+from whynan.session.editing import opened
+from whynan.session.fixing import remade
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from whynan.records import Report
+
+
+def check(report: Report, folder: Path | None = None) -> int:
+    """Make every change of the source that a report of a run in a folder offers; gives how many there were."""
+    made = 0
+    for offer in offers(read(to_json(report).encode())):
+        site = offer.finding.site
+        if offer.fix.kind != "source" or offer.fix.patch is None or site is None:
+            continue
+        text = opened(os.path.realpath(os.path.join(folder or os.getcwd(), site.file)), folder=os.sep).text
+        edited = remade(site.file, text, offer.finding, offer.fix)
+        assert isinstance(edited, str), (offer.fix.title, edited)
+        assert edited != text
+        made += 1
+    return made
