@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from whynan.config import Options
     from whynan.session.allow import Allowance
     from whynan.session.metrics import MetricSink
+    from whynan.source.decisions import Decision
 
 
 _active: list[Training] = []
@@ -96,6 +97,10 @@ class Training:
     def set_aside(self) -> None:
         """End what looks at the first steps."""
         self._aside()
+
+    def lets(self, made: Decision) -> bool:
+        """Whether the program goes on to do what it has decided: what ends it is for itself to say."""
+        return made.does == "ends" and self.options.on_nonfinite in ("stop", "continue", "skip")
 
     def end_with(self, report: Report) -> BaseException | None:
         """What something that was found beside the steps is to end the program with."""
