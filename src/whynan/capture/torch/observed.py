@@ -50,7 +50,7 @@ class Read(NamedTuple):
     is_loss: bool
 
 
-_ANY: Final = Decision("ends", "", 0, "")
+ANY: Final = Decision("ends", "", 0, "")
 """Any decision."""
 
 
@@ -79,6 +79,8 @@ class Observations:
         self._fail = fail
         self._told: set[Place] = set()
         self._latest: Place | None = None
+        self.expected: bytes | None = None
+        """The bits of what is read where the program decides, in a replay of that."""
         self._here = _Here()
         self._undecided: dict[tuple[int, int, bool], CodeType] = {}
         """Where the truth of a tensor was asked, and nothing decided; the code is kept: its id stays its own."""
@@ -125,8 +127,8 @@ class Observations:
         return named(read, "torch", name) if name is not None else read
 
     def _look(self, tensor: Tensor, out: Any, looks: Callable[[Tensor, Any], bytes | None]) -> BaseException | None:
-        frame = None if type(out) is bool and self._is_undecided(out) else _frame()
-        if frame is None or not (self._wanted(None) or self._wanted(_ANY)):
+        frame = None if type(out) is bool and self.expected is None and self._is_undecided(out) else _frame()
+        if frame is None or not (self._wanted(None) or self._wanted(ANY)):
             return None
         self._here.inside = True
         try:
@@ -144,11 +146,12 @@ class Observations:
             if len(self._told) >= _MOST_PLACES and read.decision is None:
                 return None
             self._told.add(place)
-        self._latest = place
+        # a replay comes here again, more than once
+        before, self._latest = self._latest, place
         try:
             return self._tell(read)
         finally:
-            self._latest = None
+            self._latest = before
 
     def _is_undecided(self, out: bool) -> bool:
         frame = _frame()
@@ -156,6 +159,10 @@ class Observations:
 
     def _read(self, frame: FrameType, tensor: Tensor, out: Any, bits: bytes) -> Read | None:
         """What was read; None of the truth of a tensor on which nothing is decided, or of finite numbers."""
+        where = f"{frame.f_code.co_filename}:{frame.f_lineno}:".encode("utf-8", "surrogatepass")
+        if self.expected == where + bits:
+            # code that is made for a replay may stand elsewhere in its line
+            return Read(tensor, where + bits, ANY, is_loss=True)
         number = out if type(out) in (float, bool) else tensor.item() if tensor.numel() == 1 else None
         made = None if number is None else decision(frame, number)
         of = [tensor]
@@ -166,7 +173,6 @@ class Observations:
             of = [t for name in made.names if (t := _bad_number(frame, name)) is not None]
             if not of and not made.tests:
                 return None
-        where = f"{frame.f_code.co_filename}:{frame.f_lineno}:".encode("utf-8", "surrogatepass")
         return Read(tensor, where + bits, made, any(t.requires_grad for t in of))
 
 

@@ -105,7 +105,7 @@ def replay(
     inside, guard.here.inside = guard.here.inside, False
     reached: list[Judged] = []
     passed: list[Judged] = []
-    started = time.monotonic()
+    started, failed = time.monotonic(), False
     refused: list[Outside] = []
 
     def arrive() -> None:
@@ -186,7 +186,9 @@ def replay(
                 names["next"] = functools.partial(_next, names.get("next", next), begun_before)
             torch.amp.GradScaler.step = skips  # type: ignore[method-assign]
             guard.here.arrive = read if fault.optimizer is None and fault.raised is None else None
-            guard.here.deciding = fault.decision is not None
+            if guard.observations is not None and fault.decision is not None:
+                guard.here.deciding = True
+                guard.observations.expected = fault.judged.losses[0]
             # before anything is put back
             entered.callback(setattr, held, "ending", True)
             try:
@@ -210,13 +212,11 @@ def replay(
             except Exception as error:
                 if theirs():
                     raise
-                why = f"it raises {type(error).__name__}: {error}"
+                failed, why = True, f"it raises {type(error).__name__}: {error}"
                 held = held_by(error) if fault.raised and fault.raised.kind is type(error) else None
                 if held is not None:
                     reached.append(Judged((held[0],), (), bad_loss=True))
-            else:
-                why = ""
-            if passed and not reached and not why.startswith("it raises"):
+            if passed and not reached and not failed:
                 # there were no more
                 reached.append(passed[-1])
             if refused and not reached:
@@ -253,3 +253,5 @@ def _leave(guard: Guard, losses: Losses, *, inside: bool) -> None:
     here = guard.here
     here.losses, here.replaying, here.inside, here.arrive, here.fresh = losses, False, inside, None, []
     here.deciding = False
+    if guard.observations is not None:
+        guard.observations.expected = None
