@@ -87,6 +87,7 @@ class Attended:
             only=self.options.only,
             first_step=self.options.start_step,
             steps=1 if self.options.watches else self.options.steps,
+            watches=self.options.watches,
             threads=True,
             recording=self._recording,
             keeper=self._keeper,

@@ -8,7 +8,7 @@ import ast
 from typing import TYPE_CHECKING, Final
 
 from whynan.source.asking import called
-from whynan.source.decisions.statements import Decision, Following, names_in
+from whynan.source.decisions.statements import Decision, Flow, Following, names_in
 from whynan.source.decisions.values import TESTS, Value, tested
 from whynan.source.ownership import Owner, owner_of
 from whynan.source.positions import locate
@@ -86,7 +86,7 @@ def _from(frame: FrameType, syntax: Syntax, read: ast.expr, value: Value) -> Dec
             if outer is None or at.f_back is None:
                 return None
             (read, value), at = outer, at.f_back
-        flow = Following.at(at, syntax, read, value).after(read)
+        flow = _returned(at, syntax, read, value) or Following.at(at, syntax, read, value).after(read)
         if isinstance(flow, Decision):
             return flow
         back = _theirs(at.f_back) if flow.kind == "return" and flow.value.led else None
@@ -95,6 +95,14 @@ def _from(frame: FrameType, syntax: Syntax, read: ast.expr, value: Value) -> Dec
             return None
         at, syntax, read, value = back, located.syntax, located.node, flow.value
     return None
+
+
+def _returned(frame: FrameType, syntax: Syntax, read: ast.expr, value: Value) -> Flow | None:
+    """What a lambda gives; None where the frame is of none."""
+    node: ast.AST | None = read if frame.f_code.co_name == "<lambda>" else None
+    while node is not None and not isinstance(node, ast.Lambda):
+        node = syntax.parents.get(node)
+    return None if node is None else Flow("return", value=Following.at(frame, syntax, read, value).values.of(node.body))
 
 
 def _outside(frame: FrameType, syntax: Syntax, read: ast.expr, value: Value) -> tuple[ast.expr, Value] | None:

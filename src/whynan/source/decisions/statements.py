@@ -221,6 +221,8 @@ class Following:
         match node:
             case ast.Assign(targets=targets, value=value):
                 found = values.of(value)
+                # what is noted in a branch that was taken for it
+                found = found._replace(led=found.led or self._led > 0)
                 for target in targets:
                     values.store(target, found)
             case ast.AnnAssign(target=target, value=ast.expr() as value):
