@@ -67,8 +67,12 @@ def _compared(tracer: Tracer, answer: Tensor) -> Iterator[Tensor]:
         kept = None if writer in known else tracer.rows.of(writer)
         known.add(writer)
         for held in _held(kept.held) if kept is not None else ():
-            if held.alias.is_floating_point():
+            row = tracer.rows.get(held.writer)
+            if held.alias.is_floating_point() and not (row is not None and row.operator.base == "abs"):
                 yield held.alias
+            elif held.alias.is_floating_point():
+                # `isfinite` asks it of the magnitude
+                waiting.append(held.writer)
             elif held.alias.dtype is torch.bool:
                 waiting.append(held.writer)
 
