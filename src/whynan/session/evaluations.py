@@ -122,7 +122,7 @@ class Beside:
         if self._decided == steps:
             # what comes of it has been told
             return None
-        self._look_into(fault, leaves=not fault.certain)
+        self._look_into(fault, leaves=fault.decision is None or not fault.certain)
         made, known = fault.decision, self._last
         if made is None or known is None or not any(f.severity == "error" for f in known[0].findings):
             return None
