@@ -140,10 +140,12 @@ def test_a_program_that_ends_over_its_bad_loss_is_explained(name: str, tmp_path:
     assert "2 steps watched" in ran.err
 
 
-@FULL
-def test_a_bad_batch_that_is_passed_over_by_the_program_is_no_error(tmp_path: Path) -> None:
+def test_a_bad_batch_that_is_passed_over_by_the_program_is_an_error(tmp_path: Path) -> None:
     ran = run(tmp_path, "fit(6, bad=[4], guard=lambda loss: not torch.isfinite(loss))\nprint('done')")
-    assert (ran.status, ran.out, ran.report["verdict"]) == (0, "done\n", "clean")
+    finding = ran.only()
+    assert (ran.status, ran.out, ran.report["verdict"], finding["step"]) == (1, "", "nonfinite", 4)
+    assert finding["reaches"][0]["kind"] == "loss"
+    assert "skips the step because the loss is Inf" in ran.err
 
 
 PASSES_OVER = """
@@ -157,12 +159,18 @@ fit(6, bad=[4], guard=guard)
 """
 
 
+@FULL
+def test_a_program_that_passes_over_a_bad_batch_may_go_on(tmp_path: Path) -> None:
+    ran = run(tmp_path, PASSES_OVER, "--on-nonfinite", "continue")
+    assert (ran.status, ran.out, ran.report["verdict"]) == (1, "skipped inf\n", "nonfinite")
+
+
 @pytest.mark.parametrize(("options", "status"), [((), 0), pytest.param(("--strict",), 1, marks=FULL)])
-def test_a_bad_number_that_is_printed_and_passed_over_is_a_warning(
-    options: tuple[str, ...], status: int, tmp_path: Path
-) -> None:
-    ran = run(tmp_path, PASSES_OVER, *options)
-    assert (ran.status, ran.out, ran.report["verdict"]) == (status, "skipped inf\n", "damaged")
+def test_a_bad_number_that_is_only_printed_is_a_warning(options: tuple[str, ...], status: int, tmp_path: Path) -> None:
+    """The twin: a number that was read, and on which nothing is decided."""
+    rest = "fit(3)\nprint(torch.log(torch.zeros(1)).item())  # born\nfit(2)"
+    ran = run(tmp_path, rest, *options)
+    assert (ran.status, ran.out, ran.report["verdict"]) == (status, "-inf\n", "damaged")
     assert ran.only()["severity"] == "warning"
 
 

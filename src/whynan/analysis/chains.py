@@ -53,6 +53,7 @@ def chain(
     for sink in sinks:
         reach = _reach(sink)
         first.setdefault((sink.kind, sink.name), reach)
+    links += dict.fromkeys(sink.decision for sink in sinks if sink.decision is not None)
     return (*links, *sink_links(first.values()))
 
 

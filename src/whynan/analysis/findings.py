@@ -170,7 +170,7 @@ def _folded(findings: list[tuple[Root, Finding]]) -> tuple[Finding, ...]:
     for key, roots_of_one in same.items():
         if len(roots_of_one) > 1:
             reached = _reached_by(roots_of_one)
-            way = (link for link in first[key].chain if link.role != "sink")
+            way = (link for link in first[key].chain if link.role != "sink" or link.site is not None)
             first[key] = first[key].model_copy(update={"reaches": reached, "chain": (*way, *sink_links(reached))})
     return tuple(first.values())
 

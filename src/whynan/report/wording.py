@@ -337,7 +337,17 @@ def reached(finding: Finding, *, raised: bool) -> list[str]:
             told += _observed(group, raised=raised)
         else:
             told.append(_group(kind, group))
-    return told
+    return [*told, *_decided(finding)]
+
+
+def _decided(finding: Finding) -> list[str]:
+    """What the program does because of it: ``line 12 ends the program because the loss is NaN``."""
+    file = None if finding.site is None else finding.site.file
+    sites = [(link.site, link.summary) for link in finding.chain if link.role == "sink"]
+    places = [
+        (f"line {site.line}" if site.file == file else f"{site.file}:{site.line}", what) for site, what in sites if site
+    ]
+    return [f"{place} {what}" for place, what in places]
 
 
 def _observed(group: Sequence[Reach], *, raised: bool) -> list[str]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from whynan.capture.torch import Capture
+    from whynan.capture.torch.judging import Fault
     from whynan.capture.torch.keeping import Keeper
     from whynan.records import Finding, Report
     from whynan.session.leaving import Leaving
@@ -86,6 +87,7 @@ class Attended:
             only=self.options.only,
             first_step=self.options.start_step,
             steps=1 if self.options.watches else self.options.steps,
+            watches=self.options.watches,
             threads=True,
             recording=self._recording,
             keeper=self._keeper,
@@ -109,6 +111,7 @@ class Attended:
             self._training.replays.baseline = self._region.baseline
             self._training.replays.keeper = self._keeper
             self._training.look_beside()
+            self._training.guard.decided = self._decides
             if self._left is not None:
                 self._left.hear(self._training)
             self._training.begin()
@@ -190,29 +193,48 @@ class Attended:
             if not errors:
                 return None
             self._stopped = self.options.on_nonfinite == "stop"
-            self._prove()
+            optimizer = stepping(sys._getframe())  # pyright: ignore[reportPrivateUsage]
+            if self._training is not None and optimizer is not None:
+                self._prove(self._training, self._training.replays.step(optimizer))
+        return self._ending(errors[0])
+
+    def _decides(self, fault: Fault) -> BaseException | None:
+        """While it is traced, the program has read a bad loss and decides on it: what to end the run with."""
+        capture = None if self._region is None else self._region.watching.capture
+        if capture is None or self._training is None or self.options.on_nonfinite == "continue":
+            return None
+        with self._apart():
+            errors = self._errors(capture)
+            if not errors or fault.decision is None:
+                return None
+            self._prove(self._training, fault)
+            if self._training.lets(fault.decision):
+                return None
+            self._stopped = self.options.on_nonfinite == "stop"
+        return self._ending(errors[0])
+
+    def _ending(self, error: Finding) -> BaseException:
+        """Tell what was found; gives what the run ends with."""
+        with self._apart():
             self.end(early=True)
             opened = self._debugger()
         if opened is not None:
             opened()
-        if not self._stopped:
-            from whynan.errors import NonFiniteError
+        if self._stopped:
+            return stopped()
+        from whynan.errors import NonFiniteError
 
-            return NonFiniteError(errors[0])
-        return stopped()
+        return NonFiniteError(error)
 
-    def _prove(self) -> None:
-        """The program is about to make a bad step, and to be stopped there: what led to it can still be run again."""
+    def _prove(self, training: Training, fault: Fault) -> None:
+        """The program is about to make a bad step, or not to make it: what led to it can still be run again."""
         assert self._region is not None
-        optimizer = stepping(sys._getframe())  # pyright: ignore[reportPrivateUsage]
-        if self._training is None or optimizer is None:
-            return
         with told("proving what would mend it", quiet=self.options.quiet):
             self._region.end(early=True)
             try:
-                self._training.replays.prove(self._region, optimizer)
+                training.replays.prove(self._region, fault)
             except Exception:
-                self._training.guard.fail()
+                training.guard.fail()
 
     def _debugger(self) -> Callable[[], None] | None:
         """What opens the debugger at the program's line, where that was asked for."""

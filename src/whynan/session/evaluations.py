@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from whynan.records import Verdict
     from whynan.session.region import Region
     from whynan.session.replays import Replays
+    from whynan.source.decisions import Decision
 
 
 class Parent(Protocol):
@@ -27,6 +28,10 @@ class Parent(Protocol):
 
     def set_aside(self) -> None:
         """End whatever looks at the program, for something else is about to."""
+
+    def lets(self, made: Decision) -> bool:
+        """Whether the program goes on to do what it has decided."""
+        ...
 
     def end_with(self, report: Report) -> BaseException | None:
         """What a report ends the program with."""
@@ -43,6 +48,8 @@ class Beside:
         self._found: list[Report] = []
         self._last: tuple[Report, int, bool] | None = None
         """What led to the last bad number, after how many steps, and whether the number itself has left the program."""
+        self._decided: int | None = None
+        """After how many steps the program has decided on a loss that was NaN or Inf."""
         guard = training.guard
         guard.evaluations = Evaluations(self._begin, self._again, guard.fail)
         guard.observe(self._read)
@@ -52,7 +59,8 @@ class Beside:
         guard = self._training.guard
         try:
             fault = guard.raised(error)
-            if fault is not None and (self._last is None or self._last[1] != guard.steps):
+            known = self._decided if self._last is None else self._last[1]
+            if fault is not None and known != guard.steps:
                 self._look_into(fault, leaves=False)
         except Exception:
             guard.fail()
@@ -109,8 +117,18 @@ class Beside:
 
     # -- numbers ---------------------------------------------------------------------------------------------------
 
-    def _read(self, fault: Fault) -> None:
-        self._look_into(fault, leaves=True)
+    def _read(self, fault: Fault) -> BaseException | None:
+        steps = self._training.guard.steps
+        if self._decided == steps:
+            # what comes of it has been told
+            return None
+        self._look_into(fault, leaves=fault.decision is None or not fault.certain)
+        made, known = fault.decision, self._last
+        if made is None or known is None or not any(f.severity == "error" for f in known[0].findings):
+            return None
+        self._decided, self._last = steps, None
+        self._found.append(known[0])
+        return None if self._training.lets(made) else self._training.end_with(known[0])
 
     def _look_into(self, fault: Fault, *, leaves: bool) -> None:
         self._training.set_aside()

@@ -73,6 +73,7 @@ class Repeated:
             only=self.options.only,
             first_step=self.options.start_step,
             steps=1 if self.options.watches else self.options.steps,
+            watches=self.options.watches,
             threads=True,
             keeper=self.keeper,
         )

@@ -142,16 +142,20 @@ class Replays:
                 looked = functools.partial(self._looked, region, fault, way)
                 yield way, eager, region, replay(way, self._guard, fault, looked, eager=eager)
 
-    def prove(self, region: Region, optimizer: Any) -> None:
+    def step(self, optimizer: Any) -> Fault:
+        """The step that an optimizer is about to make."""
+        from whynan.capture.torch.judging import Fault, judge
+
+        return Fault(optimizer, self._guard.attempts(optimizer) + 1, judge(optimizer, self._guard.here.losses))
+
+    def prove(self, region: Region, fault: Fault) -> None:
         """Prove the fixes of what a region has found that has looked at a bad step as it was made, and has ended."""
         if not self._options.prove:
             region.prove(Once(NOT_ASKED))
             return
-        from whynan.capture.torch.judging import Fault, judge
         from whynan.capture.torch.replay import compiles
         from whynan.capture.torch.ways import ways
 
-        fault = Fault(optimizer, self._guard.attempts(optimizer) + 1, judge(optimizer, self._guard.here.losses))
         why = f"{NO_WAY}: {RERUN}"
         for way in _shortest(list(ways(self._marks.kept()))):
             with self._again(way, fault, eager=compiles(), hint=f"; {RERUN}").unheard() as again:

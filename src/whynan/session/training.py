@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from whynan.config import Options
     from whynan.session.allow import Allowance
     from whynan.session.metrics import MetricSink
+    from whynan.source.decisions import Decision
 
 
 _active: list[Training] = []
@@ -76,7 +77,6 @@ class Training:
         """What was found wrong in steps that nothing bad was in."""
         self.report: Report | None = None
         self._ended = ended
-        self._traced = traced
         self.replays = Replays(options, command, self.guard, self.marks)
         self.beside: Beside | None = None
         """What the program does beside its steps, where that is looked at."""
@@ -96,6 +96,10 @@ class Training:
     def set_aside(self) -> None:
         """End what looks at the first steps."""
         self._aside()
+
+    def lets(self, made: Decision) -> bool:
+        """Whether the program goes on to do what it has decided: what ends it is for itself to say."""
+        return made.does == "ends" and self.options.on_nonfinite in ("stop", "continue", "skip")
 
     def end_with(self, report: Report) -> BaseException | None:
         """What something that was found beside the steps is to end the program with."""
@@ -146,22 +150,16 @@ class Training:
         """The report of a run whose first steps were traced: that of its bad step, if there was one."""
         pieces = [*self._beneath, *([] if self.beside is None else self.beside.pieces())]
         if self.report is not None:
-            return self._with_silent(merged(self._of_steps(), self._without_limit(traced), *pieces))
+            return self._with_silent(merged(self._of_steps(), traced, *pieces))
         if (not self.guard.watched and not self.stepped_aside) or traced.verdict == "nonfinite":
             return self._with_silent(merged(traced, *pieces))
         explained = next((p for p in pieces if p.run.replay.faithful), None)
-        watched = self._watched(self._without_limit(traced))
+        watched = self._watched(traced)
         if explained is not None:
             watched = watched.model_copy(
                 update={"run": watched.run.model_copy(update={"replay": explained.run.replay})}
             )
         return self._with_silent(merged(watched, *pieces))
-
-    def _without_limit(self, report: Report) -> Report:
-        """A report of the first steps without saying that it is one of them alone."""
-        limit = f"looked at up to step {self._traced},"
-        notes = tuple(note for note in report.coverage.notes if not note.startswith(limit))
-        return report.model_copy(update={"coverage": report.coverage.model_copy(update={"notes": notes})})
 
     def told(self) -> Report:
         """The report as it stands: of the first bad step, and how many came after it; or that there was none."""

@@ -110,9 +110,9 @@ class Watched:
 
     `copy_all`: keep every overwritten operand. `on_sink`: asked, at the doors of the program, whether a bad number
     that has just reached a fatal sink ends the run; what it gives is raised there. `only`: the path or class of the
-    modules whose forward is looked at. `first_step`, `steps`: look from that optimizer step on, at so many. `threads`:
-    look at the threads that the program starts, too. `recording`: writes the trace to disk. `keeper`: keeps the
-    operations that bear bad numbers whole.
+    modules whose forward is looked at. `first_step`, `steps`: look from that optimizer step on, at so many. `watches`:
+    the steps after them are watched. `threads`: look at the threads that the program starts, too. `recording`: writes
+    the trace to disk. `keeper`: keeps the operations that bear bad numbers whole.
     """
 
     copy_all: bool = False
@@ -120,6 +120,7 @@ class Watched:
     only: str | None = None
     first_step: int = 1
     steps: int | None = None
+    watches: bool = False
     threads: bool = False
     recording: TraceWriter | None = None
     keeper: Keeper | None = None
@@ -149,6 +150,7 @@ def watching(
             only=told.only,
             first_step=told.first_step,
             steps=told.steps,
+            watches=told.watches,
             recording=told.recording,
             threads=told.threads,
             reads=reads,

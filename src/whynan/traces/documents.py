@@ -157,6 +157,7 @@ class SinkPart(Part):
     owner: Natural | None
     scale_fall: ScaleFall | None = None
     value: float | None = None
+    decision: ChainLink | None = None
 
     @classmethod
     def of(cls, sink: Sink) -> Self:

@@ -87,7 +87,7 @@ class Sink:
 
     ``counts`` tells of each set of labels how many elements carry it; ``owner`` numbers the optimizer that consumed it.
     ``scale_fall``: what a loss scaler has tried before it; of gradients that it skips in vain. ``value`` is what all
-    bad elements are, None where they differ or it is not known.
+    bad elements are, None where they differ or it is not known. ``decision``: what the program does for it.
     """
 
     kind: SinkKind
@@ -101,6 +101,7 @@ class Sink:
     owner: int | None = None
     scale_fall: ScaleFall | None = field(default=None, compare=False)
     value: float | None = field(default=None, compare=False)
+    decision: ChainLink | None = field(default=None, compare=False)
 
     def of(self, labels: frozenset[int]) -> Sink:
         """The sink as some labels see it: with the count of the elements that carry one of them."""

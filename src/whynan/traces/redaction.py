@@ -50,6 +50,9 @@ CUSTOM_FUNCTION: Final = "a custom function"
 
 _POSITION: Final = re.compile(r"(output|argument \d+)(\[\d+\])*", re.ASCII)
 _MORE_EVENTS: Final = re.compile(r"\d+ more events", re.ASCII)
+_DECIDED: Final = re.compile(
+    "(?:ends the program|leaves its loop|skips the step) because (?:the loss|what it tests) is (?:NaN or Inf|NaN|-?Inf)"
+)
 _BIRTH_NOTE: Final = re.compile(r"(parameter|buffer|argument) (.+)", re.DOTALL)
 _DEVICE: Final = re.compile(r"(cpu|cuda|mps|xpu|hpu|xla|meta)(:\d+)?", re.ASCII)
 _VERSION: Final = re.compile(r"\d+(\.\d+)*((a|b|rc|\.dev|\.post)\d+)*(\+(cpu|cu\d+|rocm[\d.]+))?", re.ASCII)
@@ -209,7 +212,7 @@ def _summary(link: ChainLink) -> str:
         case "step":
             return f"{op} carries it on"
         case "sink":
-            return "where it leaves"
+            return link.summary if _DECIDED.fullmatch(link.summary) else "where it leaves"
 
 
 def _birth_note(redaction: Redaction, value: str | None, holder: Birth) -> str | None:
@@ -328,6 +331,7 @@ FACTS: Final[Mapping[type, Table]] = {
     Sink: {
         "kind": kept, "name": tensor, "bad": kept, "total": kept, "labels": kept, "fatal": kept, "damage": kept,
         "counts": kept, "owner": kept, "scale_fall": record, "value": nonfinite,
+        "decision": record,
     },
     ScaleFall: {"skipped": kept, "on_end": kept, "first": unknown, "last": unknown},
     Trace: {

@@ -53,6 +53,7 @@ class Capture:
         only: str | None = None,
         first_step: int = 1,
         steps: int | None = None,
+        watches: bool = False,
         threads: bool = False,
         recording: TraceWriter | None = None,
         reads: frozenset[str] = frozenset(),
@@ -72,6 +73,7 @@ class Capture:
         if steps is not None:
             self.tracer.last_step = first_step - 1 + steps
             self.tracer.on_last_step = self.leave
+            self.tracer.says_last = not watches
         self._waiting: Attempts | None = None
         self._mode = self.tracer.mode = TraceMode(self.tracer)
         self._hooks = StepHooks(self.tracer.fail)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch.unread import Late
     from whynan.records import ScaleFall
+    from whynan.source.decisions import Decision
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,10 @@ class Fault:
     """What the program raised, where that is how it is known."""
     ahead: bool = False
     """Whether it is looked at before another one that is made of the same backward."""
+    decision: Decision | None = None
+    """What the program does for the number that it has read, where that is how it is known."""
+    certain: bool = False
+    """Whether that number is known to be a loss, without a replay."""
     beside: bool = False
     """Whether another optimizer has stepped on the gradients of the same backward, and moved its weights."""
 

@@ -62,6 +62,7 @@ def distinct(found: list[Sink]) -> list[Sink]:
         known = worst.get(key)
         if known is None:
             worst[key] = sink
-        elif sink.bad > known.bad:
-            worst[key] = replace(sink, owner=known.owner)
+        else:
+            worse = replace(sink, owner=known.owner) if sink.bad > known.bad else known
+            worst[key] = replace(worse, decision=known.decision or sink.decision)
     return list(worst.values())

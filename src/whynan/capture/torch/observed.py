@@ -9,7 +9,7 @@ import functools
 import math
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import torch
 from torch import _tensor_str
@@ -19,21 +19,39 @@ from whynan.capture.torch.doors import DOORS, named
 from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.planes import readable
+from whynan.source.decisions import Decision, decision
 from whynan.source.ownership import Owner, owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType
+    from types import CodeType, FrameType
 
     from torch import Tensor
 
 _SCALARS: Final = ("item", "__float__")
+_TRUTH: Final = "__bool__"
 _ARRAYS: Final = ("tolist", "numpy", "__array__")
 _MOST_ELEMENTS: Final = 1 << 12
 _MOST_PLACES: Final = 8
 """So many lines of a program that read a bad number are looked into."""
 Place: TypeAlias = tuple[str, int]
 """File and line."""
+
+
+class Read(NamedTuple):
+    """A bad number, or the answer to whether one is, as the program has read it.
+
+    `bits` say which it was, and where; `is_loss`: whether it is known to be one that a gradient can go back through.
+    """
+
+    tensor: Tensor
+    bits: bytes
+    decision: Decision | None
+    is_loss: bool
+
+
+ANY: Final = Decision("ends", "", 0, "")
+"""Any decision."""
 
 
 class _Here(threading.local):
@@ -43,21 +61,29 @@ class _Here(threading.local):
 
 
 class Observations:
-    """The doors at which a tensor becomes numbers; `tell` is given a bad one, with the bits that say which and where.
+    """The doors at which a tensor becomes numbers; `tell` is given a bad one, as it was read.
 
-    `wanted` says whether anybody wants to know. A line of the program's is told of once, but in the replay of what led
-    to it.
+    What it gives is raised there. `wanted` says whether anybody wants to know, given what the program decides. A line
+    of the program's is told of once, but in the replay of what led to it. The truth of a tensor is told of where the
+    program decides on it that something is NaN or Inf.
     """
 
     def __init__(
-        self, tell: Callable[[Tensor, bytes], None], wanted: Callable[[], bool], fail: Callable[[], bool]
+        self,
+        tell: Callable[[Read], BaseException | None],
+        wanted: Callable[[Decision | None], bool],
+        fail: Callable[[], bool],
     ) -> None:
         self._tell = tell
         self._wanted = wanted
         self._fail = fail
         self._told: set[Place] = set()
         self._latest: Place | None = None
+        self.expected: bytes | None = None
+        """The bits of what is read where the program decides, in a replay of that."""
         self._here = _Here()
+        self._undecided: dict[tuple[int, int, bool], CodeType] = {}
+        """Where the truth of a tensor was asked, and nothing decided; the code is kept: its id stays its own."""
 
     def install(self, replace: Callable[[Any, str, Callable[[Any], Any]], None]) -> None:
         """Stand at the doors."""
@@ -65,6 +91,7 @@ class Observations:
             replace(torch.Tensor, name, functools.partial(self._door, f"Tensor.{name}", _bad_scalar))
         for name in _ARRAYS:
             replace(torch.Tensor, name, functools.partial(self._door, f"Tensor.{name}", _bad_array))
+        replace(torch.Tensor, _TRUTH, functools.partial(self._door, f"Tensor.{_TRUTH}", _truth))
         replace(_tensor_str, "_str", functools.partial(self._door, None, _bad_array))
 
     def _door(self, name: str | None, looks: Callable[[Tensor, Any], bytes | None], original: Any) -> Any:
@@ -81,40 +108,72 @@ class Observations:
                 here.inside = not outermost
             # a number that is finite needs no call
             if outermost and (type(out) is not float or out - out != 0):
+                ending = None
                 # after a graph break dynamo would compile what is ours
                 eyes = _set_eval_frame(None)
                 try:
-                    if not torch.compiler.is_compiling() and self._wanted():
-                        self._look(tensor, out, looks)
+                    if not torch.compiler.is_compiling():
+                        ending = self._look(tensor, out, looks)
                 except Exception:
                     if self._fail():
                         raise
                 finally:
                     if eyes is not None:
                         _set_eval_frame(eyes)
+                if ending is not None:
+                    raise ending
             return out
 
         return named(read, "torch", name) if name is not None else read
 
-    def _look(self, tensor: Tensor, out: Any, looks: Callable[[Tensor, Any], bytes | None]) -> None:
+    def _look(self, tensor: Tensor, out: Any, looks: Callable[[Tensor, Any], bytes | None]) -> BaseException | None:
+        frame = None if type(out) is bool and self.expected is None and self._is_undecided(out) else _frame()
+        if frame is None or not (self._wanted(None) or self._wanted(ANY)):
+            return None
         self._here.inside = True
         try:
             with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
                 bits = looks(tensor, out)
+                read = None if bits is None else self._read(frame, tensor, out, bits)
         finally:
             self._here.inside = False
-        place = None if bits is None else _place()
-        if bits is None or place is None or (place in self._told and place != self._latest):
-            return
+        if read is None or not self._wanted(read.decision):
+            return None
+        place = frame.f_code.co_filename, frame.f_lineno
+        if place in self._told and place != self._latest:
+            return None
         if place != self._latest:
-            if len(self._told) >= _MOST_PLACES:
-                return
+            if len(self._told) >= _MOST_PLACES and read.decision is None:
+                return None
             self._told.add(place)
-        self._latest = place
+        # a replay comes here again, more than once
+        before, self._latest = self._latest, place
         try:
-            self._tell(tensor, f"{place[0]}:{place[1]}:".encode("utf-8", "surrogatepass") + bits)
+            return self._tell(read)
         finally:
-            self._latest = None
+            self._latest = before
+
+    def _is_undecided(self, out: bool) -> bool:
+        frame = _frame()
+        return frame is None or (id(frame.f_code), frame.f_lasti, out) in self._undecided
+
+    def _read(self, frame: FrameType, tensor: Tensor, out: Any, bits: bytes) -> Read | None:
+        """What was read; None of the truth of a tensor on which nothing is decided, or of finite numbers."""
+        where = f"{frame.f_code.co_filename}:{frame.f_lineno}:".encode("utf-8", "surrogatepass")
+        if self.expected == where + bits:
+            # code that is made for a replay may stand elsewhere in its line
+            return Read(tensor, where + bits, ANY, is_loss=True)
+        number = out if type(out) in (float, bool) else tensor.item() if tensor.numel() == 1 else None
+        made = None if number is None else decision(frame, number)
+        of = [tensor]
+        if type(out) is bool:
+            if made is None:
+                self._undecided[id(frame.f_code), frame.f_lasti, out] = frame.f_code
+                return None
+            of = [t for name in made.names if (t := _bad_number(frame, name)) is not None]
+            if not of and not made.tests:
+                return None
+        return Read(tensor, where + bits, made, any(t.requires_grad for t in of))
 
 
 def _bad_scalar(_tensor: Tensor, out: Any) -> bytes | None:
@@ -128,17 +187,32 @@ def _bad_array(tensor: Tensor, _out: Any) -> bytes | None:
     return bytes(bad.cpu().reshape(-1).numpy()) if bool(bad.any()) else None
 
 
-def _place() -> Place | None:
-    """The line at which the user's innermost frame stands; None where it is whynan that reads."""
+def _truth(tensor: Tensor, out: Any) -> bytes | None:
+    return str(out).encode() if type(out) is bool and tensor.dtype is torch.bool else None
+
+
+def _bad_number(frame: FrameType, name: str) -> Tensor | None:
+    """The tensor of one element, NaN or Inf, that a name of a frame stands for."""
+    value = frame.f_locals.get(name, frame.f_globals.get(name))
+    if not isinstance(value, torch.Tensor) or value.numel() != 1 or not readable(value):
+        return None
+    return None if bool(torch.isfinite(value).all()) else value
+
+
+def _frame() -> FrameType | None:
+    """The user's innermost frame; None where it is whynan that reads."""
     frame: FrameType | None = sys._getframe(2)
     # this one, and that of a trace
-    while frame is not None and frame.f_code in DOORS:
+    while frame is not None and (frame.f_code in DOORS or frame.f_code in _OWN):
         frame = frame.f_back
     if frame is not None and owner_of(frame.f_code.co_filename) is Owner.WHYNAN:
         return None
     while frame is not None and owner_of(frame.f_code.co_filename) is not Owner.USER:
         frame = frame.f_back
-    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+    return frame
+
+
+_OWN: Final = frozenset(f.__code__ for f in (Observations._look, Observations._is_undecided))
 
 
 def held_tensors(error: BaseException) -> list[tuple[str, Tensor]]:

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from whynan.capture.torch.watch import Guard
     from whynan.capture.torch.ways import Way
 
+FURTHER: Final = 10
+"""So many steps are made after the one that the program could not make."""
+_SECONDS: Final = 5.0
+"""So long they may take."""
 _AT_LEAST: Final = 60.0
 _TIMES: Final = 100.0
 """A step that is traced may take so many times as long as the program's own."""
@@ -100,6 +104,8 @@ def replay(
     guard.here.replaying = True
     inside, guard.here.inside = guard.here.inside, False
     reached: list[Judged] = []
+    passed: list[Judged] = []
+    started, failed = time.monotonic(), False
     refused: list[Outside] = []
 
     def arrive() -> None:
@@ -113,7 +119,19 @@ def replay(
             reached.append(judged)
         raise Reached
 
+    def goes_on(optimizer: Any) -> None:
+        """Past the decision: the step that could not be made is, and further ones are."""
+        with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            judged = judge(optimizer, guard.here.losses)
+        passed.append(judged)
+        if not judged.is_good or len(passed) > FURTHER or time.monotonic() - started > _SECONDS:
+            read(judged)
+        guard.here.losses.clear()
+
     def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        if fault.decision is not None:
+            goes_on(optimizer)
+            return
         if fault.optimizer is None:
             # what was read, or held, is not met any more
             raise Reached
@@ -123,8 +141,10 @@ def replay(
         arrive()
 
     def skips(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        scaled(scaler, optimizer, *args, **kwargs)
-        arrive()
+        out = scaled(scaler, optimizer, *args, **kwargs)
+        if fault.decision is None:
+            arrive()
+        return out
 
     why = "it ended before it came to the step"
     moved = [(slot, slot.read()) for slot, _ in way.moving]
@@ -166,6 +186,9 @@ def replay(
                 names["next"] = functools.partial(_next, names.get("next", next), begun_before)
             torch.amp.GradScaler.step = skips  # type: ignore[method-assign]
             guard.here.arrive = read if fault.optimizer is None and fault.raised is None else None
+            if guard.observations is not None and fault.decision is not None:
+                guard.here.deciding = True
+                guard.observations.expected = fault.judged.losses[0]
             # before anything is put back
             entered.callback(setattr, held, "ending", True)
             try:
@@ -189,10 +212,13 @@ def replay(
             except Exception as error:
                 if theirs():
                     raise
-                why = f"it raises {type(error).__name__}: {error}"
+                failed, why = True, f"it raises {type(error).__name__}: {error}"
                 held = held_by(error) if fault.raised and fault.raised.kind is type(error) else None
                 if held is not None:
                     reached.append(Judged((held[0],), (), bad_loss=True))
+            if passed and not reached and not failed:
+                # there were no more
+                reached.append(passed[-1])
             if refused and not reached:
                 file, number = refused[0].where
                 why = f"it {refused[0].what} at {os.path.basename(file)}:{number}"
@@ -226,3 +252,6 @@ def _leave(guard: Guard, losses: Losses, *, inside: bool) -> None:
     """What the guard knew before a replay, it knows again."""
     here = guard.here
     here.losses, here.replaying, here.inside, here.arrive, here.fresh = losses, False, inside, None, []
+    here.deciding = False
+    if guard.observations is not None:
+        guard.observations.expected = None

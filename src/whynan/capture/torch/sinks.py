@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.capture.torch import experiments
+from whynan.capture.torch.decided import decide
 from whynan.capture.torch.leaves import Backward, Leaf, distinct, incurable
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.planes import State, bad_mask, is_bad, is_strided, one_of, readable, strided
@@ -307,7 +308,9 @@ class Sinks:
         if self.tracer.lane().closure:
             return
         if self.tracer.state_of(tensor) is not None:
-            self.found += self.sink(tensor, "observed", None, False)
+            one = tensor.item() if tensor.numel() == 1 and tensor.is_floating_point() else None
+            if not decide(self, tensor, one):
+                self.found += self.sink(tensor, "observed", None, False)
 
     def python_value(self, args: Any, out: Any) -> None:
         """An event that gave a Python number."""
@@ -318,7 +321,10 @@ class Sinks:
                 self.read_nan = self.tracer.labels.intern(found) if found else self.read_nan
         if self.tracer.lane().closure:
             return
-        for tensor in experiments.tensors_in(args):
+        tensors = experiments.tensors_in(args)
+        if len(tensors) == 1 and decide(self, tensors[0], out):
+            return
+        for tensor in tensors:
             if self.tracer.state_of(tensor) is not None:
                 seen = self.sink(tensor, "observed", None, False)
                 self.found += [s for s in seen if not self.scaler.reads(s)]

@@ -44,6 +44,8 @@ class Here(threading.local):
         """Whether a module is being called."""
         self.arrive: Callable[[Judged], None] | None = None
         """In the replay of what led to a number that was read: what is told of one."""
+        self.deciding = False
+        """Whether only a number counts there on which the program decides."""
         self.seen: Any = None
         """The tensor that it was read from."""
         self.stepped = False

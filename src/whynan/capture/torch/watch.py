@@ -33,7 +33,7 @@ from whynan.capture.torch.judging import (
     spoilt_of,
     trained_of,
 )
-from whynan.capture.torch.observed import Observations, held_by
+from whynan.capture.torch.observed import Observations, Read, held_by
 from whynan.capture.torch.reading import Parts, Reading, read
 from whynan.capture.torch.samples import Samples
 from whynan.capture.torch.standing import Here, Marking
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from whynan.capture.torch.evaluations import Evaluations
     from whynan.capture.torch.graphs import Captured
     from whynan.capture.torch.history import Entry
+    from whynan.source.decisions import Decision
 
 
 class Guard:
@@ -96,7 +97,9 @@ class Guard:
         self.evaluations: Evaluations | None = None
         """Who calls modules without gradients."""
         self.observations: Observations | None = None
-        self._observed: Callable[[Fault], None] | None = None
+        self._observed: Callable[[Fault], BaseException | None] | None = None
+        self.decided: Callable[[Fault], BaseException | None] = lambda _: None
+        """The same for a number on which the program decides while it is traced."""
         self._entrances = Entrances(self, marking, self._graphs, late=late)
         self.on = False
 
@@ -151,26 +154,35 @@ class Guard:
         """All that the optimizers move that have stepped."""
         return [p for optimizer in self.optimizers() for p in parameters_of(optimizer)]
 
-    def observe(self, explain: Callable[[Fault], None]) -> None:
-        """Have the bad numbers that the program reads looked into: `explain` is given what was read, as a fault."""
+    def observe(self, explain: Callable[[Fault], BaseException | None]) -> None:
+        """Have the bad numbers that the program reads looked into: `explain` is given what was read, as a fault.
+
+        What it gives is raised there.
+        """
         self._observed = explain
         self.observations = Observations(self._saw, self._wants_numbers, self.fail)
 
-    def _wants_numbers(self) -> bool:
+    def _wants_numbers(self, made: Decision | None) -> bool:
         here = self.here
         if here.replaying:
-            return here.arrive is not None
-        # once there is a gradient, the step that is made of it is judged
-        return self.on and self.looks and not here.depth and not here.losses.held
+            return here.arrive is not None and (made is not None or not here.deciding)
+        if not self.on or here.depth or is_capturing():
+            return False
+        if made is None:
+            # once there is a gradient, the step that is made of it is judged
+            return self.judging and not here.losses.held
+        return not here.losses.held or here.losses.bad(scaled=here.scaler is not None)
 
-    def _saw(self, tensor: Any, bits: bytes) -> None:
+    def _saw(self, read: Read) -> BaseException | None:
         """The program has read a bad number."""
-        judged = Judged((bits,), (), bad_loss=True)
+        judged = Judged((read.bits,), (), bad_loss=True)
         if self.here.arrive is not None:
-            self.here.seen = tensor
+            self.here.seen = None if read.decision is not None else read.tensor
             self.here.arrive(judged)
         elif self._observed is not None:
-            self._observed(Fault(None, self.steps + 1, judged))
+            fault = Fault(None, self.steps + 1, judged, decision=read.decision, certain=read.is_loss)
+            return self._observed(fault) if self.judging else self.decided(fault)
+        return None
 
     def raised(self, error: BaseException) -> Fault | None:
         """What the program held as it raised, as a fault; None where nothing of it was bad."""

@@ -1,0 +1,108 @@
+"""Losses on whose finiteness the program decides: to end, to leave its loop, to skip the step."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from whynan.capture.torch.lanes import ACCUMULATION, BACKWARD
+from whynan.capture.torch.planes import is_bad, readable
+from whynan.capture.torch.rows import Held
+from whynan.floats.text import format_value
+from whynan.records import ChainLink, Site
+from whynan.source.decisions import Decision, decision
+from whynan.source.positions import file_of_site
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor
+
+    from whynan.capture.torch.sinks import Sinks
+    from whynan.capture.torch.tracer import Tracer
+
+_MOST_EVENTS: Final = 64
+"""So many events behind a number are looked at for where it comes from."""
+
+
+def decide(sinks: Sinks, tensor: Tensor, value: Any) -> bool:
+    """Note the losses on which the program decides where it has read a tensor; whether there is one.
+
+    `value`: what Python was given: the number, or the answer where the tensor is one of a comparison or a test.
+    """
+    tracer = sinks.tracer
+    number = type(value) in (float, bool)
+    if not number or not tracer.marked or (type(value) is float and value - value == 0):
+        return False
+    read = [tensor] if tensor.is_floating_point() else list(_compared(tracer, tensor))
+    bad = [each for each in read if tracer.state_of(each) is not None and readable(each) and is_bad(each)]
+    made = decision(sys._getframe(1), value) if bad else None
+    if made is None:
+        return False
+    known = len(sinks.found)
+    for each in bad:
+        comes = _comes_from(tracer, each)
+        if comes == "graph" or (comes == "forward" and made.does == "ends"):
+            sinks.found += _sinks(sinks, each, made)
+    return len(sinks.found) > known
+
+
+def _sinks(sinks: Sinks, tensor: Tensor, made: Decision) -> Iterator[Any]:
+    is_loss = tensor.numel() == 1
+    site = Site(file=file_of_site(made.file), line=made.line, function=made.function.replace("<locals>.", ""))
+    for sink in sinks.sink(tensor, "loss" if is_loss else "output", None, True):
+        held = "NaN or Inf" if sink.value is None else format_value(sink.value)
+        summary = f"{made.words} because {'the loss' if is_loss else 'what it tests'} is {held}"
+        yield replace(sink, decision=ChainLink(role="sink", op=None, site=site, summary=summary))
+
+
+def _compared(tracer: Tracer, answer: Tensor) -> Iterator[Tensor]:
+    """The numbers that a tensor of answers was made of."""
+    waiting, known = [tracer.rows.writer_of(answer)], set[int]()
+    while waiting and len(known) < _MOST_EVENTS:
+        writer = waiting.pop()
+        kept = None if writer in known else tracer.rows.of(writer)
+        known.add(writer)
+        for held in _held(kept.held) if kept is not None else ():
+            row = tracer.rows.get(held.writer)
+            if held.alias.is_floating_point() and not (row is not None and row.operator.base == "abs"):
+                yield held.alias
+            elif held.alias.is_floating_point():
+                # `isfinite` asks it of the magnitude
+                waiting.append(held.writer)
+            elif held.alias.dtype is torch.bool:
+                waiting.append(held.writer)
+
+
+def _comes_from(tracer: Tracer, tensor: Tensor) -> str:
+    """Where a number comes from: what a gradient can go back through, a forward without one, or a gradient."""
+    if tensor.requires_grad:
+        return "graph"
+    differentiated = {entry[3] for entry in tracer.lane().nodes.values()}
+    waiting, known = [tracer.rows.writer_of(tensor)], set[int]()
+    found = "forward"
+    while waiting and len(known) < _MOST_EVENTS:
+        writer = waiting.pop(0)
+        row = None if writer in known else tracer.rows.get(writer)
+        known.add(writer)
+        if row is None:
+            continue
+        if row.phase in (BACKWARD, ACCUMULATION):
+            found = "gradient"
+            continue
+        if writer in differentiated:
+            return "graph"
+        kept = tracer.rows.of(writer)
+        waiting += [held.writer for held in _held(kept.held)] if kept is not None else []
+    return found
+
+
+def _held(values: list[Any]) -> Iterator[Held]:
+    for value in values:
+        if isinstance(value, Held):
+            yield value
+        elif isinstance(value, list):
+            yield from _held(value)  # pyright: ignore[reportUnknownArgumentType]

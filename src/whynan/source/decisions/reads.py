@@ -1,0 +1,120 @@
+"""Where the program stands that has read a number, and what it decides on it."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Final
+
+from whynan.source.asking import called
+from whynan.source.decisions.statements import Decision, Flow, Following, names_in
+from whynan.source.decisions.values import TESTS, Value, tested
+from whynan.source.ownership import Owner, owner_of
+from whynan.source.positions import locate
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from whynan.source.syntax import Syntax
+
+_MOST_FRAMES: Final = 4
+"""Through so many functions is what was read handed back."""
+_COMPREHENSIONS: Final = ("<genexpr>", "<listcomp>", "<setcomp>")
+
+
+def decision(frame: FrameType | None, value: float | bool) -> Decision | None:
+    """What the program decides on a number that it has read at a frame; None where it goes on, or is not known to.
+
+    `value`: the number, NaN or Inf; or, of a tensor whose truth was asked, the answer.
+    """
+    frame = _theirs(frame)
+    located = None if frame is None else locate(frame.f_code, frame.f_lasti)
+    if frame is None or located is None or not isinstance(located.node, ast.expr):
+        return None
+    for read in _reads(located.node, value):
+        found = _from(frame, located.syntax, read, Value(known=True, value=value, led=True))
+        if found is not None:
+            calls = {called(node) for node in ast.walk(read) if isinstance(node, ast.Call)}
+            return found._replace(names=names_in(read), tests=not calls.isdisjoint(TESTS))
+    return None
+
+
+def _theirs(frame: FrameType | None) -> FrameType | None:
+    while frame is not None and owner_of(frame.f_code.co_filename) not in (Owner.USER, Owner.LIBRARY):
+        frame = frame.f_back
+    return frame
+
+
+def _reads(node: ast.expr, value: float | bool) -> list[ast.expr]:
+    """The expressions that may have been read where an instruction stands."""
+    if type(value) is bool:
+        # an instruction that asks for the truth of one part has the position of the whole test
+        return [part for part in _parts(node) if _has_truth(part, value)]
+    argument = tested(node) if isinstance(node, ast.Call) and called(node) in TESTS else node
+    # `math.isnan(loss)` takes the number out of the tensor itself
+    return [] if argument is None else [argument]
+
+
+def _parts(node: ast.expr) -> list[ast.expr]:
+    match node:
+        case ast.BoolOp(values=values):
+            return [part for each in values for part in _parts(each)]
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _parts(operand)
+        case _:
+            return [node]
+
+
+def _has_truth(part: ast.expr, value: bool) -> bool:
+    """Whether an expression has the truth that was asked of a tensor; ``any`` and ``all`` ask it of several."""
+    match part:
+        case ast.Call(func=ast.Name(id="any")):
+            return value
+        case ast.Call(func=ast.Name(id="all")):
+            return not value
+        case _:
+            return True
+
+
+def _from(frame: FrameType, syntax: Syntax, read: ast.expr, value: Value) -> Decision | None:
+    """The decision that a read leads to, in its function or in those that have called it."""
+    at = frame
+    for _ in range(_MOST_FRAMES):
+        while at.f_code.co_name in _COMPREHENSIONS:
+            outer = _outside(at, syntax, read, value)
+            if outer is None or at.f_back is None:
+                return None
+            (read, value), at = outer, at.f_back
+        flow = _returned(at, syntax, read, value) or Following.at(at, syntax, read, value).after(read)
+        if isinstance(flow, Decision):
+            return flow
+        back = _theirs(at.f_back) if flow.kind == "return" and flow.value.led else None
+        located = None if back is None else locate(back.f_code, back.f_lasti)
+        if back is None or located is None or not isinstance(located.node, ast.expr):
+            return None
+        at, syntax, read, value = back, located.syntax, located.node, flow.value
+    return None
+
+
+def _returned(frame: FrameType, syntax: Syntax, read: ast.expr, value: Value) -> Flow | None:
+    """What a lambda gives; None where the frame is of none."""
+    node: ast.AST | None = read if frame.f_code.co_name == "<lambda>" else None
+    while node is not None and not isinstance(node, ast.Lambda):
+        node = syntax.parents.get(node)
+    return None if node is None else Flow("return", value=Following.at(frame, syntax, read, value).values.of(node.body))
+
+
+def _outside(frame: FrameType, syntax: Syntax, read: ast.expr, value: Value) -> tuple[ast.expr, Value] | None:
+    """What a comprehension that holds a read is to the call that takes it: ``any(isnan(x) for x in losses)``."""
+    node: ast.AST = read
+    while not isinstance(node, ast.GeneratorExp | ast.ListComp | ast.SetComp):
+        if node not in syntax.parents:
+            return None
+        node = syntax.parents[node]
+    outer = syntax.parents.get(node)
+    found = Following.at(frame, syntax, read, value).values.of(node.elt)
+    if not isinstance(outer, ast.Call) or not found.known or not found.led:
+        return None
+    settles = {"any": bool(found.value), "all": not found.value, "sum": found.value != found.value}
+    return (outer, found) if settles.get(called(outer) or "", False) else None

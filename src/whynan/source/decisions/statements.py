@@ -1,0 +1,319 @@
+"""The statements that follow a read, with what was read known: do they lead out of a loop, a step or the program?"""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from whynan.source.asking import called
+from whynan.source.decisions.values import LED, UNKNOWN, Value, Values, computed
+from whynan.source.syntax import syntax_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from types import FrameType, FunctionType
+
+    from whynan.source.syntax import Syntax
+
+Does = Literal["ends", "leaves", "skips"]
+
+_EXITS: Final = frozenset("exit quit _exit abort".split())
+_TRAINS: Final = frozenset("backward step grad manual_backward minimize optimize train_step training_step".split())
+"""The last names of calls that differentiate or step."""
+_MOST_CALLS: Final = 4
+"""So deep are the program's own functions followed."""
+_SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Module)
+_LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
+
+
+class Decision(NamedTuple):
+    """What a line of the program does because a number is NaN or Inf."""
+
+    does: Does
+    file: str
+    line: int
+    function: str
+    names: frozenset[str] = frozenset()
+    """Those in the expression that was read."""
+    tests: bool = False
+    """Whether that expression holds a test of finiteness, so that its answer tells."""
+
+    @property
+    def words(self) -> str:
+        """As a predicate: ``ends the program``."""
+        return {"ends": "ends the program", "leaves": "leaves its loop", "skips": "skips the step"}[self.does]
+
+
+class Flow(NamedTuple):
+    """How statements end: behind the last, by a jump, or unknown (``lost``); `led`: because of the number."""
+
+    kind: Literal["falls", "break", "continue", "return", "raise", "lost"]
+    led: bool = False
+    line: int = 0
+    value: Value = UNKNOWN
+
+
+_FALLS: Final = Flow("falls")
+_LOST: Final = Flow("lost")
+
+
+class _DecidedError(Exception):
+    """A decision in the midst of something."""
+
+    def __init__(self, made: Decision) -> None:
+        self.made = made
+
+
+class Following:
+    """The statements of one function, or of a module.
+
+    `place`: its file and name. `names`, `others`: what its names are. `reads`: what is known, by the identity of an
+    expression. `depth`: so many calls below the read.
+    """
+
+    def __init__(
+        self,
+        place: tuple[str, str],
+        syntax: Syntax,
+        names: Mapping[str, Any],
+        others: Mapping[str, Any],
+        *,
+        reads: dict[int, Value] | None = None,
+        depth: int = 0,
+    ) -> None:
+        self._place = place
+        self._syntax = syntax
+        self._depth = depth
+        self._led = 0
+        """How many of the branches that are followed were taken because of the number."""
+        self.values = Values(reads or {}, names, others, self._called)
+
+    @classmethod
+    def at(cls, frame: FrameType, syntax: Syntax, read: ast.expr, value: Value) -> Following:
+        """The function of a frame, in which an expression was read."""
+        place = frame.f_code.co_filename, frame.f_code.co_qualname
+        return cls(place, syntax, frame.f_locals, frame.f_globals, reads={id(read): value})
+
+    def after(self, read: ast.expr) -> Decision | Flow:
+        """What comes of a read: a decision, or how its function ends."""
+        node: ast.AST = read
+        while not isinstance(node, ast.stmt):
+            if node not in self._syntax.parents:
+                return _LOST
+            node = self._syntax.parents[node]
+        try:
+            return self._onward(node, names_in(read))
+        except _DecidedError as decided:
+            return decided.made
+        except RecursionError:
+            return _LOST
+
+    # -- outward -----------------------------------------------------------------------------------------------------
+
+    def _onward(self, node: ast.stmt, read: frozenset[str]) -> Decision | Flow:
+        """From a statement on, through the blocks around it."""
+        flow = self._statement(node)
+        while True:
+            if flow.kind == "falls":
+                flow = self._block(self._behind(node))
+            parent = self._syntax.parents.get(node)
+            if isinstance(parent, (ast.ExceptHandler, ast.match_case)):
+                parent = self._syntax.parents[parent]
+            if flow.kind == "lost":
+                return flow
+            if not isinstance(parent, ast.stmt) or isinstance(parent, _SCOPES):
+                return self._out_of_function(flow, node)
+            if isinstance(parent, ast.Try) and flow.kind == "raise" and flow.led and parent.handlers:
+                return self._decision("skips", flow.line)
+            if isinstance(parent, _LOOPS) and _goes_over(parent, read) and flow.kind in ("break", "continue"):
+                # a loop over what is tested computes nothing anew: what was noted in it counts behind it
+                flow = _FALLS
+            elif isinstance(parent, _LOOPS) and flow.kind != "raise":
+                return self._out_of_loop(flow, parent)
+            node = parent
+
+    def _out_of_loop(self, flow: Flow, loop: ast.stmt) -> Decision | Flow:
+        """A turn of a loop is over; a ``while`` asks again."""
+        test = self.values.of(loop.test) if isinstance(loop, ast.While) and flow.kind == "falls" else UNKNOWN
+        stops = test.known and test.led and not test.value and isinstance(loop, ast.While)
+        if not (stops or (flow.led and flow.kind != "falls")):
+            # what a function gives may decide in the one that has called it
+            return flow if flow.kind == "return" else _LOST
+        if not self._trains([loop]):
+            return flow if flow.kind == "return" else _LOST
+        return self._decision("skips" if flow.kind == "continue" else "leaves", loop.lineno if stops else flow.line)
+
+    def _out_of_function(self, flow: Flow, last: ast.stmt) -> Decision | Flow:
+        if flow.led and flow.kind == "raise":
+            return self._decision("ends", flow.line)
+        if flow.led and flow.kind == "return" and self._trains(self._below(flow.line, last)):
+            return self._decision("skips", flow.line)
+        return flow
+
+    def _behind(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The statements behind one in its block."""
+        parent: Any = self._syntax.parents[statement]
+        for name in ("body", "orelse", "finalbody"):
+            block: list[ast.stmt] = getattr(parent, name, [])
+            if statement in block:
+                return block[block.index(statement) + 1 :]
+        return []
+
+    def _below(self, line: int, last: ast.stmt) -> list[ast.stmt]:
+        """The statements of a function below a line."""
+        scope: ast.AST = last
+        while not isinstance(scope, _SCOPES):
+            scope = self._syntax.parents[scope]
+        return [] if isinstance(scope, ast.Lambda) else [each for each in scope.body if (each.end_lineno or 0) > line]
+
+    # -- statements --------------------------------------------------------------------------------------------------
+
+    def _block(self, statements: Iterable[ast.stmt]) -> Flow:
+        for statement in statements:
+            flow = self._statement(statement)
+            if flow.kind != "falls":
+                return flow
+        return _FALLS
+
+    def _statement(self, node: ast.stmt) -> Flow:
+        match node:
+            case ast.If(test=test, body=body, orelse=orelse):
+                return self._branch(node.lineno, self.values.of(test), body, orelse)
+            case ast.Assert(test=test):
+                found = self.values.of(test)
+                fails = found.known and found.led and not found.value
+                return Flow("raise", led=True, line=node.lineno) if fails else _FALLS
+            case ast.Raise():
+                return Flow("raise", self._led > 0, node.lineno)
+            case ast.Break():
+                return Flow("break", self._led > 0, node.lineno)
+            case ast.Continue():
+                return Flow("continue", self._led > 0, node.lineno)
+            case ast.Return(value=value):
+                found = Value(known=True) if value is None else self.values.of(value)
+                found = found._replace(led=found.led or self._led > 0)
+                return Flow("return", self._led > 0, node.lineno, found)
+            case ast.Expr(value=ast.Call() as call) if self._led and called(call) in _EXITS:
+                return Flow("raise", led=True, line=node.lineno)
+            case ast.With(body=body) | ast.AsyncWith(body=body):
+                return self._block(body)
+            case ast.Try(body=body, handlers=handlers):
+                flow = self._block(body)
+                if flow.kind == "raise" and flow.led and handlers:
+                    raise _DecidedError(self._decision("skips", flow.line))
+                return flow
+            case ast.While(test=test):
+                found = self.values.of(test)
+                if found.known and found.led and not found.value and self._trains([node]):
+                    raise _DecidedError(self._decision("leaves", node.lineno))
+                self.values.forget(node)
+            case ast.For() | ast.AsyncFor() | ast.Match():
+                self.values.forget(node)
+            case _:
+                self._stored(node)
+        return _FALLS
+
+    def _stored(self, node: ast.stmt) -> None:
+        """A statement that gives names values, or only computes."""
+        values = self.values
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                found = values.of(value)
+                # what is noted in a branch that was taken for it
+                found = found._replace(led=found.led or self._led > 0)
+                for target in targets:
+                    values.store(target, found)
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                values.store(target, values.of(value))
+            case ast.AugAssign(target=target, op=op, value=value):
+                values.store(target, computed(op, values.of(target), values.of(value)))
+            case ast.Expr(value=value):
+                values.of(value)
+            case _:
+                pass
+
+    def _branch(self, line: int, test: Value, body: list[ast.stmt], orelse: list[ast.stmt]) -> Flow:
+        if not test.known:
+            for statement in (*body, *orelse):
+                self.values.forget(statement)
+            return _FALLS
+        taken, other = (body, orelse) if test.value else (orelse, body)
+        self._led += test.led
+        try:
+            flow = self._block(taken)
+        finally:
+            self._led -= test.led
+        if flow.kind == "falls" and test.led and _trains_itself(other) and not self._trains(taken):
+            raise _DecidedError(self._decision("skips", line))
+        return flow
+
+    def _decision(self, does: Does, line: int) -> Decision:
+        return Decision(does, self._place[0], line, self._place[1])
+
+    # -- functions of the program's ----------------------------------------------------------------------------------
+
+    def _trains(self, statements: Sequence[ast.stmt]) -> bool:
+        """Whether statements differentiate or step, themselves or in functions that they call."""
+        if _trains_itself(statements):
+            return True
+        for each in (call for statement in statements for call in ast.walk(statement) if isinstance(call, ast.Call)):
+            inside = self._inside(self.values.function(each))
+            if inside is not None and inside[0]._trains(inside[1].body):
+                return True
+        return False
+
+    def _inside(self, function: FunctionType | None) -> tuple[Following, ast.FunctionDef] | None:
+        """The statements of a function that is called."""
+        if function is None or self._depth >= _MOST_CALLS:
+            return None
+        code = function.__code__
+        syntax = syntax_of(code.co_filename)
+        definition = _definition(syntax, code.co_name, code.co_firstlineno)
+        if definition is None:
+            return None
+        place = code.co_filename, code.co_qualname
+        return Following(place, syntax, {}, function.__globals__, depth=self._depth + 1), definition
+
+    def _called(self, node: ast.Call) -> Value:
+        """What a function of the program's gives that the number is handed to; it may decide itself."""
+        found = self._inside(self.values.function(node))
+        if found is None:
+            return LED
+        inside, definition = found
+        names = [argument.arg for argument in (*definition.args.posonlyargs, *definition.args.args)]
+        if isinstance(node.func, ast.Attribute) and names and names[0] in ("self", "cls"):
+            names = names[1:]
+        for name, argument in zip(names, node.args, strict=False):
+            inside.values.bind(name, self.values.of(argument))
+        for keyword in node.keywords:
+            inside.values.bind(keyword.arg or "", self.values.of(keyword.value))
+        flow = inside._block(definition.body)
+        if flow.kind == "raise" and flow.led:
+            raise _DecidedError(inside._decision("ends", flow.line))
+        return flow.value if flow.kind == "return" else Value(known=True)
+
+
+def _trains_itself(statements: Iterable[ast.stmt]) -> bool:
+    nodes = (node for statement in statements for node in ast.walk(statement))
+    return any(isinstance(node, ast.Call) and called(node) in _TRAINS for node in nodes)
+
+
+def _definition(syntax: Syntax, name: str, line: int) -> ast.FunctionDef | None:
+    for node in syntax.parents:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            if first == line:
+                return node
+    return None
+
+
+def _goes_over(loop: ast.stmt, read: frozenset[str]) -> bool:
+    """Whether a loop goes over what was read."""
+    return isinstance(loop, ast.For | ast.AsyncFor) and bool(read & names_in(loop.target))
+
+
+def names_in(node: ast.AST) -> frozenset[str]:
+    """The names that code reads or stores."""
+    return frozenset(each.id for each in ast.walk(node) if isinstance(each, ast.Name))

@@ -1,0 +1,243 @@
+"""What is known of an expression once one number in it is known: three-valued, and without running anything."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+import math
+import operator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from whynan.source.asking import called
+from whynan.source.ownership import Owner, owner_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import FunctionType
+
+    Names = Mapping[str, Any]
+
+
+class Value(NamedTuple):
+    """What is known of an expression: its value, if it is, and whether the number that was read leads to it."""
+
+    known: bool
+    value: Any = None
+    led: bool = False
+
+
+UNKNOWN: Final = Value(known=False)
+LED: Final = Value(known=False, led=True)
+TESTS: Final[Mapping[str, Callable[[float], bool]]] = {
+    "isnan": math.isnan,
+    "isinf": math.isinf,
+    "isfinite": math.isfinite,
+    "isposinf": lambda number: number == math.inf,
+    "isneginf": lambda number: number == -math.inf,
+}
+"""Tests of finiteness, by the name that they have in ``math``, NumPy and torch."""
+_COMPARED: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+}
+_COMPUTED: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.Div: lambda a, b: a / b,
+    ast.Mod: lambda a, b: a % b,
+}
+_SAME: Final = frozenset(
+    "float bool any all item detach cpu numpy mean sum max tolist squeeze double asarray array abs round".split()
+)
+"""Calls that give NaN or Inf, or what a test has said, as it is."""
+_PLAIN: Final = (int, float, bool, str, type(None))
+_ABSENT: Final = object()
+
+
+def tested(call: ast.Call) -> ast.expr | None:
+    """What a test of finiteness is of: its argument, or the object whose method it is."""
+    if call.args:
+        return call.args[0]
+    return call.func.value if isinstance(call.func, ast.Attribute) else None
+
+
+class Values:
+    """What is known of the expressions of one function, and of the names that it has given values to since.
+
+    `reads`: by the identity of an expression, what was read there. `names`, `others`: what a name was, looked up in
+    this order. `calls`: what a call of the program's own functions gives that the number is handed to.
+    """
+
+    def __init__(
+        self, reads: dict[int, Value], names: Names, others: Names, calls: Callable[[ast.Call], Value]
+    ) -> None:
+        self._reads = reads
+        self._stored: dict[str, Value] = {}
+        self._names, self._others = names, others
+        self._calls = calls
+
+    def bind(self, name: str, value: Value) -> None:
+        """Give a name a value."""
+        self._stored[name] = value
+
+    def store(self, target: ast.expr, value: Value) -> None:
+        """Assign to a target."""
+        match target:
+            case ast.Name() | ast.Attribute() | ast.Subscript():
+                self._stored[ast.unparse(target)] = value
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                for part in parts:
+                    self.store(part, UNKNOWN)
+            case _:
+                pass
+
+    def forget(self, node: ast.AST) -> None:
+        """Names that code may store which is not followed."""
+        for each in ast.walk(node):
+            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+                self._stored[each.id] = UNKNOWN
+
+    def function(self, node: ast.Call) -> FunctionType | None:
+        """The function of the program's own that a call is of."""
+        found = self._object(node.func)
+        if found is _ABSENT and isinstance(node.func, ast.Attribute):
+            owner: object = self._object(node.func.value)
+            found = inspect.getattr_static(owner.__class__, node.func.attr, _ABSENT)
+        # a static method, or one of the class
+        found = getattr(found, "__func__", found)
+        if not inspect.isfunction(found) or owner_of(found.__code__.co_filename) is not Owner.USER:
+            return None
+        return found
+
+    def of(self, node: ast.expr) -> Value:
+        """What is known of an expression."""
+        if id(node) in self._reads:
+            return self._reads[id(node)]
+        match node:
+            case ast.Constant(value=value):
+                return Value(known=True, value=value)
+            case ast.Name() | ast.Attribute() | ast.Subscript():
+                return self._named(node)
+            case ast.NamedExpr(target=target, value=value):
+                found = self.of(value)
+                self.store(target, found)
+                return found
+            case ast.UnaryOp(op=op, operand=operand):
+                return _turned(op, self.of(operand))
+            case ast.BoolOp(op=op, values=values):
+                return self._joined(values, either=isinstance(op, ast.Or))
+            case ast.Compare(left=left, ops=ops, comparators=rights):
+                return self._chained([left, *rights], ops)
+            case ast.BinOp(left=left, op=op, right=right):
+                return computed(op, self.of(left), self.of(right))
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                asked = self.of(test)
+                found = self.of(body if asked.value else orelse) if asked.known else UNKNOWN
+                return found._replace(led=found.led or asked.led)
+            case ast.Call():
+                return self._called(node)
+            case _:
+                return UNKNOWN
+
+    def _named(self, node: ast.Name | ast.Attribute | ast.Subscript) -> Value:
+        name = ast.unparse(node)
+        if name in self._stored:
+            return self._stored[name]
+        value = self._object(node)
+        return Value(known=True, value=value) if type(value) in _PLAIN else UNKNOWN
+
+    def _object(self, node: ast.expr) -> Any:
+        """The object that a name or an attribute stands for, without running anything of the program's."""
+        match node:
+            case ast.Name(id=name):
+                return self._names.get(name, self._others.get(name, _ABSENT))
+            case ast.Attribute(value=value, attr=name):
+                owner = self._object(value)
+                return _ABSENT if owner is _ABSENT else inspect.getattr_static(owner, name, _ABSENT)
+            case _:
+                return _ABSENT
+
+    def _joined(self, values: list[ast.expr], *, either: bool) -> Value:
+        """``or``, which is that of `either` part, and ``and``: one part may settle all."""
+        parts = [self.of(each) for each in values]
+        settled = [part for part in parts if part.known and bool(part.value) is either]
+        if settled:
+            return next((part for part in settled if part.led), settled[0])
+        if all(part.known for part in parts):
+            return parts[-1]._replace(led=any(part.led for part in parts))
+        return UNKNOWN
+
+    def _chained(self, sides: list[ast.expr], ops: list[ast.cmpop]) -> Value:
+        parts = [self.of(each) for each in sides]
+        found = [_compared(op, *pair) for op, pair in zip(ops, itertools.pairwise(parts), strict=True)]
+        if (fails := next((one for one in found if one.known and not one.value), None)) is not None:
+            return fails
+        return found[-1]._replace(led=any(one.led for one in found)) if all(one.known for one in found) else UNKNOWN
+
+    def _called(self, node: ast.Call) -> Value:
+        name = called(node)
+        if name in TESTS:
+            argument = tested(node)
+            found = UNKNOWN if argument is None else self.of(argument)
+            # of what is already an answer, it is the same one
+            is_number = found.known and type(found.value) in (int, float)
+            return found._replace(value=TESTS[name](found.value)) if is_number else found
+        given = [self.of(each) for each in (*node.args, *(keyword.value for keyword in node.keywords))]
+        owner = self.of(node.func.value) if isinstance(node.func, ast.Attribute) else UNKNOWN
+        led = next((each for each in (owner, *given) if each.led), None)
+        if led is None:
+            return UNKNOWN
+        if name == "logical_not" and led.known:
+            return led._replace(value=not led.value)
+        return led if name in _SAME else self._calls(node)
+
+
+def computed(op: ast.operator, left: Value, right: Value) -> Value:
+    """A sum or a product: NaN stays NaN, Inf in a sum Inf, whatever is not known of the other side."""
+    led = left.led or right.led
+    if not led and not (left.known and right.known):
+        return UNKNOWN
+    try:
+        if left.known and right.known and type(op) in _COMPUTED:
+            return Value(known=True, value=_COMPUTED[type(op)](left.value, right.value), led=led)
+    except (ArithmeticError, TypeError, ValueError):
+        return Value(known=False, led=led)
+    own = left if left.led else right
+    lasts = own.known and isinstance(own.value, float)
+    return own if lasts and (own.value != own.value or isinstance(op, (ast.Add, ast.Sub))) else LED
+
+
+def _turned(op: ast.unaryop, value: Value) -> Value:
+    if value.known and isinstance(op, ast.Not):
+        return value._replace(value=not value.value)
+    if value.known and isinstance(op, ast.USub) and isinstance(value.value, int | float):
+        return value._replace(value=-value.value)
+    if value.known and isinstance(op, ast.Invert) and isinstance(value.value, bool):
+        return value._replace(value=not value.value)
+    return Value(known=False, led=value.led)
+
+
+def _compared(op: ast.cmpop, left: Value, right: Value) -> Value:
+    """A comparison; beside NaN or Inf what is not known is taken for a number."""
+    if type(op) not in _COMPARED or not (left.known or right.known):
+        return UNKNOWN
+    led = left.led or right.led
+    if not (left.known and right.known):
+        own = left if left.known else right
+        if not own.led or not isinstance(own.value, float) or math.isfinite(own.value):
+            return UNKNOWN
+    try:
+        sides = (side.value if side.known else 0.0 for side in (left, right))
+        return Value(known=True, value=bool(_COMPARED[type(op)](*sides)), led=led)
+    except TypeError:
+        return UNKNOWN

@@ -1,0 +1,170 @@
+"""What a program decides on a number that it has read: the read is a call of ``read``, which asks."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from whynan.source.decisions import decision
+
+NAN, INF = float("nan"), float("inf")
+PRELUDE = """
+import math, sys, types
+import numpy as np
+os = types.SimpleNamespace(_exit=sys.exit)
+
+class Loss:
+    def __bool__(self):
+        return answer()
+
+def isnan(loss):
+    return Loss()
+
+def backward():
+    pass
+
+def step():
+    pass
+
+"""
+
+
+def decided(tmp_path: Path, program: str, value: float | bool) -> list[Any]:
+    """All that is decided where a program calls ``read``, or asks for the truth of what ``isnan`` gives."""
+    path = tmp_path / "program.py"
+    path.write_text(PRELUDE + textwrap.dedent(program), encoding="utf-8")
+    found: list[Any] = []
+
+    def read(*_: Any) -> float | bool:
+        found.append(decision(sys._getframe(1), value))
+        return value
+
+    def answer() -> bool:
+        # the frame of ``__bool__`` is of the probe's
+        frame = sys._getframe(2)
+        found.append(decision(frame, value))
+        return bool(value)
+
+    names: dict[str, Any] = {"__name__": "program", "read": read, "answer": answer}
+    try:
+        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), names)
+    except (SystemExit, ValueError, AssertionError):
+        pass
+    return found
+
+
+def only(tmp_path: Path, program: str, value: float | bool = NAN) -> tuple[str, str] | None:
+    """The one decision: what it does, and the text of its line."""
+    (made,) = decided(tmp_path, program, value)
+    if made is None:
+        return None
+    return made.does, Path(made.file).read_text(encoding="utf-8").splitlines()[made.line - 1].strip()
+
+
+ENDS = {
+    "exit": ("if not math.isfinite(read()):\n    print('bad')\n    sys.exit(1)", "sys.exit(1)"),
+    "exit of the site": ("value = read()\nif np.isnan(value) or np.isinf(value):\n    exit(1)", "exit(1)"),
+    "os._exit": ("loss = read()\nif loss != loss:\n    os._exit(3)", "os._exit(3)"),
+    "raise": ("total = 1.0\ntotal += read()\nif math.isnan(total):\n    raise ValueError", "raise ValueError"),
+    "a threshold": ("limit = 10.0\nif not (read() < limit):\n    raise ValueError", "raise ValueError"),
+    "assert": ("assert math.isfinite(read()), 'bad'", "assert math.isfinite(read()), 'bad'"),
+    "a flag": ("bad = False\nif math.isnan(read()):\n    bad = True\nif bad:\n    sys.exit(1)", "sys.exit(1)"),
+    "a function": (
+        "def check(value):\n    if not math.isfinite(value):\n        raise ValueError\n\ncheck(read())",
+        "raise ValueError",
+    ),
+    "a method": (
+        "class Guard:\n    def check(self, value):\n        if math.isnan(value):\n            sys.exit(1)\n\n"
+        "guard = Guard()\nguard.check(value=read())",
+        "sys.exit(1)",
+    ),
+    "a function that answers": (
+        "def is_bad():\n    value = read()\n    return value != value\n\nif is_bad():\n    sys.exit(2)",
+        "sys.exit(2)",
+    ),
+    "a lambda": ("bad = lambda: math.isnan(read())\nif bad():\n    sys.exit(2)", "sys.exit(2)"),
+    "an attribute": ("class A: pass\na = A()\na.loss = read()\nif math.isnan(a.loss):\n    sys.exit(1)", "sys.exit(1)"),
+    "any of several": ("if any(math.isnan(read()) for _ in range(3)):\n    sys.exit(1)", "sys.exit(1)"),
+    "a walrus": ("if math.isnan(loss := read()):\n    raise ValueError(loss)", "raise ValueError(loss)"),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_number_for_which_the_program_ends(name: str, tmp_path: Path) -> None:
+    program, line = ENDS[name]
+    assert only(tmp_path, program) == ("ends", line)
+
+
+LEAVES = {
+    "break": "for i in range(3):\n    if math.isnan(read()):\n        break\n    backward()",
+    "return": "def f():\n    for i in range(3):\n        if math.isnan(read()):\n            return\n        backward()\n\nf()",
+    "a while that asks": "loss = 1.0\nwhile loss > 0.1:\n    backward()\n    loss = read()",
+    "behind a loop over it": (
+        "for i in range(3):\n    for key in ('a', 'b'):\n        if math.isnan(read(key)):\n            bad = True\n"
+        "            break\n    if bad:\n        break\n    step()"
+    ),
+    "a step in a function": "def f():\n    step()\nfor i in range(3):\n    if math.isnan(read()):\n        break\n    f()",
+}
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_a_number_for_which_a_loop_that_trains_is_left(name: str, tmp_path: Path) -> None:
+    found = decided(tmp_path, LEAVES[name], NAN)
+    assert [made.does for made in found] == ["leaves"]
+
+
+SKIPS = {
+    "continue": "for i in range(1):\n    if not math.isfinite(read()):\n        continue\n    backward()",
+    "only if it is finite": "for i in range(1):\n    loss = read()\n    if math.isfinite(loss):\n        backward()",
+    "a step function": "def f():\n    if math.isnan(read()):\n        return None\n    backward()\n\nf()",
+    "an exception that is caught": (
+        "for i in range(1):\n    try:\n        if math.isnan(read()):\n            raise ValueError\n        backward()\n"
+        "    except ValueError:\n        print('skipped')"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SKIPS)
+def test_a_number_for_which_a_step_is_skipped(name: str, tmp_path: Path) -> None:
+    found = decided(tmp_path, SKIPS[name], NAN)
+    assert [made.does for made in found] == ["skips"]
+
+
+NOTHING = {
+    "printed": "print(read())",
+    "logged if it is a number": "def log(v):\n    if math.isnan(v):\n        return\n    print(v)\n\nlog(read())\nbackward()",
+    "said": "if math.isnan(read()):\n    print('NaN')\nbackward()",
+    "replaced": "loss = read()\nloss = 0.0 if math.isnan(loss) else loss\nif math.isnan(loss):\n    sys.exit(1)",
+    "the best one": "best = 1.0\nfor i in range(1):\n    loss = read()\n    if loss < best:\n        break\n    backward()",
+    "an evaluation that passes over it": "for i in range(1):\n    value = read()\n    if math.isnan(value):\n        continue\n    print(value)",
+    "another condition": "loss = read()\nif len(sys.argv) > 1000:\n    sys.exit(1)",
+    "what nobody knows": "from random import random\nif random() < 2 and math.isfinite(read()):\n    sys.exit(1)",
+}
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_a_number_on_which_nothing_is_decided(name: str, tmp_path: Path) -> None:
+    """The twin: the same reads, where the program goes on."""
+    assert only(tmp_path, NOTHING[name]) is None
+
+
+@pytest.mark.parametrize(("value", "does"), [(INF, "ends"), (NAN, None)])
+def test_what_is_known_is_the_number_itself(value: float, does: str | None, tmp_path: Path) -> None:
+    found = only(tmp_path, "if read() > 1e8:\n    sys.exit(1)", value)
+    assert (found and found[0]) == does
+
+
+@pytest.mark.parametrize(("answer", "does"), [(True, "ends"), (False, None)])
+def test_the_answer_of_a_test_of_a_tensor(answer: bool, does: str | None, tmp_path: Path) -> None:
+    found = decided(tmp_path, "loss = 1\nif isnan(loss):\n    raise ValueError", answer)
+    assert [made and made.does for made in found] == [does]
+    assert all(made is None or (made.tests and "loss" in made.names) for made in found)
+
+
+def test_an_answer_that_is_one_part_of_a_test(tmp_path: Path) -> None:
+    found = decided(tmp_path, "a = b = 1\nif isnan(a) or isnan(b):\n    sys.exit(1)", value=True)
+    assert [made.does for made in found] == ["ends"]
