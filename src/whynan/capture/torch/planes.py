@@ -165,6 +165,22 @@ def readable(tensor: Tensor) -> bool:
     )
 
 
+def local(tensor: Tensor) -> Tensor | None:
+    """What lies in the memory of this process of a tensor; None where it has no memory that can be read.
+
+    An operation on a tensor in parts over several processes (``DTensor``) is one of all of them, and below its own
+    dispatch one on memory that is not there.
+    """
+    kind: Any = type(tensor)
+    if kind in PLAIN or kind.__torch_dispatch__ is _no_dispatch:
+        return tensor
+    part: Any = getattr(tensor, "_local_tensor", None)
+    if isinstance(part, torch.Tensor):
+        return local(part)
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+        return tensor if tensor.data_ptr() or not tensor.numel() else None
+
+
 def elements(tensor: Tensor) -> Tensor:
     """The tensor that holds another's elements: the values of a sparse one, else itself."""
     return tensor._values() if tensor.layout is torch.sparse_coo else tensor

@@ -160,10 +160,8 @@ def _is_wrong(tensor: Tensor) -> Tensor:
 
 
 def _values(gradient: Tensor) -> Tensor:
-    """The elements of this process, of a gradient that is sparse or in parts over several."""
+    """The elements of a gradient, those that are stored of a sparse one, as real numbers."""
     plain = gradient.coalesce().values() if gradient.is_sparse else gradient
-    local: Any = getattr(plain, "to_local", None)
-    plain = plain if local is None else local()
     return torch.view_as_real(plain) if plain.is_complex() else plain
 
 
