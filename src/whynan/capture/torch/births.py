@@ -15,6 +15,7 @@ from whynan.capture.torch.damage import Damage
 from whynan.capture.torch.domains import born_outside, determinant_of
 from whynan.capture.torch.entries import Entries, extremes
 from whynan.capture.torch.events import Events
+from whynan.capture.torch.exchanges import Exchanges
 from whynan.capture.torch.nearby import Nearby
 from whynan.capture.torch.operands import element_of, element_operands, first_index, kind_of, place_in_forward
 from whynan.capture.torch.passing import passed
@@ -49,6 +50,7 @@ class BadEvents:
         self.groups: dict[Any, list[int]] = {}
         self.entries = Entries(tracer, self.sinks)
         self.events = Events(tracer, self.sinks)
+        self.exchanges = Exchanges(tracer)
 
     # -- what is noted while all is well ------------------------------------------------------------------------
 

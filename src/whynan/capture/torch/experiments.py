@@ -66,6 +66,8 @@ def run(operator: Operator, arguments: Arguments, replace: Callable[[Tensor], Te
     """The outputs of the operator on replaced operands, mutated arguments included, in the order of `outputs_of`."""
     if operator.in_python:
         raise Refused("what the user wrote in Python runs once")
+    if operator.collective:
+        raise Refused("what several processes do together none of them does alone")
     args, kwargs = arguments
     new_args = [map_tensors(a, replace) for a in args]
     new_kwargs = {k: map_tensors(v, replace) for k, v in kwargs.items()}

@@ -84,7 +84,7 @@ class Sinks:
             # what was computed out of sight has not come in
             return None
         made = tracer.rows.get(tracer.rows.writer_of(tensor))
-        if made is not None and made.operator.base != "lift_fresh":
+        if made is not None and made.operator.base != "lift_fresh" and not made.operator.collective:
             return None
         return tracer.bad.entries.enter_unread(tensor, bad, 0 if made is None else made.site)
 
@@ -244,11 +244,13 @@ class Sinks:
             self.found += self.sink(grad, kind, self.tracer.names.leaf_name(leaf), True)
 
     def _seen(self, tensor: Tensor) -> bool:
-        """Whether this trace saw the tensor's last write, so that no state means finite."""
+        """Whether this trace saw what the tensor's last write gave, so that no state means finite."""
+        rows = self.tracer.rows
         try:
-            return self.tracer.rows.writer_of(tensor) >= self.tracer.first
+            made = rows.writer_of(tensor)
         except (RuntimeError, NotImplementedError):
             return True
+        return made >= self.tracer.first and not self.tracer.bad.exchanges.came_by(rows.get(made))
 
     def step_ends(self, optimizer: Any) -> None:
         """What a step left in parameters."""
