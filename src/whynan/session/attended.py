@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.capture.failure import report_internal_error, tell_once
-from whynan.capture.ranks import has_started_others, is_one_of_several, launched, rank
+from whynan.capture.ranks import TOGETHER, has_started_others, is_one_of_several, launched, rank
 from whynan.config import Options
 from whynan.session import capsules, recorded
 from whynan.session.ending import debugger, hide, stepping, stopped, user_frame
@@ -148,7 +148,7 @@ class Attended:
             # what has excused nothing may have done so in the steps that were watched
             region.end(kind, error, traceback, early=early or bool(watched))
             if not any(finding.fixes for finding in region.report.findings):
-                region.prove(Once(RUN_ONCE))
+                region.prove(Once(TOGETHER if is_one_of_several() else RUN_ONCE))
         found = region.report if self._training is None else self._training.after(region.report)
         self._tell(found if error is None else _raised(found, error))
 

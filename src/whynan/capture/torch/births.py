@@ -204,7 +204,8 @@ class BadEvents:
         found: dict[int, Carrier] = {}
         if operator.value_free:
             return found
-        args, kwargs = arguments
+        # the `out=` of an operation is not read
+        args, kwargs = arguments[0], {name: v for name, v in arguments[1].items() if name not in operator.mutable}
         skip = 0 if operator.overwrites and args and isinstance(args[0], torch.Tensor) else -1
         for position, value in enumerate((*args, *kwargs.values())):
             if position == skip:

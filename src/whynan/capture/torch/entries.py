@@ -75,7 +75,11 @@ class Entries:
                 continue
             written = number or (constant is not None and self._writes_it(constant, site))
             literal = not uninitialised and not exchanged and (not is_nan or kind == "buffer" or written)
-            key = (id(holder.untyped_storage()) if name is None else name, kind, is_nan, literal, site, tracer.scope)
+            key: Any = id(holder.untyped_storage()) if name is None else name
+            key = (key, kind, is_nan, literal, site, tracer.scope)
+            if exchanged:
+                # what others have put in comes in all that this gives
+                key = (exchanged, is_nan, tracer.scope)
             set_id = self.known.get(key)
             if set_id is None:
                 described = name or ("that the program writes" if written else "from outside")
@@ -138,9 +142,7 @@ class Entries:
             text = "".join(lines_of(site.file)[site.line - 1 : site.line])
         return "nan" in text.lower() or "inf" in text.lower()
 
-    def _birth(
-        self, note: str, element: Any, event: Event, row: Row | None, *, is_nan: bool, literal: bool
-    ) -> Birth:
+    def _birth(self, note: str, element: Any, event: Event, row: Row | None, *, is_nan: bool, literal: bool) -> Birth:
         cause = event
         if row is not None:
             site, library = self.tracer.sites.resolve(row.site, None)

@@ -175,9 +175,7 @@ def trained_of(optimizer: Any) -> int:
 
 def gradients_of(optimizer: Any) -> list[tuple[Tensor, Tensor]]:
     """The parameters of an optimizer that have a gradient, with what this process can read of it."""
-    return [
-        (p, here) for p in parameters_of(optimizer) if p.grad is not None and (here := local(p.grad)) is not None
-    ]
+    return [(p, here) for p in parameters_of(optimizer) if p.grad is not None and (here := local(p.grad)) is not None]
 
 
 def norm_of(gradients: list[Tensor]) -> float:

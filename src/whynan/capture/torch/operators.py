@@ -103,7 +103,11 @@ class Operator:
         self.in_python = schema is not None and _is_in_python(schema)
 
 
-_COLLECTIVE: Final = ("c10d.", "_c10d_functional.", "_c10d_functional_autograd.", "c10d_functional.", "symm_mem.")
+_COLLECTIVE: Final = (
+    *("c10d.", "_c10d_functional.", "_c10d_functional_autograd.", "c10d_functional.", "symm_mem."),
+    # what begins one, and writes an argument without saying so
+    "fsdp.all_gather_copy_in",
+)
 """What several processes do together: each of its calls is one of all of them."""
 
 

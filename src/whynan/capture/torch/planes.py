@@ -153,7 +153,7 @@ def one_of(tensor: Tensor, chosen: Tensor) -> float | None:
 
 
 def readable(tensor: Tensor) -> bool:
-    """Whether a tensor's elements can be read at all (not meta, fake, sparse, nested, quantised, a wrapper's)."""
+    """Whether a tensor's elements can be read at all (not meta, fake, sparse, nested, quantised, a wrapper's, freed)."""
     kind: Any = type(tensor)
     return (
         (kind in PLAIN or kind.__torch_dispatch__ is _no_dispatch)
@@ -162,7 +162,16 @@ def readable(tensor: Tensor) -> bool:
         and not tensor.is_quantized
         and tensor.device.type != "meta"
         and tensor.dtype in FLOATS
+        and not is_freed(tensor)
     )
+
+
+def is_freed(tensor: Tensor) -> bool:
+    """Whether the memory of a tensor was given back while the tensor is kept, as FSDP does with gathered parameters."""
+    try:
+        return bool(tensor.numel()) and not tensor.untyped_storage().nbytes()
+    except (RuntimeError, NotImplementedError, ValueError):
+        return False
 
 
 def local(tensor: Tensor) -> Tensor | None:

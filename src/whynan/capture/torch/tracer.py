@@ -201,9 +201,8 @@ class Tracer:
                 # a view of a parameter is held at no cost: the program keeps it
                 rows.uncounted(args[0], ordinal)
         written: Any
-        if operator.collective:
+        if (operator.collective or operator.base == "copy_") and self.bad.exchanges.take(operator, args, out, ordinal):
             written = ()
-            self.bad.exchanges.begun(operator, args, out, ordinal)
         elif operator.writes_first:
             written = args[:1]
         elif operator.view:
