@@ -33,7 +33,7 @@ class Exchanges:
         self._tracer = tracer
         self._any = False
         self._sent: dict[int, int] = {}
-        """What was bad of what went in, as a set of labels: by the collective, where it gives other elements."""
+        """What was bad of what this process has put in, as a set of labels, by the collective."""
 
     def take(self, operator: Operator, args: Any, out: Any, ordinal: int) -> bool:
         """Note an event that is a collective, which may be under way still, or the end of one; False where it is none.
@@ -54,8 +54,9 @@ class Exchanges:
         library = operator.name.startswith("c10d.")
         written = experiments.tensors_in(args[0] if library else out)
         in_place = base in _IN_PLACE
-        if not in_place and (self._tracer.any_marked or self._sent):
-            labels = self._labels(experiments.tensors_in(args[1:] if library and base != "broadcast_" else args))
+        if self._tracer.any_marked or self._sent:
+            own = not library or in_place or base == "broadcast_"
+            labels = self._labels(experiments.tensors_in(args if own else args[1:]))
             if labels:
                 self._sent[ordinal] = self._tracer.labels.intern(labels)
         for tensor in written:

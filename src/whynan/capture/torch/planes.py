@@ -153,7 +153,7 @@ def one_of(tensor: Tensor, chosen: Tensor) -> float | None:
 
 
 def readable(tensor: Tensor) -> bool:
-    """Whether a tensor's elements can be read at all (not meta, fake, sparse, nested, quantised, a wrapper's, freed)."""
+    """Whether a tensor has elements to be read (not meta, fake, sparse, nested, quantised, a wrapper's, freed)."""
     kind: Any = type(tensor)
     return (
         (kind in PLAIN or kind.__torch_dispatch__ is _no_dispatch)
