@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import whynan
 from whynan.capture.refusals import Refused
@@ -17,13 +18,13 @@ from whynan.capture.torch.judging import Losses, gradients_of, judge, norm_of
 from whynan.capture.torch.operators import operator_of
 from whynan.capture.torch.planes import is_freed, local, readable
 
-pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="needs gloo")
+pytestmark = pytest.mark.filterwarnings("ignore:.*all_gather_into_tensor:FutureWarning")
 
 
 @pytest.fixture
 def group() -> Iterator[None]:
-    """A process group of this process alone."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    """A process group of this process alone, which opens no socket."""
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=1)
     yield
     dist.destroy_process_group()
 
