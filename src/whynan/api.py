@@ -6,6 +6,7 @@ import inspect
 import os
 from typing import TYPE_CHECKING, Any, cast
 
+from whynan.capture.ranks import TOGETHER, is_one_of_several
 from whynan.config import Options
 from whynan.errors import UsageError
 from whynan.session.calling import Call
@@ -170,6 +171,8 @@ def _explained(
     first = with_surroundings(region.report, region.trace)
     if not rerun:
         return proved(first, Once(CALLED_ONCE))
+    if is_one_of_several():
+        return proved(without_rerun(first, TOGETHER), Once(TOGETHER))
     eager = born_in_a_region(region.report)
     second = Trace(memory=RERUN_MEMORY, command=region.report.run.command, copy_all=True, quiet=True)
     second.redacts = region.redacts

@@ -129,9 +129,10 @@ def run(module: str | None, code: str | None, program: tuple[str, ...], **chosen
     from whynan.config import Options
     from whynan.session.checking import check
     from whynan.session.launching import launch
+    from whynan.session.own_paths import with_own_paths
 
     target = _target(module, code, program)
-    options = Options.load(**chosen)
+    options = with_own_paths(Options.load(**chosen))
     target.check()
     check(options)
     return launch(target, options)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.report.history import history_lines
 from whynan.report.values import count_text
-from whynan.traces.format import FAILED, GIVEN, NO_FACTS, UNFINISHED
+from whynan.traces.format import FAILED, GIVEN, NO_FACTS, NO_OTHERS, UNFINISHED
 
 if TYPE_CHECKING:
     from whynan.records import Finding, Report
@@ -52,6 +52,8 @@ def _summary(report: Report) -> str:
             told = [f"no bad number {made}reached an output"]
         if not report.coverage.events:
             told = ["nothing was looked at"]
+    elif NO_OTHERS in report.coverage.notes:
+        told = ["nothing was looked at"]
     elif NO_FACTS in report.coverage.notes:
         told = ["what became of its numbers was not written down"]
     elif _is_unseen(report):

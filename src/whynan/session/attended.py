@@ -5,19 +5,24 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from whynan.capture.failure import tell_once
+from whynan.capture.failure import report_internal_error, tell_once
+from whynan.capture.ranks import TOGETHER, has_started_others, is_one_of_several, launched, rank
 from whynan.config import Options
 from whynan.session import capsules, recorded
 from whynan.session.ending import debugger, hide, stepping, stopped, user_frame
+from whynan.session.leaving import with_note
 from whynan.session.proving import RERUN, Once
 from whynan.session.region import Region, exception_text
+from whynan.session.terminating import Terminating
 from whynan.session.waiting import told
 from whynan.session.watching import Watched
+from whynan.traces.format import NO_OTHERS
 from whynan.traces.writing import TraceWriter
 
 if TYPE_CHECKING:
@@ -35,6 +40,8 @@ if TYPE_CHECKING:
 
 MEMORY: Final = 256 << 20
 """Bytes of operands that a run holds unless it is told another number; a region holds fewer."""
+ONE_OF_SEVERAL: Final = "rank {} of {}: one of several processes is not stopped by itself, nor run again"
+TERMINATED: Final = "the program was told to terminate: what it would have done after that is not known"
 RUN_ONCE: Final = f"the program was run once: {RERUN}"
 
 
@@ -58,7 +65,9 @@ class Attended:
         self._keeper: Keeper | None = None
         self._region: Region | None = None
         self._reported = False
-        self._stopped = False
+        self._stopped = self._told = False
+        self._notes: list[str] = []
+        self._terminating: Terminating | None = None
         self._training: Training | None = None
         self._left: Leaving | None = None
         self._unproved: Unproved | None = None
@@ -77,6 +86,9 @@ class Attended:
 
     def begin(self) -> None:
         """Look at everything from here on."""
+        if launched(os.environ) is not None:
+            self._terminating = Terminating(self.terminated)
+            self._terminating.begin()
         if self._unproved is not None:
             # before anything is looked at
             self._unproved.begin()
@@ -139,7 +151,7 @@ class Attended:
             # what has excused nothing may have done so in the steps that were watched
             region.end(kind, error, traceback, early=early or bool(watched))
             if not any(finding.fixes for finding in region.report.findings):
-                region.prove(Once(RUN_ONCE))
+                region.prove(Once(TOGETHER if is_one_of_several() else RUN_ONCE))
         found = region.report if self._training is None else self._training.after(region.report)
         self._tell(found if error is None else _raised(found, error))
 
@@ -158,6 +170,7 @@ class Attended:
             stopped_, again_ = ("true" if one else "false" for one in (self._stopped, again))
             whynan = report.run.exit_status.whynan
             self._leave_word(f'{{"whynan": {whynan}, "stopped": {stopped_}, "loaded": true, "again": {again_}}}')
+            self._told = True
 
     def _leave_unproved(self, report: Report) -> bool:
         if self._unproved is None or self._region is None:
@@ -178,9 +191,23 @@ class Attended:
         self._record(report)
         deliver(report, self.options, None if self._recording is None else self._recording.names)
 
+    def terminated(self) -> bool:
+        """The program is told to terminate: its report, first; whether it may end now, or is at its report already."""
+        if self._reported:
+            return self._told
+        self._notes.append(TERMINATED)
+        try:
+            with self._apart():
+                self.end()
+        except Exception:
+            report_internal_error()
+        return True
+
     def forked(self) -> None:
         """In a child of the program's: nothing is looked at there."""
         self._reported = True
+        if self._terminating is not None:
+            self._terminating.forked()
         if self._training is not None:
             self._training.guard.on = False
         if self._region is not None:
@@ -188,6 +215,8 @@ class Attended:
 
     def _ask(self, capture: Capture) -> BaseException | None:
         """At a door of the program, after a fatal sink: the exception to end the run with, if it is to end."""
+        if is_one_of_several():
+            return None
         with self._apart():
             errors = self._errors(capture)
             if not errors:
@@ -243,7 +272,7 @@ class Attended:
 
     def _spoilt(self, report: Report) -> BaseException | None:
         """At a bad step of a program that is watched: the exception to end the run with, if it is to end."""
-        if self._reported or self.options.on_nonfinite in ("continue", "skip"):
+        if self._reported or self.options.on_nonfinite in ("continue", "skip") or is_one_of_several():
             return None
         self._stopped = self.options.on_nonfinite == "stop"
         with self._apart():
@@ -268,9 +297,15 @@ class Attended:
         return tuple(f for f in report.findings if f.severity == "error")
 
     def _final(self, report: Report) -> Report:
-        status = report.run.exit_status.model_copy(update={"whynan": self._exit_status(report)})
-        if self._stopped:
-            status = status.model_copy(update={"script": None})
+        own = rank()
+        told = [] if own is None else [ONE_OF_SEVERAL.format(own.number, own.world)]
+        for note in (*told, *self._notes):
+            report = with_note(report, note)
+        if report.verdict == "clean" and not report.coverage.events and (own is not None or has_started_others()):
+            report = with_note(report, NO_OTHERS).model_copy(update={"verdict": "inconclusive"})
+        status = report.run.exit_status
+        script = None if self._stopped else status.script or 0
+        status = status.model_copy(update={"script": script, "whynan": self._exit_status(report)})
         return report.model_copy(update={"run": report.run.model_copy(update={"exit_status": status})})
 
     def _exit_status(self, report: Report) -> int:

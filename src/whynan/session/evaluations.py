@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from whynan.capture.ranks import TOGETHER, is_one_of_several
 from whynan.records import Coverage, ExitStatus, Replay, Report, Run
 from whynan.session.region import refuses_another
 
@@ -94,9 +95,10 @@ class Beside:
         region = self._training.replays.region()
         step = self._training.guard.steps + 1
         here = self._training.guard.here
-        here.replaying = True
+        why = TOGETHER if is_one_of_several() else None
+        here.replaying = why is None
         try:
-            why = run(lambda: _looked(region, step))
+            why = why or run(lambda: _looked(region, step))
         finally:
             here.replaying = False
         if why is not None and not has_nan:

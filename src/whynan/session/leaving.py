@@ -9,11 +9,11 @@ import json
 import os
 import socket
 import stat
-import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.capture.failure import report_internal_error
+from whynan.capture.ranks import is_one_of_several
 from whynan.session.confined import version
 from whynan.session.signatures import Signature, place_of
 
@@ -150,9 +150,3 @@ def with_note(report: Report, note: str) -> Report:
     at = next((i for i, known in enumerate(notes) if known.startswith("whynan run --start-step")), len(notes))
     notes.insert(at, note)
     return report.model_copy(update={"coverage": report.coverage.model_copy(update={"notes": tuple(notes)})})
-
-
-def is_one_of_several() -> bool:
-    """Whether this process is one of a distributed program's."""
-    distributed: Any = sys.modules.get("torch.distributed")
-    return distributed is not None and bool(distributed.is_available()) and bool(distributed.is_initialized())

@@ -7,6 +7,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from whynan.capture.ranks import TOGETHER, is_one_of_several
 from whynan.records import Replay
 from whynan.report.values import count_text
 from whynan.session.lateness import advised, compared, made, refused_late
@@ -82,6 +83,8 @@ class Replays:
         refused, late = refused_late(fault), fault.late
         if refuses_another():
             refused.append("no replay: another thread is looked at")
+        if is_one_of_several():
+            refused.append(f"no replay: {TOGETHER}")
         marks = self._marks.kept() if late is None else list(late.marks)
         left = fault.raised.frames if fault.raised is not None else ()
         suspected: list[str] = []
@@ -114,11 +117,9 @@ class Replays:
 
     def doubted(self, fault: Fault) -> Report | None:
         """The report of a faithful replay of a step in which nothing is bad, if something in it is wrong."""
-        from whynan.capture.torch.gates import is_one_of_several
         from whynan.capture.torch.ways import ways
 
         if refuses_another() or is_one_of_several():
-            # several processes would have to run it again together
             return None
         for way, eager, region, outcome in self._runs(fault, [*self.called, *ways(self._marks.kept())]):
             if outcome.judged is None or not outcome.judged.same_as(fault.judged):
@@ -150,8 +151,8 @@ class Replays:
 
     def prove(self, region: Region, fault: Fault) -> None:
         """Prove the fixes of what a region has found that has looked at a bad step as it was made, and has ended."""
-        if not self._options.prove:
-            region.prove(Once(NOT_ASKED))
+        if not self._options.prove or is_one_of_several():
+            region.prove(Once(TOGETHER if self._options.prove else NOT_ASKED))
             return
         from whynan.capture.torch.replay import compiles
         from whynan.capture.torch.ways import ways

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from whynan.analysis import findings_of
 from whynan.capture.failure import report_internal_error
+from whynan.capture.ranks import rank
 from whynan.records import ExitStatus, Replay, Report, Run, Source
 from whynan.rules.catalogue import explain as explain_finding
 from whynan.session.allow import excused
@@ -64,12 +65,16 @@ def build_report(
     judged = findings_of(trace)
     scopes = {id(b.element): b.scope for b in (*trace.births, *trace.silent)}
     used: set[Comment] = set()
+    # of a run that is not this one, it is not known
+    here = rank() if run is None else None
 
     def finish(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
         # excused by the scope of their births: the element is the birth's own
         explained = (explain_finding(f) for f in findings)
         # silent damage is what a rule knows, and nothing else
         known = (f for f in explained if f.damage is None or f.rule != "WN000")
+        if here is not None:
+            known = (f.model_copy(update={"rank": here.number}) for f in known)
         told = (excused(f, allowances, scopes.get(id(f.element), ())) for f in known)
         return tuple(_known(f, baseline) for f in distinct(_commented(f, used, comments) for f in told))
 

@@ -6,6 +6,7 @@ import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
+from whynan.capture.ranks import is_one_of_several
 from whynan.errors import NestedTraceError, NonFiniteError, UsageError
 from whynan.records import Coverage, ExitStatus, Report, Run
 from whynan.report.values import count_text
@@ -15,7 +16,7 @@ from whynan.session.merging import merged
 from whynan.session.metrics import Metrics, as_step
 from whynan.session.region import STEPPED_ASIDE, refuses_another, scope_of
 from whynan.session.replays import Replays
-from whynan.session.runs import build_report
+from whynan.session.runs import build_report, versions
 from whynan.traces import Trace
 from whynan.traces.format import FAILED
 
@@ -104,9 +105,13 @@ class Training:
     def end_with(self, report: Report) -> BaseException | None:
         """What something that was found beside the steps is to end the program with."""
         ending = self._ended(report)
-        if ending is None and self.options.on_nonfinite == "raise":
+        if ending is None and self._raises():
             return NonFiniteError(report.findings[0])
         return ending
+
+    def _raises(self) -> bool:
+        """Whether a finding is raised: those beside one of several processes would wait for it."""
+        return self.options.on_nonfinite == "raise" and not is_one_of_several()
 
     def begin(self) -> None:
         """Watch from here on; raises ``NestedTraceError`` inside of a trace or of another watch.
@@ -225,7 +230,7 @@ class Training:
         if report is None and self.report is None:
             # what was born is meant
             return None
-        if self.options.on_nonfinite == "skip" and fault.late is None:
+        if self.options.on_nonfinite == "skip" and fault.late is None and not is_one_of_several():
             # an optimizer passes over what has no gradient
             for parameter in fault.parameters():
                 parameter.grad = None
@@ -240,7 +245,7 @@ class Training:
         if report.verdict == "inconclusive":
             self.unexplained(fault)
         ending = self._ended(report)
-        if ending is None and self.options.on_nonfinite == "raise" and report.findings:
+        if ending is None and self._raises() and report.findings:
             return NonFiniteError(report.findings[0])
         return ending
 
@@ -275,7 +280,8 @@ class Training:
 
     def _told(self, verdict: Any, notes: tuple[str, ...]) -> Report:
         whynan = 0 if verdict == "clean" else 1
-        run = Run(command=self.command, exit_status=ExitStatus(script=None, whynan=whynan), device=self.guard.device())
+        status = ExitStatus(script=None, whynan=whynan)
+        run = Run(command=self.command, exit_status=status, versions=versions(), device=self.guard.device())
         return Report(verdict=verdict, run=run, coverage=Coverage(events=0, eager=0, compiled_regions=0, notes=notes))
 
 
@@ -371,12 +377,12 @@ class Watch:
 
     def _stopped(self, report: Report) -> BaseException | None:
         self._show(report)
-        if self._options.on_nonfinite != "stop":
+        if self._options.on_nonfinite != "stop" or is_one_of_several():
             return None
         self._stop = Stop()
         return self._stop
 
     def _raised(self, report: Report) -> BaseException | None:
         self._show(report)
-        stops = self._options.on_nonfinite == "stop" and report.findings
+        stops = self._options.on_nonfinite == "stop" and report.findings and not is_one_of_several()
         return NonFiniteError(report.findings[0]) if stops else None

@@ -10,7 +10,8 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.capture.failure import report_internal_error
-from whynan.session.leaving import FIRST, WANTED, is_one_of_several, with_note
+from whynan.capture.ranks import is_one_of_several
+from whynan.session.leaving import FIRST, WANTED, with_note
 
 if TYPE_CHECKING:
     from whynan.config import Options

@@ -44,6 +44,7 @@ UNFINISHED: Final = (
     "this trace is unfinished: its run was killed, still goes on, or could write no more, and what it did after "
     "{events:,} operations is not known"
 )
+NO_OTHERS: Final = "nothing of this process was looked at, and nothing is known of those beside it"
 NO_FACTS: Final = "the trace holds no facts: its run was over before any were written"
 """Notes of a report that was made of what a run has left."""
 FAILED: Final = "whynan met an error of its own and stopped looking: what follows it was not seen"

@@ -96,6 +96,10 @@ _KNOWN: Final = (
     "the program traces itself: what it did from there on is in its own report",
     "this trace is unfinished: its run was killed, still goes on, or could write no more, and what it did after "
     "{count} operations is not known",
+    "rank {count} of {count}: one of several processes is not stopped by itself, nor run again",
+    "the program was told to terminate: what it would have done after that is not known",
+    "nothing of this process was looked at, and nothing is known of those beside it",
+    "no replay: one of several processes, which would have to run it again together",
     "the trace holds no facts: its run was over before any were written",
     "what is bad in {outputs} was given: {literals}",
     "the trace in {folder} stopped after {count} events{reason}",

@@ -15,6 +15,7 @@ from whynan.capture.torch.damage import Damage
 from whynan.capture.torch.domains import born_outside, determinant_of
 from whynan.capture.torch.entries import Entries, extremes
 from whynan.capture.torch.events import Events
+from whynan.capture.torch.exchanges import Exchanges
 from whynan.capture.torch.nearby import Nearby
 from whynan.capture.torch.operands import element_of, element_operands, first_index, kind_of, place_in_forward
 from whynan.capture.torch.passing import passed
@@ -49,6 +50,7 @@ class BadEvents:
         self.groups: dict[Any, list[int]] = {}
         self.entries = Entries(tracer, self.sinks)
         self.events = Events(tracer, self.sinks)
+        self.exchanges = Exchanges(tracer)
 
     # -- what is noted while all is well ------------------------------------------------------------------------
 
@@ -204,7 +206,8 @@ class BadEvents:
         found: dict[int, Carrier] = {}
         if operator.value_free:
             return found
-        args, kwargs = arguments
+        # the `out=` of an operation is not read
+        args, kwargs = arguments[0], {name: v for name, v in arguments[1].items() if name not in operator.mutable}
         skip = 0 if operator.overwrites and args and isinstance(args[0], torch.Tensor) else -1
         for position, value in enumerate((*args, *kwargs.values())):
             if position == skip:

@@ -59,6 +59,11 @@ class Entries:
         uninitialised = state is not None and state.uninitialised
         nan = nan_mask(tensor) & unknown
         made = tracer.rows.get(tracer.rows.writer_of(holder))
+        exchanged = tracer.bad.exchanges.came_by(made)
+        if exchanged and made is not None:
+            uninitialised, since = False, f"as {exchanged} of several processes left it"
+            if sent := tracer.bad.exchanges.sent(made):
+                return self._keep(holder, torch.where(unknown, sent, plane).to(torch.int32))
         constant = made if made is not None and made.operator.base == "lift_fresh" else None
         for mask, is_nan in ((nan, True), (unknown & ~nan, False)):
             if not bool(mask.any()):
@@ -69,8 +74,12 @@ class Entries:
                 plane = torch.where(mask, self.sinks.read_nan, plane).to(torch.int32)
                 continue
             written = number or (constant is not None and self._writes_it(constant, site))
-            literal = not uninitialised and (not is_nan or kind == "buffer" or written)
-            key = (id(holder.untyped_storage()) if name is None else name, kind, is_nan, literal, site, tracer.scope)
+            literal = not uninitialised and not exchanged and (not is_nan or kind == "buffer" or written)
+            key: Any = id(holder.untyped_storage()) if name is None else name
+            key = (key, kind, is_nan, literal, site, tracer.scope)
+            if exchanged:
+                # what others have put in comes in all that this gives
+                key = (exchanged, is_nan, tracer.scope)
             set_id = self.known.get(key)
             if set_id is None:
                 described = name or ("that the program writes" if written else "from outside")
@@ -87,7 +96,8 @@ class Entries:
                 element = element_of(tensor, mask, 0, None, (), name)
                 if whole is not None and whole is not holder:
                     element = _element_in(whole, holder, mask, element)
-                birth = self._birth(note, element, event, constant if literal else None, is_nan=is_nan, literal=literal)
+                row = made if exchanged else constant if literal else None
+                birth = self._birth(note, element, event, row, is_nan=is_nan, literal=literal)
                 birth.data = data
                 if birth.data is None and constant is not None and not written:
                     birth.data = tracer.origins.value_at(constant.site)
@@ -95,9 +105,12 @@ class Entries:
             else:
                 self._again(set_id)
             plane = torch.where(mask, set_id, plane).to(torch.int32)
-        where = tracer.mark(holder)
+        return self._keep(holder, plane)
+
+    def _keep(self, holder: Tensor, plane: Tensor) -> Tensor:
+        where = self.tracer.mark(holder)
         where.reads += 1
-        found = tracer.labels.present(plane)
+        found = self.tracer.labels.present(plane)
         store(where, holder, plane, found[0] if len(found) == 1 else 0)
         return plane
 
@@ -129,12 +142,14 @@ class Entries:
             text = "".join(lines_of(site.file)[site.line - 1 : site.line])
         return "nan" in text.lower() or "inf" in text.lower()
 
-    def _birth(
-        self, note: str, element: Any, event: Event, constant: Row | None, *, is_nan: bool, literal: bool
-    ) -> Birth:
-        if literal and constant is not None:
-            site, library = self.tracer.sites.resolve(constant.site, None)
-            event = Event(constant.ordinal - self.tracer.first, constant.operator.name, "forward", site, library)
+    def _birth(self, note: str, element: Any, event: Event, row: Row | None, *, is_nan: bool, literal: bool) -> Birth:
+        cause = event
+        if row is not None:
+            site, library = self.tracer.sites.resolve(row.site, None)
+            phase = "collective" if row.operator.collective else "forward"
+            cause = Event(row.ordinal - self.tracer.first, row.operator.name, phase, site, library)
+        if literal and row is not None:
+            event = cause
         elif not literal:
             event = Event(
                 event.ordinal, None, event.phase, event.site, event.library_site, step=event.step, micro=event.micro
@@ -142,9 +157,9 @@ class Entries:
         place = list(element.index or ())
         link = ChainLink(
             role="cause",
-            op=None,
-            phase=event.phase,
-            site=event.site,
+            op=cause.op if row is not None and row.operator.collective else None,
+            phase=cause.phase,
+            site=cause.site,
             summary=f"{note} holds {'NaN' if is_nan else infinity(element.value)}" + (f" at {place}" if place else ""),
         )
         return Birth(

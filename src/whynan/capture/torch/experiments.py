@@ -60,15 +60,13 @@ def tensors_in(value: Any) -> list[Tensor]:
     return []
 
 
-def local_values(tensor: Tensor) -> Tensor:
-    """The numbers that a tensor of any layout holds in this process, each once, as a dense tensor of some shape."""
-    local: Any = getattr(tensor, "to_local", None)
-    plain: Tensor = tensor if local is None else local()
-    if plain.layout is torch.sparse_coo:
-        plain = plain.coalesce()
-    if plain.is_nested or plain.is_sparse or plain.layout in COMPRESSED:
-        return plain.values()
-    return dense(plain)
+def stored_values(tensor: Tensor) -> Tensor:
+    """The numbers that a tensor of any layout holds, each once, as a dense tensor of some shape."""
+    if tensor.layout is torch.sparse_coo:
+        tensor = tensor.coalesce()
+    if tensor.is_nested or tensor.is_sparse or tensor.layout in COMPRESSED:
+        return tensor.values()
+    return dense(tensor)
 
 
 @contextmanager
@@ -91,6 +89,8 @@ def run(operator: Operator, arguments: Arguments, replace: Callable[[Tensor], Te
     """The outputs of the operator on replaced operands, mutated arguments included, in the order of `outputs_of`."""
     if operator.in_python:
         raise Refused("what the user wrote in Python runs once")
+    if operator.collective:
+        raise Refused("what several processes do together none of them does alone")
     args, kwargs = arguments
     new_args = [map_tensors(a, replace) for a in args]
     new_kwargs = {k: map_tensors(v, replace) for k, v in kwargs.items()}

@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
-import torch.distributed as distributed
+
+from whynan.capture.ranks import is_one_of_several
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,11 +21,6 @@ if TYPE_CHECKING:
 
 _HONOURING: Final = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad)
 _NOTHING: Final = object()
-
-
-def is_one_of_several() -> bool:
-    """Whether this is one of several processes, which have to do together what they do."""
-    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
 
 
 def open_because(optimizer: Any, gradients: Sequence[Tensor]) -> str:

@@ -10,7 +10,7 @@ import torch
 from whynan.capture.torch.judging import Fault, gradients_of, judge
 from whynan.capture.torch.names import Names
 from whynan.capture.torch.operands import at, dtype_name, first_index
-from whynan.capture.torch.planes import is_strided
+from whynan.capture.torch.planes import is_strided, local
 from whynan.capture.torch.sites import Sites
 from whynan.capture.torch.stalling import Stalling
 from whynan.floats import format_of
@@ -58,7 +58,7 @@ class Harms:
 
     def clips(self, norm: Any) -> None:
         """The program is about to clip its gradients by this norm, which is not read."""
-        if self._gradients and isinstance(norm, torch.Tensor) and norm.numel() == 1:
+        if self._gradients and isinstance(norm, torch.Tensor) and norm.numel() == 1 and local(norm) is norm:
             self._clipped = norm.detach(), self._sites.here(2)
 
     def clipped(self) -> tuple[Tensor, int] | None:
@@ -155,7 +155,8 @@ class Harms:
         return Element(
             index=place,
             tensor=self.names.leaf_name(leaf),
-            shape=tuple(int(s) for s in leaf.shape),
+            # of a leaf in parts over several processes, the part that is here
+            shape=tuple(int(s) for s in (leaf if local(leaf) is leaf else holder).shape),
             dtype=dtype_name(holder.dtype),
             value=value / factor if isinstance(value, (int, float)) else None,
             count=count,

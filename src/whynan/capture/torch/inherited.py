@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.capture.torch.judging import parameters_of
+from whynan.capture.torch.planes import local
 from whynan.floats import format_value
 
 if TYPE_CHECKING:
@@ -51,13 +52,16 @@ def described(optimizer: Any, parameter: Tensor) -> str:
 def state_at(optimizer: Any, parameter: Tensor) -> str:
     """What an optimizer keeps for the first bad element of a parameter: ``step 1, exp_avg 0``; empty if nothing."""
     state: Any = optimizer.state.get(parameter) or {}
-    place = _first(parameter)
+    here = local(parameter)
+    assert here is not None
+    place = _first(here)
     said: list[str] = []
-    for name, kept in state.items() if isinstance(state, dict) else ():
+    for name, held in state.items() if isinstance(state, dict) else ():
+        kept = local(held) if isinstance(held, torch.Tensor) else held
         if isinstance(kept, torch.Tensor) and kept.layout is torch.strided and not kept.is_complex():
             if kept.numel() == 1:
                 said.append(f"{name} {_number(kept.item())}")
-            elif kept.shape == parameter.shape:
+            elif kept.shape == here.shape:
                 said.append(f"{name} {_number(kept[place].item())}")
         elif _is_told(kept):
             said.append(f"{name} {_number(kept)}")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from whynan.capture.torch.experiments import dense, local_values
+from whynan.capture.torch.experiments import dense, stored_values
+from whynan.capture.torch.planes import local
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -108,7 +109,8 @@ class Losses:
         """A loss scaler has multiplied losses by its scale."""
         if isinstance(losses, torch.Tensor):
             # the number without its graph
-            self._scaled.append((weakref.ref(scaled), _number_of(losses)))
+            if (number := _number_of(losses)) is not None:
+                self._scaled.append((weakref.ref(scaled), number))
         elif isinstance(losses, (list, tuple)):
             for loss, out in zip(cast("Iterable[Any]", losses), scaled, strict=False):
                 self.scales(loss, out)
@@ -127,7 +129,9 @@ class Losses:
         """A backward begins."""
         for root in roots:
             if isinstance(root, torch.Tensor) and root.is_floating_point() and not _is_wrapped(root):
-                self.held.append(_number_of(root))
+                if (number := _number_of(root)) is None:
+                    continue
+                self.held.append(number)
                 self.before += [loss for scaled, loss in self._scaled if scaled() is root]
 
     def bits(self) -> tuple[bytes, ...]:
@@ -143,9 +147,10 @@ class Losses:
         return any(not _is_good(t, scaled=scaled) for t in self.held)
 
 
-def _number_of(loss: Tensor) -> Tensor:
-    """A loss without its graph; a copy where the program may overwrite it."""
-    return loss.detach() if loss.numel() > 1 else loss.detach().clone()
+def _number_of(loss: Tensor) -> Tensor | None:
+    """A loss without its graph, as far as it can be read; a copy where the program may overwrite it."""
+    here = local(loss)
+    return here if here is None else here.detach() if here.numel() > 1 else here.detach().clone()
 
 
 def _is_wrapped(tensor: Tensor) -> bool:
@@ -175,8 +180,8 @@ def trained_of(optimizer: Any) -> int:
 
 
 def gradients_of(optimizer: Any) -> list[tuple[Tensor, Tensor]]:
-    """The parameters of an optimizer that have a gradient, with it."""
-    return [(p, p.grad) for p in parameters_of(optimizer) if p.grad is not None]
+    """The parameters of an optimizer that have a gradient, with what this process can read of it."""
+    return [(p, here) for p in parameters_of(optimizer) if p.grad is not None and (here := local(p.grad)) is not None]
 
 
 def norm_of(gradients: list[Tensor]) -> float:
@@ -186,12 +191,12 @@ def norm_of(gradients: list[Tensor]) -> float:
     try:
         return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))).item()
     except (RuntimeError, NotImplementedError, TypeError):
-        # of several dtypes or devices, sparse, or in parts over several processes
+        # of several dtypes or devices, or sparse
         return sum(_norm(each) ** 2 for each in gradients) ** 0.5
 
 
 def _norm(gradient: Tensor) -> float:
-    return torch.linalg.vector_norm(local_values(gradient)).item()
+    return torch.linalg.vector_norm(stored_values(gradient)).item()
 
 
 @torch.no_grad()
@@ -208,8 +213,8 @@ def judge(optimizer: Any, losses: Losses) -> Judged:
 
 def spoilt_of(optimizer: Any) -> tuple[Tensor, ...]:
     """The parameters of an optimizer that are NaN or Inf."""
-    found = ((p, p if p.layout is torch.strided else local_values(p)) for p in parameters_of(optimizer))
-    return tuple(p for p, values in found if not bool(torch.isfinite(values).all()))
+    held = ((p, local(p)) for p in parameters_of(optimizer))
+    return tuple(p for p, here in held if here is not None and not bool(torch.isfinite(stored_values(here)).all()))
 
 
 def device_of(optimizers: Iterable[Any]) -> str:
@@ -228,7 +233,8 @@ class Probes:
         self.optimizer = optimizer
         self.fault: Fault | None = None
         self.explained: Any = None
-        self._before = [(p, p.detach().clone()) for p in parameters_of(optimizer)]
+        here = [local(p) for p in parameters_of(optimizer)]
+        self._before = [(p, p.detach().clone()) for p in here if p is not None]
 
     @torch.no_grad()
     def undone(self) -> bool:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from whynan.capture.torch.planes import local
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
@@ -106,9 +108,8 @@ class Names:
         found = self.given.get(id(tensor))
         if found is not None and found[0]() is tensor:
             return found[1], "argument", tensor
-        try:
-            storage = tensor.untyped_storage()._cdata
-        except (RuntimeError, NotImplementedError, ValueError):
+        storage = _storage(tensor)
+        if not storage:
             return None, None, None
         roots = list(self.roots)
         for root in roots:
@@ -155,7 +156,8 @@ class Names:
 
 def _storage(tensor: Any) -> int:
     try:
-        return tensor.untyped_storage()._cdata
+        here = local(tensor)
+        return 0 if here is None else here.untyped_storage()._cdata
     except (RuntimeError, NotImplementedError, ValueError):
         # ValueError: a lazy module's parameter before its first call
         return 0

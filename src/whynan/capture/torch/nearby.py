@@ -114,7 +114,7 @@ class Nearby:
 
     def _argument(self, name: str, held: Held, kept: Operands, numbers: Numbers) -> Argument:
         rows, first = self._tracer.rows, self._tracer.first
-        tensor: Tensor | None = held.alias if rows.writer_of(held.alias) == held.writer else None
+        tensor: Tensor | None = held.alias if rows.is_live(held) else None
         if tensor is None and kept.before is not None and kept.held[0] is held:
             tensor = kept.before
         low, high = limits(*finite_range(tensor)) if tensor is not None and tensor.numel() <= _COUNTED else (None, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -45,8 +45,12 @@ class Operator:
         self.func = func
         schema = getattr(func, "_schema", None)
         self.name: str = str(func) if schema is not None else f"higher_order.{getattr(func, '__name__', func)}"
+        self.collective = self.name.startswith(_COLLECTIVE)
         raw = self.name.split(".")[1] if "." in self.name else self.name
         self.base = base = aten.base_name(self.name)
+        if self.collective:
+            # its result is no function of its operands: it has nothing but its name with others
+            raw = base = ""
         plain = base.removesuffix("_") if not base.startswith("__") else base
         tags: set[Any] = set(getattr(func, "tags", ()))
         self.foreach = aten.is_foreach(self.name)
@@ -85,7 +89,7 @@ class Operator:
         self.value_free = self.uninitialised or (base in aten.VALUE_FREE and not self.name.endswith("fill_.Tensor"))
         self.overwrites = raw in aten.OVERWRITES or raw.endswith(".out")
         # whether the operand that it overwrites may be asked for afterwards
-        self.copies = bool(self.mutable) and not self.overwrites and not self.view
+        self.copies = bool(self.mutable) and not self.overwrites and not self.view and not self.collective
         self.predicate = base in aten.PREDICATES
         self.compares = base in aten.COMPARISONS
         self.reduces = plain in aten.REDUCTIONS_AND_SELECTIONS
@@ -97,7 +101,14 @@ class Operator:
         self.computes_vectors = base in aten.COMPUTE_VECTORS
         self.composite = schema is not None and _is_composite(schema)
         self.in_python = schema is not None and _is_in_python(schema)
-        self.collective = self.name.startswith(("c10d.", "_c10d_functional.", "c10d_functional."))
+
+
+_COLLECTIVE: Final = (
+    *("c10d.", "_c10d_functional.", "_c10d_functional_autograd.", "c10d_functional.", "symm_mem."),
+    # what begins one, and writes an argument without saying so
+    "fsdp.all_gather_copy_in",
+)
+"""What several processes do together: each of its calls is one of all of them."""
 
 
 def _is_composite(schema: Any) -> bool:

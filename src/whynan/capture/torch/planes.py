@@ -156,8 +156,8 @@ def one_of(tensor: Tensor, chosen: Tensor) -> float | None:
 
 
 def readable(tensor: Tensor) -> bool:
-    """Whether a tensor's elements can be read at all (not meta, fake, sparse, nested, quantised, a wrapper's)."""
-    return tensor.dtype in FLOATS and is_plain(tensor) and is_strided(tensor)
+    """Whether a tensor has elements to be read (not meta, fake, sparse, nested, quantised, a wrapper's, freed)."""
+    return tensor.dtype in FLOATS and is_plain(tensor) and is_strided(tensor) and not is_freed(tensor)
 
 
 def is_plain(tensor: Tensor) -> bool:
@@ -170,6 +170,31 @@ def is_strided(tensor: Tensor) -> bool:
     """Whether each element of a tensor has its place in memory (of no sparse, nested, quantised, meta tensor)."""
     plain = tensor.layout is torch.strided and not tensor.is_nested
     return plain and not tensor.is_quantized and tensor.device.type != "meta"
+
+
+def is_freed(tensor: Tensor) -> bool:
+    """Whether the memory of a tensor was given back while the tensor is kept, as FSDP does with gathered parameters."""
+    try:
+        return bool(tensor.numel()) and not tensor.untyped_storage().nbytes()
+    except (RuntimeError, NotImplementedError, ValueError):
+        return False
+
+
+def local(tensor: Tensor) -> Tensor | None:
+    """What lies in the memory of this process of a tensor; None where it has no memory that can be read.
+
+    An operation on a tensor in parts over several processes (``DTensor``) is one of all of them, and below its own
+    dispatch one on memory that is not there.
+    """
+    if is_plain(tensor):
+        return tensor
+    # of a DTensor, and of a jagged tensor
+    for name in ("_local_tensor", "_values"):
+        part: Any = getattr(tensor, name, None)
+        if isinstance(part, torch.Tensor):
+            return local(part)
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+        return tensor if tensor.data_ptr() or not tensor.numel() else None
 
 
 def elements(tensor: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from whynan.capture.torch.experiments import local_values
+from whynan.capture.torch.experiments import stored_values
 from whynan.capture.torch.judging import norm_of
 from whynan.capture.torch.transfers import Transfer
 
@@ -161,8 +161,8 @@ def _is_wrong(tensor: Tensor) -> Tensor:
 
 
 def _values(gradient: Tensor) -> Tensor:
-    """The elements of this process, of a gradient that is sparse or in parts over several."""
-    plain = local_values(gradient)
+    """The numbers that a gradient holds, as real ones."""
+    plain = stored_values(gradient)
     return torch.view_as_real(plain) if plain.is_complex() else plain
 
 

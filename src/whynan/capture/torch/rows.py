@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from whynan.capture.torch.planes import PLAIN, elements, is_strided
+from whynan.capture.torch.planes import PLAIN, elements, is_freed, is_strided
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -197,9 +197,13 @@ class Rows:
         except (RuntimeError, NotImplementedError):
             return -1
 
+    def is_live(self, held: Held) -> bool:
+        """Whether an operand still is what it was when its event ran."""
+        return self.writer_of(held.alias) == held.writer and not is_freed(held.alias)
+
     def value_of(self, held: Held) -> Tensor | None:
         """An operand as it was when its event ran: live, or the copy taken before it was overwritten."""
-        if self.writer_of(held.alias) == held.writer:
+        if self.is_live(held):
             return held.alias
         for ordinal in self.order:
             if ordinal <= held.writer or self.operands[ordinal][2] is None:

@@ -13,7 +13,7 @@ from whynan.capture.torch import experiments
 from whynan.capture.torch.decided import decide
 from whynan.capture.torch.leaves import Backward, Leaf, distinct, incurable
 from whynan.capture.torch.names import tensors_of
-from whynan.capture.torch.planes import State, bad_mask, is_bad, is_strided, one_of, readable, strided
+from whynan.capture.torch.planes import State, bad_mask, is_bad, is_strided, local, one_of, readable, strided
 from whynan.capture.torch.rows import address
 from whynan.capture.torch.scaling import Scaler
 from whynan.capture.torch.sparse import as_dense
@@ -85,7 +85,7 @@ class Sinks:
             # what was computed out of sight has not come in
             return None
         made = tracer.rows.get(tracer.rows.writer_of(tensor))
-        if made is not None and made.operator.base != "lift_fresh":
+        if made is not None and made.operator.base != "lift_fresh" and not made.operator.collective:
             return None
         return tracer.bad.entries.enter_unread(tensor, bad, 0 if made is None else made.site)
 
@@ -226,14 +226,14 @@ class Sinks:
 
     def _enter_parameters(self, parameters: list[Tensor]) -> None:
         """Parameters that are bad before their first step are so from outside, not by the optimizer."""
-        for p in parameters:
+        for p in (here for p in parameters if (here := local(p)) is not None):
             state = self.tracer.state_of(p)
             if state is None and readable(p) and is_bad(p.detach()):
                 self.tracer.bad.entries.enter_parameter(p, self.tracer.lane().optimizer_site)
 
     def consume(self, leaf: Tensor, kind: SinkKind) -> None:
         """A leaf's gradient is used: it is a sink, and so are the losses it came from."""
-        grad = leaf.grad
+        grad = None if leaf.grad is None else local(leaf.grad)
         state = self.tracer.state_of(grad) if grad is not None else None
         if state is not None and state.skipped:
             return
@@ -245,11 +245,13 @@ class Sinks:
             self.found += self.sink(grad, kind, self.tracer.names.leaf_name(leaf), True)
 
     def _seen(self, tensor: Tensor) -> bool:
-        """Whether this trace saw the tensor's last write, so that no state means finite."""
+        """Whether this trace saw what the tensor's last write gave, so that no state means finite."""
+        rows = self.tracer.rows
         try:
-            return self.tracer.rows.writer_of(tensor) >= self.tracer.first
+            made = rows.writer_of(tensor)
         except (RuntimeError, NotImplementedError):
             return True
+        return made >= self.tracer.first and not self.tracer.bad.exchanges.came_by(rows.get(made))
 
     def step_ends(self, optimizer: Any) -> None:
         """What a step left in parameters."""
@@ -258,8 +260,9 @@ class Sinks:
         self.scaler.skipped()
         for group in optimizer.param_groups if self.tracer.marked else ():
             for p in group["params"]:
-                if isinstance(p, torch.Tensor) and self.tracer.state_of(p) is not None:
-                    self._stored(p, "parameter", self.tracer.names.leaf_name(p))
+                here = local(p) if isinstance(p, torch.Tensor) else None
+                if here is not None and self.tracer.state_of(here) is not None:
+                    self._stored(here, "parameter", self.tracer.names.leaf_name(p))
         self.steps.owner = None
 
     def _stored(self, tensor: Tensor, kind: SinkKind, name: str | None) -> None:
@@ -378,12 +381,12 @@ class Sinks:
     def look_at_modules(self) -> None:
         """What is bad in the parameters and buffers of the modules that ran."""
         for root in list(self.tracer.names.roots) if self.tracer.marked else ():
-            for p in root.parameters():
-                if self.tracer.state_of(p) is not None:
-                    self._stored(p, "parameter", self.tracer.names.describe(p)[0])
-            for b in root.buffers():
-                if self.tracer.state_of(b) is not None:
-                    self._stored(b, "buffer", self.tracer.names.describe(b)[0])
+            held: tuple[tuple[SinkKind, Any], ...] = ("parameter", root.parameters()), ("buffer", root.buffers())
+            for kind, tensors in held:
+                for tensor in tensors:
+                    here = local(tensor)
+                    if here is not None and self.tracer.state_of(here) is not None:
+                        self._stored(here, kind, self.tracer.names.describe(tensor)[0])
 
     def _held(self, state: State) -> None:
         assert state.plane is not None

@@ -197,14 +197,16 @@ class Tracer:
         held: list[Any] | None = None
         size = 0
         if phase == FORWARD:
-            if not operator.view:
+            if not operator.view and not operator.collective:
                 held, size = rows.operands_of(args, site, ordinal, self.bad.events.first_used)
             elif args and type(args[0]) in PLAIN and args[0].requires_grad and is_leaf(args[0]):
                 self.bad.events.first_used(args[0], site)
                 # a view of a parameter is held at no cost: the program keeps it
                 rows.uncounted(args[0], ordinal)
         written: Any
-        if operator.writes_first:
+        if (operator.collective or operator.base == "copy_") and self.bad.exchanges.take(operator, args, out, ordinal):
+            written = ()
+        elif operator.writes_first:
             written = args[:1]
         elif operator.view:
             written = ()
@@ -241,14 +243,11 @@ class Tracer:
         look = unproved(written) if len(written) > FEW and not self.want_ranges else None
         for i, tensor in enumerate(written):
             clean = look is not None and not look[i]
-            if fleeting:
-                if not clean and self._is_bad(tensor):
-                    bad = [i] if bad is None else [*bad, i]
-            elif self._wrote(tensor, operator, ordinal, clean):
+            if (not clean and self._is_bad(tensor)) if fleeting else self._wrote(tensor, operator, ordinal, clean):
                 bad = [i] if bad is None else [*bad, i]
         if operator.mutable and phase == FORWARD and self.bad.sinks.unused:
             self.bad.sinks.changed(written)
-        marked = self.any_marked and self.reads_marked(args, kwargs)
+        marked = self.any_marked and self.reads_marked(args, kwargs) and not operator.collective
         if bad or marked or operator.leaves:
             row = Row(ordinal, operator, site, phase, kind, lane.module)
             self.bad.look(row, operator, args, kwargs, out, list(written), bad or [], before, node, lane, marked)

@@ -1,0 +1,58 @@
+"""Which of several processes this is, that train or infer together: those of a launcher, or of a process group."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TOGETHER: Final = "one of several processes, which would have to run it again together"
+_STARTERS: Final = (
+    "multiprocessing.popen_fork",
+    "multiprocessing.popen_forkserver",
+    "multiprocessing.popen_spawn_posix",
+    "multiprocessing.popen_spawn_win32",
+    "torch.distributed.elastic.agent.server.local_elastic_agent",
+)
+"""Loaded by what starts processes, and by nothing else."""
+
+
+class Rank(NamedTuple):
+    """The number of a process among so many."""
+
+    number: int
+    world: int
+
+
+def launched(environment: Mapping[str, str]) -> Rank | None:
+    """The rank that a launcher (torchrun, Accelerate, DeepSpeed) has given a process; None where it is alone."""
+    try:
+        rank = Rank(int(environment["RANK"]), int(environment["WORLD_SIZE"]))
+    except (KeyError, ValueError):
+        return None
+    return rank if 0 <= rank.number < rank.world and rank.world > 1 else None
+
+
+def rank() -> Rank | None:
+    """The rank of this process, by its launcher or by its process group; None where it is alone."""
+    given = launched(os.environ)
+    distributed: Any = sys.modules.get("torch.distributed")
+    if given is not None or distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return given
+    world = distributed.get_world_size()
+    return Rank(distributed.get_rank(), world) if world > 1 else None
+
+
+def is_one_of_several() -> bool:
+    """Whether this process does together with others what it does: by itself it is not stopped, nor run again."""
+    return rank() is not None
+
+
+def has_started_others() -> bool:
+    """Whether this process has started others, of which it knows nothing."""
+    return any(name in sys.modules for name in _STARTERS)
