@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -153,33 +152,19 @@ def test_the_worst_of_several_cases_is_told(tmp_path: Path) -> None:
     assert "of 6 cases" in ran.out
 
 
-def test_a_sidecar_goes_into_a_pipe(tmp_path: Path) -> None:
-    name = model(tmp_path, [helper.make_node("Log", ["x"], ["out"], "/Log")], "x", "out")
-    ran = run_apart(tmp_path, name, "--sidecar", "/dev/stdout")
-    assert (ran.status, json.loads(ran.out)["values"]["out"]["node"]) == (0, "/Log")
-    assert run(tmp_path, name, "--sidecar", str(tmp_path / "map.json")).status == 0
-    assert (tmp_path / "map.json").read_text(encoding="utf-8") == ran.out
-    os.mkfifo(tmp_path / "pipe")
-    with subprocess.Popen(["cat", "pipe"], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as reader:
-        assert run(tmp_path, name, "--sidecar", "pipe").status == 0
-        assert reader.communicate(timeout=60)[0] == ran.out
-    assert run(tmp_path, name, "--sidecar", str(tmp_path / "none" / "map.json")).status == 2
-
-
-def test_a_sidecar_explains_a_stripped_model(ratio: Path, tmp_path: Path) -> None:
-    assert run(ratio, "ratio.onnx", "--sidecar", str(tmp_path / "map.json")).status == 0
+def test_a_stripped_model_is_told_of_by_names(ratio: Path, tmp_path: Path) -> None:
     stripped = onnx.load(ratio / "ratio.onnx")
     for node in stripped.graph.node:
         del node.metadata_props[:]
-        node.name = ""
     onnx.save(stripped, tmp_path / "stripped.onnx")
     inputs = ("-i", "x=ones", "-i", "mask=zeros")
-    bare = run(tmp_path, "stripped.onnx", *inputs)
-    assert bare.report is not None
-    assert bare.report["findings"][0]["site"] is None
-    ran = run(tmp_path, "stripped.onnx", "--map", "map.json", *inputs)
-    assert ran.report is not None
-    assert ran.report["findings"][0]["site"]["line"] == 13
+    bare, whole = run(tmp_path, "stripped.onnx", *inputs).report, run(ratio, "ratio.onnx", *inputs).report
+    assert bare is not None
+    assert whole is not None
+    found, located = bare["findings"][0], whole["findings"][0]
+    assert (found["site"], located["site"]["line"]) == (None, 13)
+    for known in ("node", "value", "op", "rule", "element"):
+        assert found[known] == located[known]
 
 
 def test_what_a_trace_keeps_is_told_again(tmp_path: Path) -> None:

@@ -207,11 +207,8 @@ def _model(job: dict[str, Any]) -> OnnxModel:
 
 def _sites(job: dict[str, Any]) -> Sites:
     from whynan.capture.onnx.sites import Sites
-    from whynan.models.onnx_sidecar import read
 
-    model = _model(job)
-    sidecar = None if job["settings"]["map"] is None else read(job["settings"]["map"])
-    return Sites(model.proto, None, sidecar)
+    return Sites(_model(job).proto, None)
 
 
 def _blamed(settings: EngineSettings, feeds: dict[str, Any], outcome: Outcome) -> tuple[tuple[str, ...], str | None]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from whynan.capture.onnx import names
 from whynan.capture.onnx.covers import MOVES, Cover, covers
 from whynan.capture.onnx.execution import BATCH, COMPILED
 from whynan.capture.onnx.graphs import Graph, Operation, Value, everything, listed, opened
@@ -28,34 +27,11 @@ _MOST: Final = 4
 """Nodes that are named in a line before the rest is only counted."""
 
 
-class Beside(Protocol):
-    """A map that was written beside a model when it was exported (``whynan.models.onnx_sidecar.Sidecar``)."""
-
-    @property
-    def values(self) -> Mapping[str, Kept]:
-        """What is known of each value of the graph and its bodies."""
-        ...
-
-    @property
-    def functions(self) -> Mapping[str, Mapping[str, Kept]]:
-        """The same for the values in functions, by ``domain::name`` of the function."""
-        ...
-
-
-class Kept(Protocol):
-    """What a map knows of one value."""
-
-    @property
-    def place(self) -> Source:
-        """The user's site, the library's, and the module."""
-        ...
-
-
 class Reading(Protocol):
     """What reads the metadata of a node, and the module out of its name (``whynan.source.onnx.Exported``)."""
 
-    def place_of(self, metadata: Mapping[str, str], /) -> Source:
-        """The user's site, the library's, and the module."""
+    def place_of(self, metadata: Mapping[str, str], /, *, doc: str = "") -> Source:
+        """The user's site, the library's, and the module, by the metadata of a node or its documentation."""
         ...
 
     def module_of(self, node_name: str, /) -> str | None:
@@ -74,7 +50,6 @@ class Sites:
         self,
         original: onnx.ModelProto,
         executed: onnx.ModelProto | None,
-        sidecar: Beside | None = None,
         *,
         reading: Reading | None = None,
     ) -> None:
@@ -82,8 +57,6 @@ class Sites:
         self._read = reading or Exported(
             {entry.key: entry.value for entry in held.node.metadata_props} for held in nodes(original)
         )
-        self._beside: Mapping[str, Kept] = {} if sidecar is None else sidecar.values
-        self._inside: Mapping[str, Mapping[str, Kept]] = {} if sidecar is None else sidecar.functions
         self._main, self._pairing = Graph(), Pairing()
         self._covers: dict[Operation, Cover] = {}
         self._found: dict[tuple[tuple[tuple[str, str], ...], str, tuple[str, ...]], Operation | None] = {}
@@ -109,8 +82,7 @@ class Sites:
         """The place of a node, and of one value that it wrote."""
         op = self._operation(node)
         if op is None:
-            found = self._of_names((output, *names.of_value(output)))
-            return Place(*found, node.name or output, output, node.op)
+            return Place(None, None, None, node.name or output, output, node.op)
         if op not in self._places:
             self._places[op] = self._placed(op)
         value = self._value(op, output)
@@ -209,8 +181,7 @@ class Sites:
             module = module or named
             if site is not None or library is not None:
                 return site, library, named or module
-        site, library, named = self._of_names(_called(op))
-        return site, library, named or module
+        return None, None, module
 
     def _agreed(self, nodes: Sequence[Operation]) -> Source:
         """Of nodes that ran as one, what is the same for all of them: which of them it was is not known."""
@@ -225,21 +196,12 @@ class Sites:
             module = module or named
             if site is not None or library is not None:
                 return site, library, named or module
-        site, library, named = self._of_values(written)
-        if site is None and named is None and module is None:
+        doc = written.proto.doc_string
+        site, library, _ = self._read.place_of({}, doc=doc) if doc else (None, None, None)
+        if module is None:
             scoped = (self._read.module_of(name) for name in (written.name, *written.calls) if name)
             module = next((found for found in scoped if found), None)
-        return site, library, named or module
-
-    def _of_values(self, written: Operation) -> Source:
-        for value in written.writes():
-            known = self._beside if value.function is None else self._inside.get(value.function, {})
-            if value.name in known:
-                return known[value.name].place
-        return None, None, None
-
-    def _of_names(self, values: Sequence[str]) -> Source:
-        return next((self._beside[name].place for name in values if name in self._beside), (None, None, None))
+        return site, library, module
 
     def _operation(self, node: Node) -> Operation | None:
         way = tuple((holder, attribute) for holder, attribute, _ in node.body if attribute != BATCH)
@@ -283,13 +245,6 @@ def _nearest(op: Operation, cover: Cover, values: Mapping[Value, Value]) -> list
     if cover.chief is None and len({repr(node.metadata) for node in cover.nodes}) == 1:
         chain = list(cover.nodes)
     return [node for node in dict.fromkeys(chain) if node is not None]
-
-
-def _called(op: Operation) -> tuple[str, ...]:
-    """What the values of a node may be called in the file that it was made from."""
-    found = [name for value in op.writes() for name in (value.name, *names.of_value(value.name))]
-    blocked = names.blocked(op.name)
-    return tuple(dict.fromkeys([*found, *([blocked] if blocked else [])]))
 
 
 def _added(op: Operation, cover: Cover) -> bool:
