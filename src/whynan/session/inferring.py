@@ -19,7 +19,6 @@ from whynan.capture.onnx.planning import beyond
 from whynan.errors import WhynanError
 from whynan.records import ExitStatus, Fed, Inference, Run
 from whynan.session.files import write_text
-from whynan.session.further import looked_further
 from whynan.session.inference import FAILED_AT, FEEDS, JOB, KEPT, OUTCOME
 from whynan.session.keeping_nodes import hand_over
 from whynan.session.mending import MEND, proved
@@ -103,12 +102,11 @@ class Runner:
             writer.end(private(writer, _ended(known, births.end(), failed=error.what)))
             raise
         executed = engine.executed
-        further = looked_further(engine, feeds, births, outcome, sites, settings.memory)
         if job["last"]:
             self.close()
-        changed_by, note = _blamed(settings, feeds, outcome)
+        note = _difference(settings, feeds, outcome)
         unequal = None if outcome.bit_equal else outcome.why
-        births.notes.update(_notes(*outcome.notes, unequal, *sites.notes(), note, further, beyond(settings.memory)))
+        births.notes.update(_notes(*outcome.notes, unequal, *sites.notes(), note, beyond(settings.memory)))
         assert known.inference is not None
         told = {
             "bit_equal": outcome.bit_equal,
@@ -116,7 +114,6 @@ class Runner:
             "nodes_as_written": outcome.nodes_as_written,
             "segments": outcome.segments,
             "placement": outcome.placement,
-            "changed_by": changed_by,
         }
         run = known.model_copy(update={"inference": known.inference.model_copy(update=told)})
         found = births.end()
@@ -211,13 +208,13 @@ def _sites(job: dict[str, Any]) -> Sites:
     return Sites(_model(job).proto, None)
 
 
-def _blamed(settings: EngineSettings, feeds: dict[str, Any], outcome: Outcome) -> tuple[tuple[str, ...], str | None]:
-    """Which optimizers made the difference, where the graph as written gives something else."""
+def _difference(settings: EngineSettings, feeds: dict[str, Any], outcome: Outcome) -> str | None:
+    """What is to be said where the graph as written gives other bad numbers than the optimised one."""
     if settings.engine != "onnxruntime" or settings.graph != "optimized" or settings.level == "disabled":
-        return (), None
-    from whynan.session.optimising import blamed
+        return None
+    from whynan.session.optimising import difference
 
-    return blamed(settings, feeds, outcome.outputs)
+    return difference(settings, feeds, outcome.outputs)
 
 
 if __name__ == "__main__":

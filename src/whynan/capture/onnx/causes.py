@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from whynan.records import BirthKind, Operand
 
 HOPS: Final = 6
-MOST_WANTED: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +52,6 @@ class Causes:
         self.levels = levels
         self.places = places
         self.experiments = experiments
-        self.wanted: dict[str, None] = {}
-        """Values that would have told more, had they been kept."""
 
     def links(
         self, node: Node, inputs: Sequence[Value], index: Index, kind: BirthKind, operands: tuple[Operand, ...]
@@ -69,15 +66,15 @@ class Causes:
         tensor = np.asarray(inputs[position])
         value: Any = chosen.value if chosen.index is not None else tensor
         links: list[ChainLink] = []
-        for hop in range(HOPS):
+        for _ in range(HOPS):
             if spot is None or not spot.name:
                 break
-            link, spot, value = self._one(spot, value, HOPS - hop)
+            link, spot, value = self._one(spot, value)
             if link is not None:
                 links.append(link)
         return tuple(reversed(links))
 
-    def _one(self, spot: Spot, value: Any, hops: int) -> tuple[ChainLink | None, Spot | None, Any]:
+    def _one(self, spot: Spot, value: Any) -> tuple[ChainLink | None, Spot | None, Any]:
         """The node that wrote an element, in a sentence with its values, and where to look next."""
         level = level_of(spot.name, spot.level)
         if level is None:
@@ -85,7 +82,7 @@ class Causes:
         if spot.name in level.kinds:
             return self._outside(level, spot, value), None, None
         if spot.name not in level.writers:
-            return self._carried(level, spot, value, hops)
+            return self._carried(level, spot, value)
         node = level.writers[spot.name].node
         if spot.index is None and node.op in RESHAPES:
             return None, Spot(node.inputs[0], None, level, (node, 0)), value
@@ -99,10 +96,9 @@ class Causes:
         if node.op in RANDOM:
             return self._link(node, f"{node.op} drew {text(value)}"), None, None
         if node.op in CONTROL:
-            return self._within(node, level, spot, value, hops)
+            return self._within(node, level, spot, value)
         inputs = [self._kept(name, level) for name in node.inputs]
         if any(kept is None and name for kept, name in zip(inputs, node.inputs, strict=True)):
-            self._want([node], level, hops)
             return self._link(node, f"{node.op} made it {text(value)}"), None, None
         if is_blocked(node):
             written = self._kept(spot.name, level)
@@ -153,7 +149,7 @@ class Causes:
 
     # -- bodies --------------------------------------------------------------------------------------------------
 
-    def _carried(self, level: Level, spot: Spot, value: Any, hops: int) -> tuple[ChainLink | None, Spot | None, Any]:
+    def _carried(self, level: Level, spot: Spot, value: Any) -> tuple[ChainLink | None, Spot | None, Any]:
         """What an input of a body is: an output of the iteration before, a value around, or a slice of one."""
         outer = level.carried[spot.name]
         around = (each for each in (level.before, level.outer) if level_of(outer, each) is not None)
@@ -164,17 +160,13 @@ class Causes:
             return None, Spot(outer, None, holder), value
         whole, part = self._kept(outer, holder), level.values.get(spot.name)
         if whole is None or part is None:
-            self._want_values([spot.name] if part is None else [])
-            self._want([], holder, hops, [outer])
             return self._handed(level, spot, value), None, None
         index = within(whole, part, spot.index, level)
         if index is None:
             return self._handed(level, spot, value), None, None
         return None, Spot(outer, index, holder), value
 
-    def _within(
-        self, node: Node, level: Level, spot: Spot, value: Any, hops: int
-    ) -> tuple[ChainLink | None, Spot | None, Any]:
+    def _within(self, node: Node, level: Level, spot: Spot, value: Any) -> tuple[ChainLink | None, Spot | None, Any]:
         """What a node with bodies gave is what its last iteration left, but for what is made of all of them."""
         link = self._link(node, f"{node.op} made it {text(value)}")
         last, name = level.inside.get(spot.name, (None, ""))
@@ -182,7 +174,6 @@ class Causes:
             return link, None, None
         left, made = self._kept(name, last), self._kept(spot.name, level)
         if left is None or (made is not None and left.shape != made.shape) or left.ndim != len(spot.index):
-            self._want([], last, hops, [name])
             return link, None, None
         return (None, Spot(name, spot.index, last), value) if at(left, spot.index) == value else (link, None, None)
 
@@ -201,20 +192,6 @@ class Causes:
     def _kept(self, name: str, level: Level) -> Tensor | None:
         found = level_of(name, level) if name else None
         return None if found is None else found.values.get(name)
-
-    def _want(self, nodes: list[Node], level: Level, hops: int, names: Sequence[str] = ()) -> None:
-        """Ask for what this walk would have read on its way."""
-        ahead = [name for node in nodes for name in node.inputs if name] + list(names)
-        for _ in range(hops):
-            self._want_values(ahead)
-            found = [(name, level_of(name, level)) for name in ahead]
-            makers = [at.writers[name].node for name, at in found if at is not None and name in at.writers]
-            ahead = [name for node in makers for name in node.inputs if name]
-
-    def _want_values(self, names: Sequence[str]) -> None:
-        for name in names:
-            if len(self.wanted) < MOST_WANTED:
-                self.wanted[name] = None
 
     def _dtype(self, spot: Spot, inputs: list[Tensor | None]) -> str:
         kept = self._kept(spot.name, spot.level)

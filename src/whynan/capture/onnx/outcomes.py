@@ -19,7 +19,6 @@ class Outcome:
 
     ``bit_equal``: whether the outputs have the bits of those of a bare session; None where that cannot be said, for
     the reason ``why``. ``executed`` is the graph that ran, with its large weights in files that may be gone.
-    ``modified`` names the optimizers that changed the graph, where somebody has asked for them.
     """
 
     outputs: dict[str, Value]
@@ -31,4 +30,3 @@ class Outcome:
     placement: dict[str, int]
     notes: tuple[str, ...]
     executed: onnx.ModelProto
-    modified: tuple[str, ...] = ()
