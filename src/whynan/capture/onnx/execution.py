@@ -24,8 +24,6 @@ Value: TypeAlias = "Tensor | list[Any] | None"
 _UNBATCHED: Final = 9
 BATCH: Final = "batch"
 """Stands on the way to a node in a Scan with a batch, as an attribute would, for the element of the batch."""
-COMPILED: Final = "whynan.compiled"
-"""The domain of nodes that stand for several, which a provider has compiled into one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 from whynan.capture.onnx.alone import LoneNodes
 from whynan.capture.onnx.bindings import Memory
 from whynan.capture.onnx.blocks import NCHWC, Blocks
-from whynan.capture.onnx.compiled import compiled, is_unwritable
 from whynan.capture.onnx.digests import Digest, digest
 from whynan.capture.onnx.executable import Executable, tidied, without_weights
 from whynan.capture.onnx.execution import RunError
@@ -28,7 +27,7 @@ from whynan.capture.onnx.planning import available, give_back, plan_of, resident
 from whynan.capture.onnx.profile import Profile, read_profile
 from whynan.capture.onnx.remarks import remarks
 from whynan.capture.onnx.scopes import Run, Scope
-from whynan.capture.onnx.sessions import EngineSettings, as_user
+from whynan.capture.onnx.sessions import CPU, EngineSettings, as_user
 from whynan.capture.onnx.values import copied, give, launch, read, said, type_of
 from whynan.capture.onnx.walk import Walk
 from whynan.capture.onnx.written import read_written
@@ -44,6 +43,12 @@ if TYPE_CHECKING:
 _EXECUTED: Final = "executed.onnx"
 _PROFILE: Final = "profile"
 _UNPACKED: Final = "session.disable_prepacking"
+_UNWRITABLE: Final = "compiled nodes"
+"""What ONNX Runtime says of a graph that cannot be written, since a provider has compiled parts of it."""
+_COMPILED: Final = (
+    "a provider compiles parts of the model, and nothing in them can be looked at: the outputs are those of {asked},"
+    " and all other values those of {others}"
+)
 _WRITING: Final = 11
 """Bytes that a session comes to for each number of its weights, as it packs them and writes them down."""
 
@@ -52,7 +57,7 @@ class OnnxRuntime:
     """A model opened on ONNX Runtime; raises ``RunError`` where it refuses the model."""
 
     def __init__(self, settings: EngineSettings) -> None:
-        self.settings = settings
+        self.settings = self._looked = settings
         settle(settings.memory)
         # before anything else takes memory: what is mapped to be read counts as well
         self._written = read_written(settings.path)
@@ -81,17 +86,31 @@ class OnnxRuntime:
         return self._graph.model
 
     def _opened(self) -> tuple[Any, onnx.ModelProto]:
-        """A session with the user's options, and the graph that it runs."""
+        """A session with the user's options, and the graph that is looked at: the one that it runs."""
         path, profile = self._folder / _EXECUTED, self._folder / _PROFILE
         try:
-            session = self._writing(path, profile)
+            return self._writing(path, profile), without_weights(path)
         except RunError as error:
-            if not is_unwritable(error):
+            if _UNWRITABLE not in error.what:
                 raise
-            found = compiled(self.settings, path, profile)
-            self._said = found.notes
-            return found.session, found.model
-        return session, without_weights(path)
+        return as_user(self.settings, None, None), self._without_compiling(path)
+
+    def _without_compiling(self, path: Path) -> onnx.ModelProto:
+        """The graph that the other providers run, where one compiles parts of it; it is looked at in their place."""
+        self._profile = Profile()
+        providers = self.settings.providers
+        while True:
+            providers = providers[1:] or (CPU,)
+            self._looked = dataclasses.replace(self.settings, providers=providers)
+            try:
+                as_user(self._looked, path, None)
+                break
+            except RunError as error:
+                if _UNWRITABLE not in error.what or providers == (CPU,):
+                    raise
+        asked, others = ", ".join(self.settings.provider_names), ", ".join(self._looked.provider_names)
+        self._said = (_COMPILED.format(asked=asked, others=others),)
+        return without_weights(path)
 
     def _writing(self, path: Path, profile: Path) -> Any:
         """The session, once the graph that it executes is written."""
@@ -140,10 +159,12 @@ class OnnxRuntime:
             # whatever is made of it here, in production it does not run
             raise RunError(expected.what, walk.nodes)
         outputs = {name: copied(scope.seen(name)) for name in self._graph.outputs}
-        for name in self._graph.outputs:
-            observer.leaves(name, scope.seen(name))
-        walk.notes |= dict.fromkeys(f"{name}: {why}" for name, why in scope.unreadable.items())
         bit_equal, why = self._compared(expected if compare else None, outputs, given)
+        if self._looked is not self.settings:
+            outputs = bare_outputs(self.settings, feeds)
+        for name in self._graph.outputs:
+            observer.leaves(name, outputs[name])
+        walk.notes |= dict.fromkeys(f"{name}: {why}" for name, why in scope.unreadable.items())
         return Outcome(
             outputs=outputs,
             bit_equal=bit_equal,
@@ -190,7 +211,7 @@ class OnnxRuntime:
 
     def _walked(self, profile: Profile, channels: Mapping[str, int], blocks: Blocks) -> Walk:
         return Walk(
-            self.settings,
+            self._looked,
             self._folder,
             channels=channels,
             written=self._written,

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from whynan.capture.onnx.covers import MOVES, Cover, covers
-from whynan.capture.onnx.execution import BATCH, COMPILED
+from whynan.capture.onnx.execution import BATCH
 from whynan.capture.onnx.graphs import Graph, Operation, Value, everything, listed, opened
 from whynan.capture.onnx.pairing import Pairing, paired
 from whynan.capture.onnx.places import Place
@@ -113,8 +113,7 @@ class Sites:
         if len(made) == 1:
             as_it_is = made[0].op == op.op and not cover.others
             return None if as_it_is else f"{'is part of' if cover.others else 'was made of'} {_named(made[0])}"
-        how, of = ("compiled", "from") if op.domain == COMPILED else ("made", "of")
-        return f"was {how}{f', with {cover.others} more nodes,' if cover.others else ''} {of} {_listed(_told(made))}"
+        return f"was made{f', with {cover.others} more nodes,' if cover.others else ''} of {_listed(_told(made))}"
 
     def added(self, node: Node) -> bool:
         """Whether the file has no such node: what another one gives is handed on in another form."""
@@ -173,8 +172,6 @@ class Sites:
         return "/".join((*reversed(written.calls), written.name))
 
     def _placed(self, op: Operation) -> Source:
-        if op.domain == COMPILED:
-            return self._agreed(self._cover(op).nodes)
         module: str | None = None
         for written in _nearest(op, self._cover(op), self._pairing.values):
             site, library, named = self._of(written)
@@ -182,12 +179,6 @@ class Sites:
             if site is not None or library is not None:
                 return site, library, named or module
         return None, None, module
-
-    def _agreed(self, nodes: Sequence[Operation]) -> Source:
-        """Of nodes that ran as one, what is the same for all of them: which of them it was is not known."""
-        found = [self._of(node) for node in nodes if _counts(node)]
-        sites, libraries, modules = ([place[i] for place in found] for i in range(3))
-        return _same(sites), _same(libraries), _same(modules)
 
     def _of(self, written: Operation) -> Source:
         module: str | None = None
@@ -212,11 +203,6 @@ class Sites:
                 graphs = [body for graph in graphs for body in _bodies(graph, holder, attribute)]
             self._found[key] = next((op for graph in graphs for op in _written_by(graph, node)), None)
         return self._found[key]
-
-
-def _same(found: list[Any]) -> Any:
-    """What all of them are; None where they differ."""
-    return found[0] if found and all(one == found[0] for one in found) else None
 
 
 def _written_by(graph: Graph, node: Node) -> Iterator[Operation]:
