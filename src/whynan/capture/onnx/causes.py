@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from whynan.capture.onnx.execution import NCHWC
 from whynan.capture.onnx.experiments import Experiments
-from whynan.capture.onnx.filters import as_meant, is_blocked
 from whynan.capture.onnx.masks import at, dtype_name, finite_range, floating, tensors
 from whynan.capture.onnx.names import is_reordered
 from whynan.capture.onnx.operands import locate
@@ -41,8 +41,6 @@ class Spot:
     name: str
     index: Index | None
     level: Level
-    reader: tuple[Node, int] | None = None
-    """The node whose operand it is, and which."""
 
 
 class Causes:
@@ -62,7 +60,7 @@ class Causes:
         if chosen is None or chosen.name not in names:
             return ()
         position = names.index(chosen.name)
-        spot: Spot | None = Spot(node.inputs[position], chosen.index, self.levels.here, (node, position))
+        spot: Spot | None = Spot(node.inputs[position], chosen.index, self.levels.here)
         tensor = np.asarray(inputs[position])
         value: Any = chosen.value if chosen.index is not None else tensor
         links: list[ChainLink] = []
@@ -85,7 +83,7 @@ class Causes:
             return self._carried(level, spot, value)
         node = level.writers[spot.name].node
         if spot.index is None and node.op in RESHAPES:
-            return None, Spot(node.inputs[0], None, level, (node, 0)), value
+            return None, Spot(node.inputs[0], None, level), value
         if spot.index is None:
             low, high = finite_range(np.asarray(value))
             span = "" if low is None else f" {text(low)}" if low == high else f", from {text(low)} to {text(high)}"
@@ -98,12 +96,9 @@ class Causes:
         if node.op in CONTROL:
             return self._within(node, level, spot, value)
         inputs = [self._kept(name, level) for name in node.inputs]
-        if any(kept is None and name for kept, name in zip(inputs, node.inputs, strict=True)):
+        unknown = any(kept is None and name for kept, name in zip(inputs, node.inputs, strict=True))
+        if unknown or node.domain == NCHWC:
             return self._link(node, f"{node.op} made it {text(value)}"), None, None
-        if is_blocked(node):
-            written = self._kept(spot.name, level)
-            meant = as_meant(node, inputs, None if written is None else written.shape[1])
-            inputs = [None if isinstance(value, list) else value for value in meant]
         return self._explained(node, inputs, spot, value, level)
 
     def _explained(
@@ -144,8 +139,7 @@ class Causes:
         follow = to_follow(node.op, value, parts)
         if follow is None:
             return self._link(node, said), None, None
-        reader = node, node.inputs.index(follow.name)
-        return self._link(node, said), Spot(follow.name, follow.place, level, reader), follow.value
+        return self._link(node, said), Spot(follow.name, follow.place, level), follow.value
 
     # -- bodies --------------------------------------------------------------------------------------------------
 
@@ -252,8 +246,7 @@ class Causes:
         what = f"{level.kinds[spot.name]} {spot.name}{place}"
         if is_reordered(spot.name):
             # the file has none of this name
-            name = None if spot.reader is None else self.places.sites.weight(*spot.reader)
-            what = f"initializer {name}{place}" if name else "a reordered initializer"
+            what = "a reordered initializer"
         return ChainLink(role="cause", op=None, phase="inference", site=None, summary=f"{what}{told}")
 
     def _link(self, node: Node, summary: str) -> ChainLink:

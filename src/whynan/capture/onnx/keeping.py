@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, helper, numpy_helper
 
-from whynan.capture.onnx.layout import NCHWC
+from whynan.capture.onnx.execution import NCHWC
 from whynan.capture.onnx.masks import is_array
 from whynan.capture.onnx.values import element_type
 

@@ -15,7 +15,6 @@ from whynan.capture.onnx.damage import Damage
 from whynan.capture.onnx.execution import Counters
 from whynan.capture.onnx.experiments import Experiments
 from whynan.capture.onnx.labels import Labels, Mark, compact, flat, part_of, released
-from whynan.capture.onnx.layout import in_order
 from whynan.capture.onnx.levels import Levels, Written, is_joined, stacked
 from whynan.capture.onnx.masks import bad_mask, dtype_name, floating, is_array, is_bad, nan_mask, tensors
 from whynan.capture.onnx.places import Places
@@ -130,11 +129,10 @@ class Births:
         read = any(m is not None for m in marks)
         if any(bad) or read or (node.op in CONTROL and self.levels.here.finished):
             known = len(self.labels.births)
-            given, made = list(map(in_order, inputs)), list(map(in_order, outputs))
             with np.errstate(all="ignore"):
-                self._look(node, given, made, marks, bad, ordinal)
+                self._look(node, inputs, outputs, marks, bad, ordinal)
             if self.keeper is not None:
-                self.keeper.keep(self.labels.births[known:], node, given, made)
+                self.keeper.keep(self.labels.births[known:], node, inputs, outputs)
         if node.op in CONTROL:
             self.levels.done(node)
         for name, value in zip(node.outputs, outputs, strict=False):

@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from whynan.capture.onnx.alone import LoneNodes
 from whynan.capture.onnx.bindings import Memory
-from whynan.capture.onnx.blocks import NCHWC, Blocks
+from whynan.capture.onnx.constants import computed
 from whynan.capture.onnx.digests import Digest, digest
 from whynan.capture.onnx.executable import Executable, tidied, without_weights
-from whynan.capture.onnx.execution import RunError
-from whynan.capture.onnx.folded import Folded
-from whynan.capture.onnx.moves import Moves
+from whynan.capture.onnx.execution import NCHWC, RunError
 from whynan.capture.onnx.outcomes import Outcome
 from whynan.capture.onnx.planning import available, give_back, plan_of, resident, settle
 from whynan.capture.onnx.profile import Profile, read_profile
@@ -31,6 +29,7 @@ from whynan.capture.onnx.sessions import CPU, EngineSettings, as_user
 from whynan.capture.onnx.values import copied, give, launch, read, said, type_of
 from whynan.capture.onnx.walk import Walk
 from whynan.capture.onnx.written import read_written
+from whynan.models.onnx_walking import nodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,7 +64,7 @@ class OnnxRuntime:
         self._bare: Any = None
         self._profile: Profile | None = None
         self._walk: Walk | None = None
-        self._folded: Folded | None = None
+        self._computed: tuple[str, ...] = ()
         self._plan: Plan = ()
         self._said: tuple[str, ...] = ()
         try:
@@ -124,7 +123,7 @@ class OnnxRuntime:
 
     def close(self) -> None:
         """Let go of its sessions, and of the files that it wrote."""
-        self._bare = self._walk = self._folded = None
+        self._bare = self._walk = None
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def run(self, feeds: Mapping[str, Value], observer: Observer, *, compare: bool = True) -> Outcome:
@@ -140,21 +139,16 @@ class OnnxRuntime:
             self._bare = None
             give_back()
         if self._walk is None:
-            channels = _channels(self._graph, profile)
-            room = available(self.settings.memory)
-            blocks = Blocks(self._graph, channels, self._written)
-            self._plan = plan_of(self._graph, sizes, room, [name for name in blocks.channels if not blocks.laid(name)])
-            self._walk = self._walked(profile, channels, blocks)
+            self._plan = plan_of(self._graph, sizes, available(self.settings.memory))
+            self._walk = self._walked(profile)
+            self._computed = computed(self._graph, self._written, self.settings.path)
         plan, walk = self._plan, self._walk
         shown = walk.shown(self._graph)
-        folded = self._folded = self._folded or Folded(self._graph, self._written, walk, self.settings.path)
-        observer.begins((*folded.nodes, *shown), LoneNodes(walk))
+        observer.begins(shown, LoneNodes(walk))
         for name, value in feeds.items():
             observer.enters(name, value, "input")
         walk.begin()
-        folded.run(observer)
-        walk.nodes = 0
-        walk.run(Run(scope, observer, shown, set(folded.names)), plan)
+        walk.run(Run(scope, observer, shown, set()), plan)
         if isinstance(expected, RunError):
             # whatever is made of it here, in production it does not run
             raise RunError(expected.what, walk.nodes)
@@ -173,8 +167,10 @@ class OnnxRuntime:
             nodes_as_written=self.nodes_as_written,
             segments=len(plan),
             placement=profile.placement,
-            notes=(*self._said, *folded.notes, *walk.notes, *remarks(self.settings, self.providers, profile, walk)),
+            notes=(*self._said, *walk.notes, *remarks(self.settings, self.providers, profile, walk)),
             executed=self.executed,
+            computed=self._computed,
+            blocked=any(held.node.domain == NCHWC for held in nodes(self.executed)),
         )
 
     def _fed(self, feeds: Mapping[str, Value]) -> Scope:
@@ -209,14 +205,11 @@ class OnnxRuntime:
                 path.unlink(missing_ok=True)
         return found
 
-    def _walked(self, profile: Profile, channels: Mapping[str, int], blocks: Blocks) -> Walk:
+    def _walked(self, profile: Profile) -> Walk:
         return Walk(
             self._looked,
             self._folder,
-            channels=channels,
-            written=self._written,
             profile=profile,
-            moves=Moves(self._graph, profile.kernels, blocks),
             memory=Memory(self._graph, profile.kernels, self._plan),
             lean=len(self._plan) > 1 and self.settings.memory is not None,
         )
@@ -276,12 +269,3 @@ def _run(session: Any, names: Sequence[str], given: Mapping[str, Any]) -> dict[s
 
 def _different(expected: Mapping[str, Digest], outputs: Mapping[str, Value]) -> list[str]:
     return [name for name, there in expected.items() if digest(outputs[name]) != there]
-
-
-def _channels(graph: Executable, profile: Profile) -> dict[str, int]:
-    """How many channels the values have that are put in blocks, as far as a run has told."""
-    return {
-        node.inputs[0]: profile.kernels[node.index].input_shapes[0][1]
-        for node in graph.nodes
-        if node.domain == NCHWC and node.op == "ReorderInput" and node.index in profile.kernels
-    }

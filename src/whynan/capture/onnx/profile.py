@@ -29,7 +29,6 @@ class Kernel:
     """The bytes of its outputs."""
     began: float
     ended: float
-    input_shapes: tuple[tuple[int, ...], ...]
     floats: tuple[int, ...] | None = None
     """The shape of its output, where it has one and that is of float32."""
 
@@ -94,15 +93,8 @@ def _kernels(events: Any) -> Iterator[Kernel]:
             int(said.get("output_size", 0) or 0),
             began,
             began + float(event.get("dur", 0)),
-            tuple(_shapes(said.get("input_type_shape", []))),
             _floats(said.get("output_type_shape", [])),
         )
-
-
-def _shapes(said: Any) -> Iterator[tuple[int, ...]]:
-    for entry in cast("list[dict[str, list[int]]]", said):
-        for shape in entry.values():
-            yield tuple(shape)
 
 
 def _floats(said: Any) -> tuple[int, ...] | None:

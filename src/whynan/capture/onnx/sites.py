@@ -102,8 +102,6 @@ class Sites:
 
     def note(self, node: Node) -> str | None:
         """What is said of a node that was made of others: ``was made of ...``; None for one that stands in the file."""
-        if node.index < 0:
-            return "was computed by the optimizer before the run: nothing but constants goes into it"
         op = self._operation(node)
         if op is None:
             return None
@@ -117,23 +115,8 @@ class Sites:
 
     def added(self, node: Node) -> bool:
         """Whether the file has no such node: what another one gives is handed on in another form."""
-        op = self._operation(node) if node.index >= 0 else None
-        return op is not None and not self._computed(op) and _added(op, self._cover(op))
-
-    def weight(self, node: Node, position: int) -> str | None:
-        """What the file calls the initializer that a node reads, where its numbers are those of the file.
-
-        They are where no other written node that it was made of reads a constant, which may have been multiplied in.
-        """
         op = self._operation(node)
-        cover = None if op is None else self._cover(op)
-        if op is None or cover is None or cover.chief is None or cover.chief.op != op.op:
-            return None
-        others = [value for other in cover.nodes if other is not cover.chief for value in other.reads()]
-        held = cover.chief.inputs[position] if position < len(cover.chief.inputs) else None
-        if held is None or held.maker is not None or not held.constant or any(value.constant for value in others):
-            return None
-        return held.name
+        return op is not None and not self._computed(op) and _added(op, self._cover(op))
 
     @property
     def unmapped(self) -> tuple[str, ...]:
