@@ -60,7 +60,13 @@ CASES = {
         "FusedConv was made of Conv n_c and Relu n_y",
     ),
     "Conv in blocks": Fused(
-        "all", "[1, 32, 4, 4]", CONV, CONV_WEIGHTS, "Conv", ("X", "W", "B"), "Conv was made of Conv n_c and Relu n_y"
+        "all",
+        "[1, 32, 4, 4]",
+        CONV,
+        CONV_WEIGHTS,
+        "FusedConv",
+        ("X", "W", "B"),
+        "FusedConv was made of Conv n_c and Relu n_y",
     ),
     "FusedMatMul": Fused(
         "all",

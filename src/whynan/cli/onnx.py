@@ -55,6 +55,14 @@ def _providers_there(context: click.Context, parameter: click.Parameter, begun: 
     return [CompletionItem(name) for name in _short() if name.lower().startswith(begun.lower())]
 
 
+def _gone(context: click.Context, parameter: click.Parameter, given: str | None) -> None:
+    """Refuse an option that older versions had."""
+    del context
+    if given is not None:
+        what = f"{parameter.opts[0]} is gone: whynan writes and reads no maps of models any more"
+        raise UsageError(what, "run the model as it was exported, which carries the lines of its program")
+
+
 @click.command()
 @click.argument("model", metavar="MODEL", shell_complete=_files)
 @click.option(
@@ -111,15 +119,8 @@ def _providers_there(context: click.Context, parameter: click.Parameter, begun: 
     shell_complete=_files,
     help="A library of custom operators.",
 )
-@click.option(
-    "--sidecar",
-    metavar="FILE",
-    shell_complete=_files,
-    help="Write which source each value comes from, and run nothing.",
-)
-@click.option(
-    "--map", "map_", metavar="FILE", shell_complete=_files, help="Such a file, written when the model was exported."
-)
+@click.option("--sidecar", hidden=True, expose_value=False, callback=_gone)
+@click.option("--map", hidden=True, expose_value=False, callback=_gone)
 @click.option(
     "--json", metavar="FILE", shell_complete=_files, help="Write the report to a file; - is the standard output."
 )
@@ -154,8 +155,6 @@ def onnx(
     threads: int | None,
     dimensions: tuple[tuple[str, str], ...],
     libraries: tuple[str, ...],
-    sidecar: str | None,
-    map_: str | None,
     **chosen: Any,
 ) -> int:
     """Run an ONNX model once, look at every value, and explain its first bad number.
@@ -170,7 +169,6 @@ def onnx(
       whynan onnx net.onnx -i x=frame.npy -i mask=ones
       whynan onnx net.onnx --random 0 --ranges --sort headroom
       whynan onnx net.onnx -i test_data_set_0 --graph original
-      whynan onnx net.onnx --sidecar net.map.json             before names are stripped
 
     Exit status: 1 where an error was found, or a warning with --strict; else 0. It is 2 where nothing could be run.
     """
@@ -180,16 +178,13 @@ def onnx(
 
     asked = bool(chosen.pop("ranges"))
     options = Options.load(ranges=asked or csv is not None, **chosen)
-    for option, path in (("--csv", csv), ("--sidecar", sidecar)):
-        if path is not None:
-            check_writable(path, option)
+    if csv is not None:
+        check_writable(csv, "--csv")
     if not asked and (ops or names or sort != "order") and csv is None:
         raise UsageError("--sort, --op and --name are for the table of ranges", "add --ranges or --csv FILE")
     opened = _opened(model, bool(libraries))
-    _refuse_to_lose(opened, given, [*libraries, *filter(None, (map_,))], options, csv=csv, sidecar=sidecar)
-    if sidecar is not None:
-        return _write_sidecar(opened, sidecar)
-    settings = _settings(graph, level, engine, providers, config, threads, dimensions, libraries, map_)
+    _refuse_to_lose(opened, given, libraries, options, csv)
+    settings = _settings(graph, level, engine, providers, config, threads, dimensions, libraries)
     made = _cases(opened, given, random, cases, settings.free_dimensions or {})
     check(options)
     report = _inferred(opened, made, settings, options)
@@ -198,16 +193,13 @@ def onnx(
     return 1 if report.run.exit_status.whynan or (options.strict and warned) else 0
 
 
-def _refuse_to_lose(
-    model: OnnxModel, given: Sequence[str], more: Sequence[str], options: Any, *, csv: str | None, sidecar: str | None
-) -> None:
+def _refuse_to_lose(model: OnnxModel, given: Sequence[str], more: Sequence[str], options: Any, csv: str | None) -> None:
     """Raise ``UsageError`` where an option that writes a file names one that is read, or that of another option."""
     from whynan.models.onnx_inputs import files_of
     from whynan.session.overwriting import check_apart
 
     outputs = (
         ("--csv", csv),
-        ("--sidecar", sidecar),
         ("--json", options.json),
         ("--trace", options.trace),
         ("--capsule", options.capsule),
@@ -221,8 +213,7 @@ def _refuse_to_lose(
     check_apart([(option, path) for option, path in outputs if path is not None], inputs)
     if options.baseline is not None:
         # a report may take the place of the earlier one
-        tables = [(option, path) for option, path in outputs[:2] if path is not None]
-        check_apart(tables, [("the baseline", options.baseline)])
+        check_apart([("--csv", csv)] if csv is not None else [], [("the baseline", options.baseline)])
 
 
 def _opened(path: str, custom_ops: bool) -> OnnxModel:
@@ -230,16 +221,6 @@ def _opened(path: str, custom_ops: bool) -> OnnxModel:
     from whynan.models.onnx_opening import open_model
 
     return open_model(path, custom_ops=custom_ops)
-
-
-def _write_sidecar(model: OnnxModel, path: str) -> int:
-    from whynan.models.onnx_sidecar import sidecar_of
-    from whynan.session.files import write_text
-
-    written = sidecar_of(model)
-    write_text(path, written.to_json())
-    click.echo(f"whynan: the source lines of {written.located:,} values are in {path}", err=True)
-    return 0
 
 
 def _settings(
@@ -251,7 +232,6 @@ def _settings(
     threads: int | None,
     dimensions: Sequence[tuple[str, str]],
     libraries: Sequence[str],
-    map_: str | None,
 ) -> Settings:
     from whynan.session.inference import Settings
 
@@ -268,10 +248,6 @@ def _settings(
     for library in libraries:
         if not os.path.isfile(library):
             raise UsageError(f"there is no library {library}", "give the file that registers the operators")
-    if map_ is not None:
-        from whynan.models.onnx_sidecar import read
-
-        read(map_)
     return Settings(
         graph=graph or "optimized",
         level=level or "all",
@@ -281,7 +257,6 @@ def _settings(
         threads=threads,
         custom_ops=tuple(os.path.abspath(library) for library in libraries),
         free_dimensions=sizes,
-        map=map_,
     )
 
 

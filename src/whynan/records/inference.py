@@ -24,8 +24,7 @@ class Inference(Record):
     """How an ONNX model was run: on which engine, which graph of it, and whether looking changed its outputs.
 
     ``bit_equal``: the outputs of the run that was looked at have the bits of those of a bare session; null where there
-    was nothing to compare them with. ``placement`` counts the executed nodes of each execution provider. ``changed_by``
-    names the optimizers without which what was found is not so.
+    was nothing to compare them with. ``placement`` counts the executed nodes of each execution provider.
     """
 
     model: str
@@ -43,4 +42,3 @@ class Inference(Record):
     inputs: tuple[Fed, ...] = ()
     case: int | None = None
     cases: int = 1
-    changed_by: tuple[str, ...] = ()

@@ -53,8 +53,7 @@ class Settings:
     `graph`: ``optimized``, as the engine really runs it, or ``original``, as it is written. `level`: of optimisation.
     `providers`: execution providers, the first that can take a node does; the engine's own choice where there are none.
     `config`: entries of the session's configuration. `threads`: within one operator; the engine's own choice where
-    None. `custom_ops`: libraries of operators. `free_dimensions`: sizes of symbolic dimensions, by name. `map`: a
-    sidecar that says from which source the values come.
+    None. `custom_ops`: libraries of operators. `free_dimensions`: sizes of symbolic dimensions, by name.
     """
 
     graph: str = "optimized"
@@ -65,7 +64,6 @@ class Settings:
     threads: int | None = None
     custom_ops: tuple[str, ...] = ()
     free_dimensions: dict[str, int] | None = None
-    map: str | None = None
 
 
 def infer(model: OnnxModel, cases: Sequence[Case], settings: Settings, options: Options) -> Report:

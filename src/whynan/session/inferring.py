@@ -11,15 +11,15 @@ import sys
 import traceback
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from whynan.analysis import findings_of
 from whynan.capture.onnx.execution import RunError
 from whynan.capture.onnx.planning import beyond
 from whynan.errors import WhynanError
 from whynan.records import ExitStatus, Fed, Inference, Run
+from whynan.session.explaining import agree, explained, explaining, is_bad, unexplained
 from whynan.session.files import write_text
-from whynan.session.further import looked_further
 from whynan.session.inference import FAILED_AT, FEEDS, JOB, KEPT, OUTCOME
 from whynan.session.keeping_nodes import hand_over
 from whynan.session.mending import MEND, proved
@@ -29,10 +29,17 @@ from whynan.session.witness import binding
 from whynan.traces.writing import TraceWriter
 
 if TYPE_CHECKING:
+    import onnx
+
     from whynan.capture.onnx.engine import Engine, EngineSettings, Outcome
+    from whynan.capture.onnx.recorder import Recorder
+    from whynan.capture.onnx.silent import Looking
     from whynan.capture.onnx.sites import Sites
     from whynan.models.onnx_opening import OnnxModel
     from whynan.traces import Trace
+
+
+_Key: TypeAlias = "tuple[str | None, tuple[str, ...]]"
 
 
 class Runner:
@@ -40,8 +47,8 @@ class Runner:
 
     def __init__(self) -> None:
         self._open = ExitStack()
-        self._engine: Engine | None = None
-        self._sites: Sites | None = None
+        self._engines: dict[_Key, Engine] = {}
+        self._sites: dict[_Key, Sites] = {}
 
     def do(self, place: Path) -> int:
         """Do the job of a folder; what came of it is left there, and the trace where the job says."""
@@ -51,7 +58,7 @@ class Runner:
             told = self._run(place)
         except RunError as error:
             # what could not be opened can be run in no case
-            told = {"failed": error.what, "refused": self._engine is None}
+            told = {"failed": error.what, "refused": not self._engines}
             status = 1
         except WhynanError as error:
             told = {"usage": [error.what, error.hint]}
@@ -62,17 +69,17 @@ class Runner:
         if status:
             # after a failure nobody knows in what state it is
             self.close()
+            self._sites.clear()
         write_text(str(place / OUTCOME), json.dumps(told))
         return status
 
     def close(self) -> None:
-        """Let go of the engine."""
-        self._engine = self._sites = None
+        """Let go of the engines."""
+        self._engines.clear()
         self._open.close()
 
     def _run(self, place: Path) -> dict[str, Any]:
         from whynan.capture.onnx.recorder import Recorder
-        from whynan.capture.onnx.silent import Looking
         from whynan.models.onnx_feeding import read_feeds
 
         job: dict[str, Any] = json.loads((place / JOB).read_text(encoding="utf-8"))
@@ -83,32 +90,21 @@ class Runner:
         writer = TraceWriter(job["trace"], redact=job["redact"])
         known = _run_record(job)
         writer.begin(private(writer, known), {"ranges": job["ranges"], "memory": job["memory"]})
-        first = self._sites is None
-        sites = self._sites = self._sites or _sites(job)
-        reads = frozenset[str](job.get("reads", ()))
-        births = Looking(Recorder(writer), sites, ranges=job["ranges"], reads=reads)
-        if job["capsule"]:
-            from whynan.capture.onnx.keeping import NodeKeeper
-
-            births.keeper = NodeKeeper()
-        if first:
-            # of one model the nodes are the same in every case
-            births.before = sites.begins
+        births = self._observer(job, settings, Recorder(writer), ranges=job["ranges"])
         try:
-            engine = self._opened(settings)
-            outcome = engine.run(feeds, births)
+            outcome = self._opened(settings).run(feeds, births)
         except RunError as error:
             births.notes[FAILED_AT.format(nodes=error.nodes)] = None
             births.notes.update(_notes(beyond(settings.memory)))
             writer.end(private(writer, _ended(known, births.end(), failed=error.what)))
             raise
-        executed = engine.executed
-        further = looked_further(engine, feeds, births, outcome, sites, settings.memory)
+        births, executed, chosen = self._explained(job, settings, feeds, births, outcome)
+        sites = self._sites[_key(chosen)]
         if job["last"]:
             self.close()
-        changed_by, note = _blamed(settings, feeds, outcome)
+        note = _difference(settings, feeds, outcome)
         unequal = None if outcome.bit_equal else outcome.why
-        births.notes.update(_notes(*outcome.notes, unequal, *sites.notes(), note, further, beyond(settings.memory)))
+        births.notes.update(_notes(*outcome.notes, unequal, *sites.notes(), note, beyond(settings.memory)))
         assert known.inference is not None
         told = {
             "bit_equal": outcome.bit_equal,
@@ -116,7 +112,6 @@ class Runner:
             "nodes_as_written": outcome.nodes_as_written,
             "segments": outcome.segments,
             "placement": outcome.placement,
-            "changed_by": changed_by,
         }
         run = known.model_copy(update={"inference": known.inference.model_copy(update=told)})
         found = births.end()
@@ -125,12 +120,56 @@ class Runner:
         writer.end(private(writer, _ended(run, found)))
         return {}
 
+    def _observer(self, job: dict[str, Any], settings: EngineSettings, recorder: Recorder, *, ranges: bool) -> Looking:
+        """Who looks at a run; of one graph the nodes are the same in every case."""
+        from whynan.capture.onnx.keeping import NodeKeeper
+        from whynan.capture.onnx.silent import Looking
+
+        sites = self._sites.get(_key(settings))
+        known = sites is not None
+        sites = self._sites[_key(settings)] = sites or _sites(job)
+        births = Looking(recorder, sites, ranges=ranges, reads=frozenset[str](job.get("reads", ())))
+        if job["capsule"]:
+            births.keeper = NodeKeeper()
+        if not known:
+            births.before = sites.begins
+        return births
+
+    def _explained(
+        self,
+        job: dict[str, Any],
+        settings: EngineSettings,
+        feeds: dict[str, Any],
+        births: Looking,
+        outcome: Outcome,
+    ) -> tuple[Looking, onnx.ModelProto, EngineSettings]:
+        """Who tells of what is bad, the graph that ran then, and how: a run that explains is believed if it agrees."""
+        plain = explaining(settings, outcome, births.trace())
+        if plain is None:
+            return births, outcome.executed, settings
+        if settings.memory is not None:
+            self.close()
+        other = self._observer(job, plain, births.recorder, ranges=False)
+        try:
+            found = self._opened(plain).run(feeds, other, compare=False)
+            believed = agree(outcome, found) and is_bad(other.trace())
+        except RunError:
+            found, believed = outcome, False
+            self._sites.pop(_key(plain))
+        if believed:
+            other.notes[explained(outcome)] = None
+            return other, found.executed, plain
+        if is_bad(births.trace()):
+            births.notes[unexplained(outcome)] = None
+        return births, outcome.executed, settings
+
     def _opened(self, settings: EngineSettings) -> Engine:
         from whynan.capture.onnx.engine import opened
 
-        if self._engine is None:
-            self._engine = self._open.enter_context(opened(settings))
-        return self._engine
+        key = _key(settings)
+        if key not in self._engines:
+            self._engines[key] = self._open.enter_context(opened(settings))
+        return self._engines[key]
 
 
 def main(parent: int) -> int:
@@ -149,6 +188,11 @@ def main(parent: int) -> int:
         print(status, file=answers, flush=True)
     runner.close()
     return 0
+
+
+def _key(settings: EngineSettings) -> _Key:
+    """What tells the graphs of one model apart."""
+    return settings.level, settings.disabled_optimizers
 
 
 def _notes(*notes: str | None) -> dict[str, None]:
@@ -207,20 +251,17 @@ def _model(job: dict[str, Any]) -> OnnxModel:
 
 def _sites(job: dict[str, Any]) -> Sites:
     from whynan.capture.onnx.sites import Sites
-    from whynan.models.onnx_sidecar import read
 
-    model = _model(job)
-    sidecar = None if job["settings"]["map"] is None else read(job["settings"]["map"])
-    return Sites(model.proto, None, sidecar)
+    return Sites(_model(job).proto, None)
 
 
-def _blamed(settings: EngineSettings, feeds: dict[str, Any], outcome: Outcome) -> tuple[tuple[str, ...], str | None]:
-    """Which optimizers made the difference, where the graph as written gives something else."""
+def _difference(settings: EngineSettings, feeds: dict[str, Any], outcome: Outcome) -> str | None:
+    """What is to be said where the graph as written gives other bad numbers than the optimised one."""
     if settings.engine != "onnxruntime" or settings.graph != "optimized" or settings.level == "disabled":
-        return (), None
-    from whynan.session.optimising import blamed
+        return None
+    from whynan.session.optimising import difference
 
-    return blamed(settings, feeds, outcome.outputs)
+    return difference(settings, feeds, outcome.outputs)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Whether a bad number comes or goes with the optimisation of a graph, and with which optimizer."""
+"""Whether a bad number comes or goes with the optimisation of a graph: one comparison with the graph as written."""
 
 # pyright: strict
 
@@ -20,12 +20,10 @@ Badness = dict[str, bytes]
 _HINT: Final = "; --graph original looks at the graph as it is written"
 
 
-def blamed(
-    settings: EngineSettings, feeds: Mapping[str, Any], outputs: Mapping[str, Any]
-) -> tuple[tuple[str, ...], str | None]:
-    """The optimizers without which an output is finite, or bad, and what is to be said of it.
+def difference(settings: EngineSettings, feeds: Mapping[str, Any], outputs: Mapping[str, Any]) -> str | None:
+    """What is to be said of the outputs of the optimised graph beside those of the graph as written; None if alike.
 
-    Where both graphs give bad numbers, and in other elements only, nobody is to blame for them.
+    Optimisation is to blame only where an output turns bad or finite by it, not where it is bad in other elements.
     """
     from whynan.capture.onnx.engine import bare
 
@@ -33,24 +31,16 @@ def blamed(
     try:
         written = badness(bare(replace(settings, level="disabled"), feeds))
     except RunError:
-        return (), None
+        return None
     if written == found:
-        return (), None
+        return None
     turned = [name for name, bits in found.items() if bool(bits) != bool(written.get(name))]
     if not turned:
         others = ", ".join(name for name, bits in found.items() if bits != written.get(name))
-        return (), f"the graph as it is written gives bad numbers too, in other elements of {others}{_HINT}"
-    from whynan.capture.onnx.optimisers import responsible
-
-    def verdict(disabled: tuple[str, ...]) -> tuple[bool, ...]:
-        without = badness(bare(replace(settings, disabled_optimizers=disabled), feeds))
-        return tuple(bool(without.get(name)) for name in turned)
-
-    here = tuple(bool(found[name]) for name in turned)
-    names = responsible(settings, verdict, here)
-    what = "bad numbers in the outputs come from optimisation" if any(here) else "optimisation takes bad numbers away"
-    by = f": {', '.join(names)}" if names else "; no single optimizer makes the difference"
-    return names, f"{what}{by}{_HINT}"
+        return f"the graph as it is written gives bad numbers too, in other elements of {others}{_HINT}"
+    if any(found[name] for name in turned):
+        return f"bad numbers in the outputs come from optimisation{_HINT}"
+    return f"optimisation takes bad numbers away{_HINT}"
 
 
 def badness(outputs: Mapping[str, Any]) -> Badness:

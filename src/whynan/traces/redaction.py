@@ -67,9 +67,6 @@ _PROVIDER: Final = re.compile(
 _DOMAIN: Final = re.compile(
     r"|ai\.onnx(\.ml|\.preview|\.training|\.preview\.training)?|com\.microsoft(\.\w+)?", re.ASCII
 )
-_OPTIMIZER: Final = re.compile(
-    r"[A-Za-z0-9_]{1,40}(Fusion|Transformer|Optimizer|Elimination|Folding|Rule\w*)\d?", re.ASCII
-)
 GENERATED: Final = "generated"
 """How the origin of an input begins that nobody gave."""
 _GENERIC_NAMES: Final = frozenset(("<module>", "<lambda>"))
@@ -261,10 +258,6 @@ def _opset(versions: dict[str, int]) -> dict[str, int]:
     return {domain: version for domain, version in versions.items() if _DOMAIN.fullmatch(domain)}
 
 
-def _optimizers(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in names if _OPTIMIZER.fullmatch(name))
-
-
 def _word(text: str | None) -> str | None:
     return text if text in ("disabled", "basic", "extended", "all") else None
 
@@ -353,7 +346,7 @@ FACTS: Final[Mapping[type, Table]] = {
         "model": named("file"), "sha256": dropped, "engine": kept, "graph": kept, "level": by_value(_word),
         "opset": by_value(_opset), "providers": by_value(_providers), "placement": by_value(_placement),
         "nodes": kept, "nodes_as_written": kept, "segments": kept, "bit_equal": kept, "inputs": record, "case": kept,
-        "cases": kept, "changed_by": by_value(_optimizers),
+        "cases": kept,
     },
     Fed: {"name": tensor, "dtype": dtype, "shape": kept, "origin": by_value(_origin)},
 }  # fmt: skip

@@ -166,7 +166,7 @@ def test_completion_completes_commands_and_options() -> None:
     assert completed("whynan rules log-of-z", 2) == ["log-of-zero"]
     # files are the shell's own matter
     assert completed("whynan onnx n", 2) == ["n"]
-    assert completed("whynan onnx net.onnx --sidecar n", 4) == ["n"]
+    assert completed("whynan onnx net.onnx --csv n", 4) == ["n"]
     assert completed("whynan replay n", 2) == ["n"]
     assert "--run-script" in completed("whynan replay --run", 2)
     assert "CPU" in completed("whynan onnx net.onnx --provider ", 4)

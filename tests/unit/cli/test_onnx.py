@@ -56,16 +56,13 @@ def filled(folder: Path) -> list[str]:
 
 LOST = {
     "the model": ["--random", "0", "--csv", "small.onnx"],
-    "the model, to a sidecar": ["--sidecar", "./small.onnx"],
     "weights": ["--random", "0", "--csv", "small.data"],
     "weights, through a link": ["--random", "0", "--csv", "link"],
-    "weights, to a sidecar": ["--sidecar", "small.data"],
     "weights, to a report": ["--random", "0", "--json", "small.data"],
     "an input": ["-i", "x=x.npy", "--csv", "x.npy"],
     "an input by a second name": ["-i", "x=x.npy", "--csv", "second"],
     "an archive": ["-i", "x.npz", "--csv", "x.npz"],
     "a test data set": ["-i", "sets", "--csv", "sets/test_data_set_0/input_0.pb"],
-    "a map": ["--random", "0", "--map", "map.json", "--csv", "map.json"],
     "a baseline": ["--random", "0", "--baseline", "map.json", "--csv", "map.json"],
     "another output": ["--random", "0", "--json", "new", "--csv", "./new"],
 }
@@ -90,6 +87,16 @@ def test_outputs_beside_what_is_read_are_written(here: Path, capsys: pytest.Capt
     table.write_text("of a run before", encoding="utf-8")
     assert run(capsys, "small.onnx", "-i", "sets", "--csv", str(table), "--quiet") == (0, "", "")
     assert table.read_text(encoding="utf-8").startswith("event,node")
+
+
+@pytest.mark.parametrize("option", ["--sidecar", "--map"])
+def test_an_option_that_is_gone_says_so(
+    option: str, here: Path, capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion
+) -> None:
+    status, out, err = run(capsys, weighted(here), "--random", "0", option, "map.json")
+    assert (status, out) == (2, "")
+    assert err == snapshot
+    assert not (here / "map.json").exists()
 
 
 ONNX_RUNTIME = {

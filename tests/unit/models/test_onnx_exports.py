@@ -13,7 +13,6 @@ from onnx import NodeProto
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from whynan.models import onnx_sidecar
 from whynan.models.onnx_inputs import read_inputs
 from whynan.models.onnx_opening import OnnxModel, open_model
 from whynan.source.onnx import Place, module_of, place_of
@@ -84,14 +83,6 @@ def test_every_node_leads_to_its_expression(model: OnnxModel) -> None:
     assert found["Softmax", None] == ("F.softmax(self.head(x), -1)", "Net.forward")
 
 
-def test_its_sidecar_tells_the_same(model: OnnxModel, tmp_path: Path) -> None:
-    onnx_sidecar.write(model, tmp_path / "map.json")
-    read = onnx_sidecar.read(tmp_path / "map.json")
-    for node in model.proto.graph.node:
-        assert read.values[node.output[0]].place == place(node)
-    assert read.located == len(model.proto.graph.node)
-
-
 def test_a_scripted_export_leads_to_the_module(tmp_path: Path) -> None:
     model = exported(tmp_path, dynamo=False)
     found = {(node.op_type, module_of(node.name)) for node in model.proto.graph.node}
@@ -101,9 +92,9 @@ def test_a_scripted_export_leads_to_the_module(tmp_path: Path) -> None:
 
 def test_a_scripted_export_that_is_verbose_leads_to_the_line(tmp_path: Path) -> None:
     model = exported(tmp_path, dynamo=False, verbose=True)
-    found = onnx_sidecar.sidecar_of(model).values
     line = Block.forward.__code__.co_firstlineno
-    places = [found[node.output[0]].place for node in model.proto.graph.node if node.op_type in ("Gemm", "Div")]
+    nodes = [node for node in model.proto.graph.node if node.op_type in ("Gemm", "Div")]
+    places = [place_of({}, name=node.name, doc=node.doc_string) for node in nodes]
     assert {place.module for place in places} == {"layers.0", "layers.1", "layers.0.fc", "layers.1.fc", "head.0"}
     for place in places:
         assert place.site is not None

@@ -21,7 +21,6 @@ from tests.unit.models.onnx_models import info, model_of, relu, taking, tensor, 
 from whynan.errors import UsageError
 from whynan.models.onnx_inputs import read_inputs
 from whynan.models.onnx_opening import OnnxModel, open_model
-from whynan.models.onnx_sidecar import sidecar_of
 from whynan.models.onnx_types import bits_of, dtype_name
 
 
@@ -385,7 +384,6 @@ def test_bytes_that_are_spoilt_never_raise_anything_else(spoilt: list[tuple[int,
     Path("m.onnx").write_bytes(bytes(data))
     with suppress(UsageError):
         model = open_model("m.onnx")
-        sidecar_of(model)
         assert all(map(str, (*model.inputs, *model.outputs)))
         read_inputs(model, [], seed=0)
 
@@ -394,4 +392,3 @@ def test_what_is_not_spoilt_is_read() -> None:
     Path("m.onnx").write_bytes(rich())
     model = open_model("m.onnx")
     assert set(read_inputs(model, [], seed=0)[0].values) == {"c", "x", "s", "o"}
-    assert sidecar_of(model).located == 1

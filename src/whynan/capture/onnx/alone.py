@@ -10,7 +10,6 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from whynan.capture.onnx.blocks import FLAT
 from whynan.capture.onnx.execution import RunError
 from whynan.capture.onnx.sessions import as_executed
 from whynan.capture.onnx.taps import as_model
@@ -22,14 +21,11 @@ if TYPE_CHECKING:
     from onnx import TypeProto
 
     from whynan.capture.onnx.executable import Executable
-    from whynan.capture.onnx.execution import Node, Tensor, Value
+    from whynan.capture.onnx.execution import Node, Value
     from whynan.capture.onnx.walk import Walk
 
-_PLAIN: Final = "/whynan plain"
 _MOST: Final = 512
 """Sessions that are kept."""
-_ALIGNED: Final = 16
-"""Channels of a block at most: more of them, all zero, do no harm."""
 
 
 class LoneNodes:
@@ -53,21 +49,13 @@ class LoneNodes:
             raise RuntimeError(said(error)) from None
 
     def _run(self, graph: Executable, node: Node, inputs: Sequence[Value]) -> list[Value]:
-        blocks = self._walk.blocks(graph)
-        if blocks.is_reorder(node):
-            # looked at, a value in blocks is what it was before
-            return [_kept(inputs[0])]
         constants: list[str] = []
         fed: dict[str, tuple[Value, TypeProto]] = {}
-        turned: dict[str, str] = {}
         for name, value in zip(node.inputs, inputs, strict=True):
             if not name or name in constants:
                 continue
             if self._is_constant(graph, name, value):
                 constants.append(name)
-            elif name in blocks.channels or name in blocks.aliases:
-                turned[name] = name + _PLAIN
-                fed[turned[name]] = _aligned(value), self._kind(name, value)
             else:
                 fed[name] = value, self._kind(name, value)
         for name in graph.reads[node.index]:
@@ -78,17 +66,15 @@ class LoneNodes:
         key = id(node.proto), tuple(constants), kinds
         session = self._sessions.get(key)
         if session is None:
-            session = self._opened(graph, node, constants, {n: kind for n, (_, kind) in fed.items()}, turned)
+            session = self._opened(graph, node, constants, {n: kind for n, (_, kind) in fed.items()})
             if len(self._sessions) >= _MOST:
                 self._sessions.pop(next(iter(self._sessions)))
             self._sessions[key] = session
-        names = _given(node, blocks.channels)
-        found = launch(
-            session, [name for name in names if name], {name: give(value, kind) for name, (value, kind) in fed.items()}
-        )
+        given = {name: give(value, kind) for name, (value, kind) in fed.items()}
+        found = launch(session, [name for name in node.outputs if name], given)
         results = iter(found)
         # an own copy: the next run of the session may use the memory again
-        return [_kept(read(next(results))) if name else None for name in names]
+        return [_kept(read(next(results))) if name else None for name in node.outputs]
 
     def _is_constant(self, graph: Executable, name: str, value: Value) -> bool:
         here = self._walk.here
@@ -124,42 +110,18 @@ class LoneNodes:
         node: Node,
         constants: Sequence[str],
         kinds: dict[str, TypeProto],
-        turned: dict[str, str],
     ) -> Any:
-        blocks = self._walk.blocks(graph)
-        back = [blocks.turn_back(name, plain) for name, plain in turned.items()]
-        before = [each for nodes, _ in back for each in nodes]
-        after = [n for name in node.outputs if name in blocks.channels for n in blocks.turn(name, name + _PLAIN)]
         holders = [graph.constant_of(name) for name in constants]
         owners = [holder[0] for holder in holders if holder is not None]
-        names = _given(node, blocks.channels)
         body = helper.make_graph(
-            [*before, node.proto, *after],
+            [node.proto],
             "alone",
             [onnx.ValueInfoProto(name=name, type=kind) for name, kind in kinds.items()],
-            [onnx.ValueInfoProto(name=name) for name in names if name],
-            [
-                *(o.constants[name] for o, name in zip(owners, constants, strict=True) if name in o.constants),
-                *(constant for _, shapes in back for constant in shapes),
-                *([FLAT] if any(name in blocks.five for name in node.outputs) else []),
-            ],
+            [onnx.ValueInfoProto(name=name) for name in node.outputs if name],
+            [o.constants[name] for o, name in zip(owners, constants, strict=True) if name in o.constants],
             sparse_initializer=[o.sparse[n] for o, n in zip(owners, constants, strict=True) if n in o.sparse],
         )
         return as_executed(self._walk.settings, self._walk.handed(as_model(graph, body)), apart=True)
-
-
-def _given(node: Node, channels: dict[str, int]) -> list[str]:
-    """The name under which each output of a node is given."""
-    return [name + _PLAIN if name in channels else name for name in node.outputs]
-
-
-def _aligned(value: Value) -> Value:
-    """A value whose channels ONNX Runtime can put in blocks."""
-    array: Tensor = np.asarray(value)
-    missing = -array.shape[1] % _ALIGNED if array.shape[1] % 4 else 0
-    if not missing:
-        return array
-    return np.concatenate([array, np.zeros((array.shape[0], missing, *array.shape[2:]), array.dtype)], 1)
 
 
 def _kept(value: Value) -> Value:

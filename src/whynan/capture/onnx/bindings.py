@@ -52,7 +52,7 @@ class Memory:
         taken = sum(_taken(shape) for shape in shapes.values()) + _ALIGNED
         if self._bytes.nbytes < taken:
             self._bytes = np.empty(taken, np.uint8)
-        return Bound(session, self._bytes, tapped.fetches, shapes)
+        return Bound(session, self._bytes, tapped.values, shapes)
 
 
 class Bound:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from whynan.capture.onnx.attribution import Question, spread
-from whynan.capture.onnx.execution import COMPILED
-from whynan.capture.onnx.filters import as_meant
+from whynan.capture.onnx.execution import NCHWC
 from whynan.capture.onnx.labels import Labels, Mark, compact
 from whynan.capture.onnx.masks import bad_mask, first_index, nan_mask
 from whynan.capture.onnx.nearby import Nearby
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from whynan.capture.onnx.execution import Node, Tensor
     from whynan.capture.onnx.labels import Plane
     from whynan.capture.onnx.masks import Key, Mask
-    from whynan.records import Operand
 
 SEPARATE: Final = 256
 """So many births of one node and kind are told apart, in the iterations of a body."""
@@ -68,9 +66,9 @@ class Roots:
         index = first_index(mask)
         assert index is not None
         told = behind(Told(question.node, question.inputs, index), output, self.causes.levels, self.places)
-        node = told.node
-        inputs = as_meant(node, told.inputs, output.shape[1] if output.ndim > 1 else None)
-        operands = self._told(node, element_operands(node, inputs, told.index))
+        node, inputs = told.node, told.inputs
+        # in blocks of channels no element lies where its operator says
+        operands = () if node.domain == NCHWC else element_operands(node, inputs, told.index)
         name = node.outputs[key[0]] if key[0] < len(node.outputs) else ""
         element = element_of(output, mask, index, key[0], operands).model_copy(update={"count": count})
         kind = kind_of(node.op, element.value, operands)
@@ -95,13 +93,6 @@ class Roots:
         set_id = self.labels.add(birth)
         group.append(set_id)
         return set_id
-
-    def _told(self, node: Node, operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
-        """Of a partition, which may have any number of weights, only the operands that are computed."""
-        if node.domain != COMPILED:
-            return operands
-        kinds = self.causes.levels.main.kinds
-        return tuple(o for o in operands if kinds.get(o.name) != "initializer") or operands
 
     # -- what comes in, and what the model writes ----------------------------------------------------------------
 

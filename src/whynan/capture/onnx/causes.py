@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from whynan.capture.onnx.execution import NCHWC
 from whynan.capture.onnx.experiments import Experiments
-from whynan.capture.onnx.filters import as_meant, is_blocked
 from whynan.capture.onnx.masks import at, dtype_name, finite_range, floating, tensors
 from whynan.capture.onnx.names import is_reordered
 from whynan.capture.onnx.operands import locate
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from whynan.records import BirthKind, Operand
 
 HOPS: Final = 6
-MOST_WANTED: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +41,6 @@ class Spot:
     name: str
     index: Index | None
     level: Level
-    reader: tuple[Node, int] | None = None
-    """The node whose operand it is, and which."""
 
 
 class Causes:
@@ -53,8 +50,6 @@ class Causes:
         self.levels = levels
         self.places = places
         self.experiments = experiments
-        self.wanted: dict[str, None] = {}
-        """Values that would have told more, had they been kept."""
 
     def links(
         self, node: Node, inputs: Sequence[Value], index: Index, kind: BirthKind, operands: tuple[Operand, ...]
@@ -65,19 +60,19 @@ class Causes:
         if chosen is None or chosen.name not in names:
             return ()
         position = names.index(chosen.name)
-        spot: Spot | None = Spot(node.inputs[position], chosen.index, self.levels.here, (node, position))
+        spot: Spot | None = Spot(node.inputs[position], chosen.index, self.levels.here)
         tensor = np.asarray(inputs[position])
         value: Any = chosen.value if chosen.index is not None else tensor
         links: list[ChainLink] = []
-        for hop in range(HOPS):
+        for _ in range(HOPS):
             if spot is None or not spot.name:
                 break
-            link, spot, value = self._one(spot, value, HOPS - hop)
+            link, spot, value = self._one(spot, value)
             if link is not None:
                 links.append(link)
         return tuple(reversed(links))
 
-    def _one(self, spot: Spot, value: Any, hops: int) -> tuple[ChainLink | None, Spot | None, Any]:
+    def _one(self, spot: Spot, value: Any) -> tuple[ChainLink | None, Spot | None, Any]:
         """The node that wrote an element, in a sentence with its values, and where to look next."""
         level = level_of(spot.name, spot.level)
         if level is None:
@@ -85,10 +80,10 @@ class Causes:
         if spot.name in level.kinds:
             return self._outside(level, spot, value), None, None
         if spot.name not in level.writers:
-            return self._carried(level, spot, value, hops)
+            return self._carried(level, spot, value)
         node = level.writers[spot.name].node
         if spot.index is None and node.op in RESHAPES:
-            return None, Spot(node.inputs[0], None, level, (node, 0)), value
+            return None, Spot(node.inputs[0], None, level), value
         if spot.index is None:
             low, high = finite_range(np.asarray(value))
             span = "" if low is None else f" {text(low)}" if low == high else f", from {text(low)} to {text(high)}"
@@ -99,15 +94,11 @@ class Causes:
         if node.op in RANDOM:
             return self._link(node, f"{node.op} drew {text(value)}"), None, None
         if node.op in CONTROL:
-            return self._within(node, level, spot, value, hops)
+            return self._within(node, level, spot, value)
         inputs = [self._kept(name, level) for name in node.inputs]
-        if any(kept is None and name for kept, name in zip(inputs, node.inputs, strict=True)):
-            self._want([node], level, hops)
+        unknown = any(kept is None and name for kept, name in zip(inputs, node.inputs, strict=True))
+        if unknown or node.domain == NCHWC:
             return self._link(node, f"{node.op} made it {text(value)}"), None, None
-        if is_blocked(node):
-            written = self._kept(spot.name, level)
-            meant = as_meant(node, inputs, None if written is None else written.shape[1])
-            inputs = [None if isinstance(value, list) else value for value in meant]
         return self._explained(node, inputs, spot, value, level)
 
     def _explained(
@@ -148,12 +139,11 @@ class Causes:
         follow = to_follow(node.op, value, parts)
         if follow is None:
             return self._link(node, said), None, None
-        reader = node, node.inputs.index(follow.name)
-        return self._link(node, said), Spot(follow.name, follow.place, level, reader), follow.value
+        return self._link(node, said), Spot(follow.name, follow.place, level), follow.value
 
     # -- bodies --------------------------------------------------------------------------------------------------
 
-    def _carried(self, level: Level, spot: Spot, value: Any, hops: int) -> tuple[ChainLink | None, Spot | None, Any]:
+    def _carried(self, level: Level, spot: Spot, value: Any) -> tuple[ChainLink | None, Spot | None, Any]:
         """What an input of a body is: an output of the iteration before, a value around, or a slice of one."""
         outer = level.carried[spot.name]
         around = (each for each in (level.before, level.outer) if level_of(outer, each) is not None)
@@ -164,17 +154,13 @@ class Causes:
             return None, Spot(outer, None, holder), value
         whole, part = self._kept(outer, holder), level.values.get(spot.name)
         if whole is None or part is None:
-            self._want_values([spot.name] if part is None else [])
-            self._want([], holder, hops, [outer])
             return self._handed(level, spot, value), None, None
         index = within(whole, part, spot.index, level)
         if index is None:
             return self._handed(level, spot, value), None, None
         return None, Spot(outer, index, holder), value
 
-    def _within(
-        self, node: Node, level: Level, spot: Spot, value: Any, hops: int
-    ) -> tuple[ChainLink | None, Spot | None, Any]:
+    def _within(self, node: Node, level: Level, spot: Spot, value: Any) -> tuple[ChainLink | None, Spot | None, Any]:
         """What a node with bodies gave is what its last iteration left, but for what is made of all of them."""
         link = self._link(node, f"{node.op} made it {text(value)}")
         last, name = level.inside.get(spot.name, (None, ""))
@@ -182,7 +168,6 @@ class Causes:
             return link, None, None
         left, made = self._kept(name, last), self._kept(spot.name, level)
         if left is None or (made is not None and left.shape != made.shape) or left.ndim != len(spot.index):
-            self._want([], last, hops, [name])
             return link, None, None
         return (None, Spot(name, spot.index, last), value) if at(left, spot.index) == value else (link, None, None)
 
@@ -201,20 +186,6 @@ class Causes:
     def _kept(self, name: str, level: Level) -> Tensor | None:
         found = level_of(name, level) if name else None
         return None if found is None else found.values.get(name)
-
-    def _want(self, nodes: list[Node], level: Level, hops: int, names: Sequence[str] = ()) -> None:
-        """Ask for what this walk would have read on its way."""
-        ahead = [name for node in nodes for name in node.inputs if name] + list(names)
-        for _ in range(hops):
-            self._want_values(ahead)
-            found = [(name, level_of(name, level)) for name in ahead]
-            makers = [at.writers[name].node for name, at in found if at is not None and name in at.writers]
-            ahead = [name for node in makers for name in node.inputs if name]
-
-    def _want_values(self, names: Sequence[str]) -> None:
-        for name in names:
-            if len(self.wanted) < MOST_WANTED:
-                self.wanted[name] = None
 
     def _dtype(self, spot: Spot, inputs: list[Tensor | None]) -> str:
         kept = self._kept(spot.name, spot.level)
@@ -275,8 +246,7 @@ class Causes:
         what = f"{level.kinds[spot.name]} {spot.name}{place}"
         if is_reordered(spot.name):
             # the file has none of this name
-            name = None if spot.reader is None else self.places.sites.weight(*spot.reader)
-            what = f"initializer {name}{place}" if name else "a reordered initializer"
+            what = "a reordered initializer"
         return ChainLink(role="cause", op=None, phase="inference", site=None, summary=f"{what}{told}")
 
     def _link(self, node: Node, summary: str) -> ChainLink:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from whynan.capture.onnx.layout import Blocked
 from whynan.capture.onnx.statistics import CHUNK, Looked, counted, counters, looked, looked_each
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ class Counts:
         known = self._known.get(id(value))
         if known is not None and known[0]() is value:
             return known[1]
-        found = counters(value, self)
+        found = counters(value)
         if found.n >= _WORTHWHILE:
             self._learn(value, found)
         return found
@@ -54,7 +53,7 @@ class Counts:
         if not large or self._threads == 1:
             return
         arrays: list[tuple[Any, Tensor]] = [
-            (value, np.ascontiguousarray(_raw(value)).reshape(-1))
+            (value, np.ascontiguousarray(value).reshape(-1))
             for key, value in large.items()
             if (known := self._known.get(key)) is None or known[0]() is not value
         ]
@@ -155,11 +154,7 @@ def _flags() -> Tensor:
 def _is_large(value: Any) -> bool:
     """Whether a value is a tensor of many floating-point numbers that is read as it lies."""
     held: Any = value
-    return isinstance(value, np.ndarray | Blocked) and held.size >= _WORTHWHILE and held.dtype.char in "fd"
-
-
-def _raw(value: Any) -> Tensor:
-    return value.raw if isinstance(value, Blocked) else value
+    return isinstance(value, np.ndarray) and held.size >= _WORTHWHILE and held.dtype.char in "fd"
 
 
 def _cores() -> int:

@@ -21,11 +21,11 @@ Tensor: TypeAlias = "NDArray[Any]"
 """Numbers, in the dtypes of NumPy and of ml_dtypes; strings as objects."""
 Value: TypeAlias = "Tensor | list[Any] | None"
 """A tensor, a sequence of values, or an optional that holds nothing."""
+NCHWC: Final = "com.microsoft.nchwc"
+"""The domain of nodes on values that ONNX Runtime keeps in blocks of channels: N, C / b, H, W, b."""
 _UNBATCHED: Final = 9
 BATCH: Final = "batch"
 """Stands on the way to a node in a Scan with a batch, as an attribute would, for the element of the batch."""
-COMPILED: Final = "whynan.compiled"
-"""The domain of nodes that stand for several, which a provider has compiled into one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from whynan.capture.onnx.execution import COMPILED
-
 if TYPE_CHECKING:
     import onnx
 
@@ -105,7 +103,7 @@ class _Around:
 
 class _Builder:
     def __init__(self, model: onnx.ModelProto | _Listed) -> None:
-        self._functions = {(_domain(f.domain), f.name, f.overload): f for f in model.functions if f.domain != COMPILED}
+        self._functions = {(_domain(f.domain), f.name, f.overload): f for f in model.functions}
         self._left = MOST
 
     def graph(self, proto: Any, outer: Graph | None, names: _Names, around: _Around) -> Graph:

@@ -11,8 +11,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, helper, numpy_helper
 
-from whynan.capture.onnx.execution import COMPILED
-from whynan.capture.onnx.layout import NCHWC
+from whynan.capture.onnx.execution import NCHWC
 from whynan.capture.onnx.masks import is_array
 from whynan.capture.onnx.values import element_type
 
@@ -106,7 +105,7 @@ def _info(name: str, value: Tensor) -> onnx.ValueInfoProto:
 
 
 def _refused(node: Node, values: Sequence[Value]) -> str | None:
-    if node.domain in (NCHWC, COMPILED):
+    if node.domain == NCHWC:
         return "the engine has made it of others, and no other model can have it; --graph original packs those"
     if node.domain not in PUBLIC:
         return f"it is an operator of the domain {node.domain}, which needs the library that brings it"

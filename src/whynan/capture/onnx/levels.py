@@ -14,19 +14,15 @@ from whynan.capture.onnx.labels import Mark, flat
 from whynan.capture.onnx.masks import bad_mask, floating, is_array
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from whynan.capture.onnx.execution import Node, Tensor, Value
     from whynan.capture.onnx.labels import Marks, Plane
 
 SMALL: Final = 1 << 16
-"""Bytes of a value that is remembered without being asked for."""
+"""Bytes of a value that is remembered."""
 BUDGET: Final = 64 << 20
 """Bytes of all values that are; the oldest leave when they are used up."""
-ASKED: Final = 256 << 20
-"""Bytes of those that have been asked for, which stay."""
-
-
 KEPT: Final = 2
 """Iterations of one body whose values stay known when they are over: the causes of births reach so far back."""
 
@@ -72,14 +68,9 @@ class Level:
 class Levels:
     """The main graph, and in it the iterations of bodies that run now, innermost last."""
 
-    def __init__(self, keep: Collection[str], room: int = ASKED) -> None:
+    def __init__(self) -> None:
         self.stack = [Level()]
-        self.refused: dict[str, None] = {}
-        """Values that were asked for, and for which there was no room."""
-        self._room = room
-        self._keep = keep
         self._bytes = 0
-        self._asked = 0
         self._order: dict[tuple[int, str], Level] = {}
 
     @property
@@ -117,24 +108,19 @@ class Levels:
             self.here.marks.pop(name, None)
 
     def remember(self, level: Level, name: str, value: Value) -> None:
-        """Keep a copy of a value, where it is small or has been asked for."""
+        """Keep a copy of a value, where it is small."""
         if not is_array(value) or isinstance(value, list):
             return
         size = int(cast("Tensor", value).nbytes)
-        asked = name in self._keep
-        if asked and self._asked + size <= self._room:
-            self._asked += size
-            level.values[name] = np.array(value, copy=True)
-        elif size <= SMALL:
-            self._bytes += size
-            level.values[name] = np.array(value, copy=True)
-            self._order[id(level), name] = level
-            while self._bytes > BUDGET and self._order:
-                key = next(iter(self._order))
-                held = self._order.pop(key).values.pop(key[1], None)
-                self._bytes -= 0 if held is None else held.nbytes
-        elif asked:
-            self.refused[name] = None
+        if size > SMALL:
+            return
+        self._bytes += size
+        level.values[name] = np.array(value, copy=True)
+        self._order[id(level), name] = level
+        while self._bytes > BUDGET and self._order:
+            key = next(iter(self._order))
+            held = self._order.pop(key).values.pop(key[1], None)
+            self._bytes -= 0 if held is None else held.nbytes
 
     def value(self, name: str) -> Tensor | None:
         """The copy of a value that is read here, where one is kept."""
@@ -209,11 +195,8 @@ class Levels:
 
     def _forget(self, level: Level) -> None:
         for name in level.values:
-            taken = level.values[name].nbytes
-            if self._order.pop((id(level), name), None) is None:
-                self._asked -= min(taken, self._asked)
-            else:
-                self._bytes -= taken
+            self._order.pop((id(level), name), None)
+            self._bytes -= level.values[name].nbytes
         level.values.clear()
         for inner, _ in level.inside.values():
             within: Level | None = inner

@@ -15,8 +15,7 @@ from whynan.capture.onnx.damage import Damage
 from whynan.capture.onnx.execution import Counters
 from whynan.capture.onnx.experiments import Experiments
 from whynan.capture.onnx.labels import Labels, Mark, compact, flat, part_of, released
-from whynan.capture.onnx.layout import in_order
-from whynan.capture.onnx.levels import ASKED, Levels, Written, is_joined, stacked
+from whynan.capture.onnx.levels import Levels, Written, is_joined, stacked
 from whynan.capture.onnx.masks import bad_mask, dtype_name, floating, is_array, is_bad, nan_mask, tensors
 from whynan.capture.onnx.places import Places
 from whynan.capture.onnx.ranges import range_of
@@ -28,7 +27,7 @@ from whynan.records import Coverage
 from whynan.traces import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
 
     from whynan.capture.onnx.execution import Alone, Node, Tensor, Value
     from whynan.capture.onnx.keeping import NodeKeeper
@@ -45,8 +44,6 @@ class Births:
         recorder: where ranges and facts go.
         sites: says where in the user's source a node comes from.
         ranges: record the range of every value; else only what is bad is looked at closely.
-        keep: names of values to remember whatever their size: those that ``wanted`` of a run before has given.
-        room: bytes that these may take.
         count: counts the elements of a value; if it has ``ahead``, that is given all that are written at a time.
     """
 
@@ -56,14 +53,12 @@ class Births:
         sites: Sites,
         *,
         ranges: bool,
-        keep: Collection[str] = (),
-        room: int = ASKED,
         count: Callable[[Value], Counters] | None = None,
     ) -> None:
         self.recorder = recorder
         self.places = Places(sites)
         self.labels = Labels()
-        self.levels = Levels(frozenset(keep), room)
+        self.levels = Levels()
         self.notes: dict[str, None] = {}
         self.before: Callable[[Sequence[Node]], object] = lambda _: None
         """Told of the nodes of the main graph before anything else is."""
@@ -134,11 +129,10 @@ class Births:
         read = any(m is not None for m in marks)
         if any(bad) or read or (node.op in CONTROL and self.levels.here.finished):
             known = len(self.labels.births)
-            given, made = list(map(in_order, inputs)), list(map(in_order, outputs))
             with np.errstate(all="ignore"):
-                self._look(node, given, made, marks, bad, ordinal)
+                self._look(node, inputs, outputs, marks, bad, ordinal)
             if self.keeper is not None:
-                self.keeper.keep(self.labels.births[known:], node, given, made)
+                self.keeper.keep(self.labels.births[known:], node, inputs, outputs)
         if node.op in CONTROL:
             self.levels.done(node)
         for name, value in zip(node.outputs, outputs, strict=False):
@@ -165,10 +159,6 @@ class Births:
         self._reachings.leaves(name, value, self.levels.main.marks.get(name))
 
     # -- what is known -------------------------------------------------------------------------------------------
-
-    def wanted(self) -> frozenset[str]:
-        """Values that would tell more of what made the operands of births, were they kept in a second run."""
-        return frozenset(self._parts[1].wanted) if self._ready is not None else frozenset()
 
     def trace(self) -> Trace:
         """All that is known now; of a run that has come to no end, what nothing has read yet counts as observed."""

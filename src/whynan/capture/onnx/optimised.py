@@ -16,22 +16,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from whynan.capture.onnx.alone import LoneNodes
 from whynan.capture.onnx.bindings import Memory
-from whynan.capture.onnx.blocks import NCHWC, Blocks
-from whynan.capture.onnx.compiled import compiled, is_unwritable
+from whynan.capture.onnx.constants import computed
 from whynan.capture.onnx.digests import Digest, digest
 from whynan.capture.onnx.executable import Executable, tidied, without_weights
-from whynan.capture.onnx.execution import RunError
-from whynan.capture.onnx.folded import Folded
-from whynan.capture.onnx.moves import Moves
+from whynan.capture.onnx.execution import NCHWC, RunError
 from whynan.capture.onnx.outcomes import Outcome
 from whynan.capture.onnx.planning import available, give_back, plan_of, resident, settle
 from whynan.capture.onnx.profile import Profile, read_profile
 from whynan.capture.onnx.remarks import remarks
 from whynan.capture.onnx.scopes import Run, Scope
-from whynan.capture.onnx.sessions import EngineSettings, as_user
+from whynan.capture.onnx.sessions import CPU, EngineSettings, as_user
 from whynan.capture.onnx.values import copied, give, launch, read, said, type_of
 from whynan.capture.onnx.walk import Walk
 from whynan.capture.onnx.written import read_written
+from whynan.models.onnx_walking import nodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,6 +42,12 @@ if TYPE_CHECKING:
 _EXECUTED: Final = "executed.onnx"
 _PROFILE: Final = "profile"
 _UNPACKED: Final = "session.disable_prepacking"
+_UNWRITABLE: Final = "compiled nodes"
+"""What ONNX Runtime says of a graph that cannot be written, since a provider has compiled parts of it."""
+_COMPILED: Final = (
+    "a provider compiles parts of the model, and nothing in them can be looked at: the outputs are those of {asked},"
+    " and all other values those of {others}"
+)
 _WRITING: Final = 11
 """Bytes that a session comes to for each number of its weights, as it packs them and writes them down."""
 
@@ -52,7 +56,7 @@ class OnnxRuntime:
     """A model opened on ONNX Runtime; raises ``RunError`` where it refuses the model."""
 
     def __init__(self, settings: EngineSettings) -> None:
-        self.settings = settings
+        self.settings = self._looked = settings
         settle(settings.memory)
         # before anything else takes memory: what is mapped to be read counts as well
         self._written = read_written(settings.path)
@@ -60,7 +64,7 @@ class OnnxRuntime:
         self._bare: Any = None
         self._profile: Profile | None = None
         self._walk: Walk | None = None
-        self._folded: Folded | None = None
+        self._computed: tuple[str, ...] = ()
         self._plan: Plan = ()
         self._said: tuple[str, ...] = ()
         try:
@@ -81,17 +85,31 @@ class OnnxRuntime:
         return self._graph.model
 
     def _opened(self) -> tuple[Any, onnx.ModelProto]:
-        """A session with the user's options, and the graph that it runs."""
+        """A session with the user's options, and the graph that is looked at: the one that it runs."""
         path, profile = self._folder / _EXECUTED, self._folder / _PROFILE
         try:
-            session = self._writing(path, profile)
+            return self._writing(path, profile), without_weights(path)
         except RunError as error:
-            if not is_unwritable(error):
+            if _UNWRITABLE not in error.what:
                 raise
-            found = compiled(self.settings, path, profile)
-            self._said = found.notes
-            return found.session, found.model
-        return session, without_weights(path)
+        return as_user(self.settings, None, None), self._without_compiling(path)
+
+    def _without_compiling(self, path: Path) -> onnx.ModelProto:
+        """The graph that the other providers run, where one compiles parts of it; it is looked at in their place."""
+        self._profile = Profile()
+        providers = self.settings.providers
+        while True:
+            providers = providers[1:] or (CPU,)
+            self._looked = dataclasses.replace(self.settings, providers=providers)
+            try:
+                as_user(self._looked, path, None)
+                break
+            except RunError as error:
+                if _UNWRITABLE not in error.what or providers == (CPU,):
+                    raise
+        asked, others = ", ".join(self.settings.provider_names), ", ".join(self._looked.provider_names)
+        self._said = (_COMPILED.format(asked=asked, others=others),)
+        return without_weights(path)
 
     def _writing(self, path: Path, profile: Path) -> Any:
         """The session, once the graph that it executes is written."""
@@ -105,7 +123,7 @@ class OnnxRuntime:
 
     def close(self) -> None:
         """Let go of its sessions, and of the files that it wrote."""
-        self._bare = self._walk = self._folded = None
+        self._bare = self._walk = None
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def run(self, feeds: Mapping[str, Value], observer: Observer, *, compare: bool = True) -> Outcome:
@@ -121,29 +139,26 @@ class OnnxRuntime:
             self._bare = None
             give_back()
         if self._walk is None:
-            channels = _channels(self._graph, profile)
-            room = available(self.settings.memory)
-            blocks = Blocks(self._graph, channels, self._written)
-            self._plan = plan_of(self._graph, sizes, room, [name for name in blocks.channels if not blocks.laid(name)])
-            self._walk = self._walked(profile, channels, blocks)
+            self._plan = plan_of(self._graph, sizes, available(self.settings.memory))
+            self._walk = self._walked(profile)
+            self._computed = computed(self._graph, self._written, self.settings.path)
         plan, walk = self._plan, self._walk
         shown = walk.shown(self._graph)
-        folded = self._folded = self._folded or Folded(self._graph, self._written, walk, self.settings.path)
-        observer.begins((*folded.nodes, *shown), LoneNodes(walk))
+        observer.begins(shown, LoneNodes(walk))
         for name, value in feeds.items():
             observer.enters(name, value, "input")
         walk.begin()
-        folded.run(observer)
-        walk.nodes = 0
-        walk.run(Run(scope, observer, shown, set(folded.names)), plan)
+        walk.run(Run(scope, observer, shown, set()), plan)
         if isinstance(expected, RunError):
             # whatever is made of it here, in production it does not run
             raise RunError(expected.what, walk.nodes)
         outputs = {name: copied(scope.seen(name)) for name in self._graph.outputs}
-        for name in self._graph.outputs:
-            observer.leaves(name, scope.seen(name))
-        walk.notes |= dict.fromkeys(f"{name}: {why}" for name, why in scope.unreadable.items())
         bit_equal, why = self._compared(expected if compare else None, outputs, given)
+        if self._looked is not self.settings:
+            outputs = bare_outputs(self.settings, feeds)
+        for name in self._graph.outputs:
+            observer.leaves(name, outputs[name])
+        walk.notes |= dict.fromkeys(f"{name}: {why}" for name, why in scope.unreadable.items())
         return Outcome(
             outputs=outputs,
             bit_equal=bit_equal,
@@ -152,8 +167,10 @@ class OnnxRuntime:
             nodes_as_written=self.nodes_as_written,
             segments=len(plan),
             placement=profile.placement,
-            notes=(*self._said, *folded.notes, *walk.notes, *remarks(self.settings, self.providers, profile, walk)),
+            notes=(*self._said, *walk.notes, *remarks(self.settings, self.providers, profile, walk)),
             executed=self.executed,
+            computed=self._computed,
+            blocked=any(held.node.domain == NCHWC for held in nodes(self.executed)),
         )
 
     def _fed(self, feeds: Mapping[str, Value]) -> Scope:
@@ -188,14 +205,11 @@ class OnnxRuntime:
                 path.unlink(missing_ok=True)
         return found
 
-    def _walked(self, profile: Profile, channels: Mapping[str, int], blocks: Blocks) -> Walk:
+    def _walked(self, profile: Profile) -> Walk:
         return Walk(
-            self.settings,
+            self._looked,
             self._folder,
-            channels=channels,
-            written=self._written,
             profile=profile,
-            moves=Moves(self._graph, profile.kernels, blocks),
             memory=Memory(self._graph, profile.kernels, self._plan),
             lean=len(self._plan) > 1 and self.settings.memory is not None,
         )
@@ -255,12 +269,3 @@ def _run(session: Any, names: Sequence[str], given: Mapping[str, Any]) -> dict[s
 
 def _different(expected: Mapping[str, Digest], outputs: Mapping[str, Value]) -> list[str]:
     return [name for name, there in expected.items() if digest(outputs[name]) != there]
-
-
-def _channels(graph: Executable, profile: Profile) -> dict[str, int]:
-    """How many channels the values have that are put in blocks, as far as a run has told."""
-    return {
-        node.inputs[0]: profile.kernels[node.index].input_shapes[0][1]
-        for node in graph.nodes
-        if node.domain == NCHWC and node.op == "ReorderInput" and node.index in profile.kernels
-    }

@@ -19,7 +19,8 @@ class Outcome:
 
     ``bit_equal``: whether the outputs have the bits of those of a bare session; None where that cannot be said, for
     the reason ``why``. ``executed`` is the graph that ran, with its large weights in files that may be gone.
-    ``modified`` names the optimizers that changed the graph, where somebody has asked for them.
+    ``computed`` are the bad constants in it that the file does not have; ``blocked``: some of its values are kept in
+    blocks of channels.
     """
 
     outputs: dict[str, Value]
@@ -31,4 +32,5 @@ class Outcome:
     placement: dict[str, int]
     notes: tuple[str, ...]
     executed: onnx.ModelProto
-    modified: tuple[str, ...] = ()
+    computed: tuple[str, ...] = ()
+    blocked: bool = False

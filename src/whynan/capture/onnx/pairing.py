@@ -11,9 +11,9 @@ from typing import Final
 
 from whynan.capture.onnx import names
 from whynan.capture.onnx.branches import unfold
+from whynan.capture.onnx.execution import NCHWC
 from whynan.capture.onnx.graphs import Graph, Operation, Value, same
 
-NCHWC: Final = "com.microsoft.nchwc"
 _SHARED: Final = "ortshared_"
 """Before the name of a constant that several equal ones were made into."""
 _FAR: Final = 200

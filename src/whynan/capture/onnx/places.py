@@ -45,10 +45,6 @@ class Sites(Protocol):
         """Whether the file has no such node: what another one gives is handed on in another form."""
         ...
 
-    def weight(self, node: Node, position: int) -> str | None:
-        """What the file calls the initializer that a node reads, where its numbers are those of the file."""
-        ...
-
 
 class NoSites:
     """Knows of no source: nodes are shown by their own names, or by what they write."""
@@ -64,10 +60,6 @@ class NoSites:
     def added(self, node: Node) -> bool:  # noqa: ARG002
         """No."""
         return False
-
-    def weight(self, node: Node, position: int) -> str | None:  # noqa: ARG002
-        """Nothing."""
-        return None
 
 
 class Places:

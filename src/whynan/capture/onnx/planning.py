@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     from whynan.capture.onnx.executable import Executable
     from whynan.capture.onnx.walk import Plan
@@ -54,9 +54,8 @@ def available(memory: int | None) -> int:
     return sys.maxsize if free is None else free // SHARE
 
 
-def plan_of(graph: Executable, sizes: Mapping[int, int], room: int, filled: Collection[str] = ()) -> Plan:
+def plan_of(graph: Executable, sizes: Mapping[int, int], room: int) -> Plan:
     """The ends of the segments; ``sizes`` are the bytes that each node writes, as a run has told them.
-    ``filled`` are the values that are in blocks of channels, and are written once more as they are meant.
 
     As many nodes in each as fit into the room, and as write no more than is well used again by the next; one at the
     least. Where the bytes are not known, there is one segment for each node, unless there is no bound to the room.
@@ -67,14 +66,12 @@ def plan_of(graph: Executable, sizes: Mapping[int, int], room: int, filled: Coll
     if len(sizes) < count:
         return (count,) if room >= sys.maxsize else tuple(range(1, count + 1))
     weights = [sum(_constants(graph, index)) for index in range(count)]
-    twice = {name for name in filled if graph.last_reads.get(name, -1) >= 0}
     ends: list[int] = []
     begin = 0
     while begin < count:
         end, taken, written = begin, _alive(graph, sizes, begin) + _SESSION, 0
         while end < count:
-            more = sizes[end] + sum(sizes[end] for name in graph.nodes[end].outputs if name in twice)
-            weight = _WEIGHTS * weights[end]
+            more, weight = sizes[end], _WEIGHTS * weights[end]
             if end > begin and (taken + more + weight > room or written + more > _RECYCLED):
                 break
             taken, written = taken + more + weight, written + more

@@ -8,11 +8,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from whynan.capture.onnx.execution import COMPILED
-from whynan.capture.onnx.partitions import provider_of
-
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from whynan.capture.onnx.executable import Executable
@@ -32,7 +29,6 @@ class Kernel:
     """The bytes of its outputs."""
     began: float
     ended: float
-    input_shapes: tuple[tuple[int, ...], ...]
     floats: tuple[int, ...] | None = None
     """The shape of its output, where it has one and that is of float32."""
 
@@ -79,9 +75,6 @@ def read_profile(path: Path, graph: Executable | None) -> Profile:
         return Profile({}, inner, tuple(k.name for k in main))
     matched = _in_order(main, graph) or _by_name(kernels, graph)
     ours = {id(kernel) for kernel in matched.values()}
-    parts = _of_partitions([kernel for kernel in main if id(kernel) not in ours], graph, matched)
-    matched |= parts
-    ours |= {id(kernel) for kernel in parts.values()}
     foreign = tuple(kernel.name for kernel in main if id(kernel) not in ours)
     return Profile(matched, inner, foreign)
 
@@ -100,15 +93,8 @@ def _kernels(events: Any) -> Iterator[Kernel]:
             int(said.get("output_size", 0) or 0),
             began,
             began + float(event.get("dur", 0)),
-            tuple(_shapes(said.get("input_type_shape", []))),
             _floats(said.get("output_type_shape", [])),
         )
-
-
-def _shapes(said: Any) -> Iterator[tuple[int, ...]]:
-    for entry in cast("list[dict[str, list[int]]]", said):
-        for shape in entry.values():
-            yield tuple(shape)
 
 
 def _floats(said: Any) -> tuple[int, ...] | None:
@@ -126,10 +112,6 @@ def _in_order(kernels: list[Kernel], graph: Executable) -> dict[int, Kernel]:
 
 
 def _runs(kernel: Kernel, node: Node) -> bool:
-    provider = provider_of(node.proto)
-    if provider is not None:
-        # a name that the provider has made up
-        return kernel.provider == provider
     return node.op == kernel.op and node.name in ("", kernel.name)
 
 
@@ -143,23 +125,4 @@ def _by_name(kernels: list[Kernel], graph: Executable) -> dict[int, Kernel]:
         indices = named.get(kernel.name, [])
         if len(indices) == 1 and graph.nodes[indices[0]].op == kernel.op:
             found.setdefault(indices[0], kernel)
-    return found
-
-
-def _of_partitions(kernels: list[Kernel], graph: Executable, known: Container[int]) -> dict[int, Kernel]:
-    """Of a graph with partitions, those nodes that no name tells: in order, where there are as many of a kind.
-
-    What a provider has compiled runs under a name that it makes up, and all nodes are put in order around it.
-    """
-    found: dict[int, Kernel] = {}
-    compiled = {node.index: provider_of(node.proto) for node in graph.nodes if node.domain == COMPILED}
-    if not compiled:
-        return found
-    ops = {node.op for node in graph.nodes}
-    left = {node.index: compiled.get(node.index) or node.op for node in graph.nodes if node.index not in known}
-    for kind in dict.fromkeys(left.values()):
-        nodes = [index for index, own in left.items() if own == kind]
-        ran = [kernel for kernel in kernels if (kernel.op if kernel.op in ops else kernel.provider) == kind]
-        if len(nodes) == len(ran) and len({kernel.provider for kernel in ran}) == 1:
-            found.update(zip(nodes, ran, strict=True))
     return found

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from whynan.capture.onnx.execution import COMPILED
 from whynan.ops.onnx import CONTRIBUTED
 
 if TYPE_CHECKING:
@@ -52,9 +51,7 @@ def _schema(op: str, domain: str, opset: int | None, attributes: tuple[str, ...]
 
 
 def operand_names(node: Node) -> tuple[str, ...]:
-    """What the operands of a node are called by its schema; those of a list are numbered, of a partition by value."""
-    if node.domain == COMPILED:
-        return node.inputs
+    """What the operands of a node are called by its schema; those of a list are numbered."""
     names = _names(node)
     found: list[str] = []
     for i in range(len(node.inputs)):

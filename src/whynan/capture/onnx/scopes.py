@@ -26,8 +26,6 @@ class Scope:
         self.outer = outer
         self._held: dict[str, Any] = {}
         self._seen: dict[str, Value] = {}
-        self._behind: dict[str, tuple[Any, ...]] = {}
-        """What the memory belongs to that a value is a view of, where that is not its own."""
         self._kinds: dict[str, TypeProto] = {}
         self.unreadable: dict[str, str] = {}
         """Why a value could not be looked at."""
@@ -38,25 +36,14 @@ class Scope:
         if kind is not None:
             self._kinds[name] = kind
 
-    def show(self, name: str, value: Value, of: Sequence[str] = ()) -> None:
-        """Have a value be looked at in another form than the engine has it.
-
-        ``of`` are the values that it is a view of: their memory stays as long as it is there, even where they are over.
-        """
+    def show(self, name: str, value: Value) -> None:
+        """Have a value be looked at in another form than the engine has it."""
         self._seen[name] = value
-        if of:
-            self._behind[name] = tuple(owner for source in of for owner in self._owners(source))
-
-    def _owners(self, name: str) -> tuple[Any, ...]:
-        """What the memory of a value belongs to; nothing of one that is not of this graph's run."""
-        own = (self._held[name],) if name in self._held else ()
-        return (*own, *self._behind.get(name, ()))
 
     def drop(self, name: str) -> None:
         """Let a value go."""
         self._held.pop(name, None)
         self._seen.pop(name, None)
-        self._behind.pop(name, None)
 
     def held(self, name: str) -> Any:
         """The engine's value of a name, here or around; an initialiser is made one."""

@@ -5,11 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from whynan.capture.onnx import names
 from whynan.capture.onnx.covers import MOVES, Cover, covers
-from whynan.capture.onnx.execution import BATCH, COMPILED
+from whynan.capture.onnx.execution import BATCH
 from whynan.capture.onnx.graphs import Graph, Operation, Value, everything, listed, opened
 from whynan.capture.onnx.pairing import Pairing, paired
 from whynan.capture.onnx.places import Place
@@ -28,34 +27,11 @@ _MOST: Final = 4
 """Nodes that are named in a line before the rest is only counted."""
 
 
-class Beside(Protocol):
-    """A map that was written beside a model when it was exported (``whynan.models.onnx_sidecar.Sidecar``)."""
-
-    @property
-    def values(self) -> Mapping[str, Kept]:
-        """What is known of each value of the graph and its bodies."""
-        ...
-
-    @property
-    def functions(self) -> Mapping[str, Mapping[str, Kept]]:
-        """The same for the values in functions, by ``domain::name`` of the function."""
-        ...
-
-
-class Kept(Protocol):
-    """What a map knows of one value."""
-
-    @property
-    def place(self) -> Source:
-        """The user's site, the library's, and the module."""
-        ...
-
-
 class Reading(Protocol):
     """What reads the metadata of a node, and the module out of its name (``whynan.source.onnx.Exported``)."""
 
-    def place_of(self, metadata: Mapping[str, str], /) -> Source:
-        """The user's site, the library's, and the module."""
+    def place_of(self, metadata: Mapping[str, str], /, *, doc: str = "") -> Source:
+        """The user's site, the library's, and the module, by the metadata of a node or its documentation."""
         ...
 
     def module_of(self, node_name: str, /) -> str | None:
@@ -74,7 +50,6 @@ class Sites:
         self,
         original: onnx.ModelProto,
         executed: onnx.ModelProto | None,
-        sidecar: Beside | None = None,
         *,
         reading: Reading | None = None,
     ) -> None:
@@ -82,8 +57,6 @@ class Sites:
         self._read = reading or Exported(
             {entry.key: entry.value for entry in held.node.metadata_props} for held in nodes(original)
         )
-        self._beside: Mapping[str, Kept] = {} if sidecar is None else sidecar.values
-        self._inside: Mapping[str, Mapping[str, Kept]] = {} if sidecar is None else sidecar.functions
         self._main, self._pairing = Graph(), Pairing()
         self._covers: dict[Operation, Cover] = {}
         self._found: dict[tuple[tuple[tuple[str, str], ...], str, tuple[str, ...]], Operation | None] = {}
@@ -109,8 +82,7 @@ class Sites:
         """The place of a node, and of one value that it wrote."""
         op = self._operation(node)
         if op is None:
-            found = self._of_names((output, *names.of_value(output)))
-            return Place(*found, node.name or output, output, node.op)
+            return Place(None, None, None, node.name or output, output, node.op)
         if op not in self._places:
             self._places[op] = self._placed(op)
         value = self._value(op, output)
@@ -130,8 +102,6 @@ class Sites:
 
     def note(self, node: Node) -> str | None:
         """What is said of a node that was made of others: ``was made of ...``; None for one that stands in the file."""
-        if node.index < 0:
-            return "was computed by the optimizer before the run: nothing but constants goes into it"
         op = self._operation(node)
         if op is None:
             return None
@@ -141,28 +111,12 @@ class Sites:
         if len(made) == 1:
             as_it_is = made[0].op == op.op and not cover.others
             return None if as_it_is else f"{'is part of' if cover.others else 'was made of'} {_named(made[0])}"
-        how, of = ("compiled", "from") if op.domain == COMPILED else ("made", "of")
-        return f"was {how}{f', with {cover.others} more nodes,' if cover.others else ''} {of} {_listed(_told(made))}"
+        return f"was made{f', with {cover.others} more nodes,' if cover.others else ''} of {_listed(_told(made))}"
 
     def added(self, node: Node) -> bool:
         """Whether the file has no such node: what another one gives is handed on in another form."""
-        op = self._operation(node) if node.index >= 0 else None
-        return op is not None and not self._computed(op) and _added(op, self._cover(op))
-
-    def weight(self, node: Node, position: int) -> str | None:
-        """What the file calls the initializer that a node reads, where its numbers are those of the file.
-
-        They are where no other written node that it was made of reads a constant, which may have been multiplied in.
-        """
         op = self._operation(node)
-        cover = None if op is None else self._cover(op)
-        if op is None or cover is None or cover.chief is None or cover.chief.op != op.op:
-            return None
-        others = [value for other in cover.nodes if other is not cover.chief for value in other.reads()]
-        held = cover.chief.inputs[position] if position < len(cover.chief.inputs) else None
-        if held is None or held.maker is not None or not held.constant or any(value.constant for value in others):
-            return None
-        return held.name
+        return op is not None and not self._computed(op) and _added(op, self._cover(op))
 
     @property
     def unmapped(self) -> tuple[str, ...]:
@@ -201,22 +155,13 @@ class Sites:
         return "/".join((*reversed(written.calls), written.name))
 
     def _placed(self, op: Operation) -> Source:
-        if op.domain == COMPILED:
-            return self._agreed(self._cover(op).nodes)
         module: str | None = None
         for written in _nearest(op, self._cover(op), self._pairing.values):
             site, library, named = self._of(written)
             module = module or named
             if site is not None or library is not None:
                 return site, library, named or module
-        site, library, named = self._of_names(_called(op))
-        return site, library, named or module
-
-    def _agreed(self, nodes: Sequence[Operation]) -> Source:
-        """Of nodes that ran as one, what is the same for all of them: which of them it was is not known."""
-        found = [self._of(node) for node in nodes if _counts(node)]
-        sites, libraries, modules = ([place[i] for place in found] for i in range(3))
-        return _same(sites), _same(libraries), _same(modules)
+        return None, None, module
 
     def _of(self, written: Operation) -> Source:
         module: str | None = None
@@ -225,21 +170,12 @@ class Sites:
             module = module or named
             if site is not None or library is not None:
                 return site, library, named or module
-        site, library, named = self._of_values(written)
-        if site is None and named is None and module is None:
+        doc = written.proto.doc_string
+        site, library, _ = self._read.place_of({}, doc=doc) if doc else (None, None, None)
+        if module is None:
             scoped = (self._read.module_of(name) for name in (written.name, *written.calls) if name)
             module = next((found for found in scoped if found), None)
-        return site, library, named or module
-
-    def _of_values(self, written: Operation) -> Source:
-        for value in written.writes():
-            known = self._beside if value.function is None else self._inside.get(value.function, {})
-            if value.name in known:
-                return known[value.name].place
-        return None, None, None
-
-    def _of_names(self, values: Sequence[str]) -> Source:
-        return next((self._beside[name].place for name in values if name in self._beside), (None, None, None))
+        return site, library, module
 
     def _operation(self, node: Node) -> Operation | None:
         way = tuple((holder, attribute) for holder, attribute, _ in node.body if attribute != BATCH)
@@ -250,11 +186,6 @@ class Sites:
                 graphs = [body for graph in graphs for body in _bodies(graph, holder, attribute)]
             self._found[key] = next((op for graph in graphs for op in _written_by(graph, node)), None)
         return self._found[key]
-
-
-def _same(found: list[Any]) -> Any:
-    """What all of them are; None where they differ."""
-    return found[0] if found and all(one == found[0] for one in found) else None
 
 
 def _written_by(graph: Graph, node: Node) -> Iterator[Operation]:
@@ -283,13 +214,6 @@ def _nearest(op: Operation, cover: Cover, values: Mapping[Value, Value]) -> list
     if cover.chief is None and len({repr(node.metadata) for node in cover.nodes}) == 1:
         chain = list(cover.nodes)
     return [node for node in dict.fromkeys(chain) if node is not None]
-
-
-def _called(op: Operation) -> tuple[str, ...]:
-    """What the values of a node may be called in the file that it was made from."""
-    found = [name for value in op.writes() for name in (value.name, *names.of_value(value.name))]
-    blocked = names.blocked(op.name)
-    return tuple(dict.fromkeys([*found, *([blocked] if blocked else [])]))
 
 
 def _added(op: Operation, cover: Cover) -> bool:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import struct
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
@@ -13,41 +12,33 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 import numpy as np
 
 from whynan.capture.onnx.execution import Counters
-from whynan.capture.onnx.layout import Blocked, Moved
 from whynan.errors import UsageError
 from whynan.floats import format_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from whynan.capture.onnx.execution import Tensor, Value
-    from whynan.records.base import Number
 
 CHUNK: Final = 1 << 18
 """Elements looked at in one go: what was read for the minimum is still in the cache for the rest."""
 _FP4_TINY: Final = 1.0
 
 
-def counters(value: Value, known: Callable[[Value], Counters] | None = None) -> Counters:
+def counters(value: Value) -> Counters:
     """Exact counts of special values, and least and greatest of the finite elements.
 
-    A complex element counts as its two parts, and has no range. No counter is inferred from a minimum or maximum. What
-    only holds the elements of others has their counts, which ``known`` gives; elements that are bad are counted.
+    A complex element counts as its two parts, and has no range. No counter is inferred from a minimum or maximum.
     """
     if value is None:
         return Counters("none", (), 0)
     if isinstance(value, list):
         return Counters("sequence", (len(value),), 0)
-    laid: Any = value
-    if isinstance(laid, Moved):
-        found = joined([(known or counters)(part) for part in laid.parts], laid.shape)
-        if not found.bad:
-            return found
-    # the order of the elements does not matter; NumPy's own function, for it may be a scalar or a list of strings
-    array = laid.raw if isinstance(laid, Blocked) else np.asarray(value)
-    shape = laid.shape if isinstance(laid, Blocked) else array.shape
+    # NumPy's own function, for it may be a scalar or a list of strings
+    array = np.asarray(value)
+    shape = array.shape
     kind = array.dtype.kind
     if kind in "OUST":
         return Counters("string", shape, 0)
@@ -63,26 +54,6 @@ def counters(value: Value, known: Callable[[Value], Counters] | None = None) -> 
         return Counters(name, shape, **_few_values(array))
     flat = array.reshape(-1)
     return Counters(name, shape, **_halves(flat)) if array.dtype.itemsize == 2 else _floats(flat, shape)
-
-
-def joined(parts: Sequence[Counters], shape: tuple[int, ...]) -> Counters:
-    """The counters of a value that holds all elements of others, of the same type each, and nothing else."""
-    first = parts[0]
-    n, nan, posinf, neginf = first.n, first.n_nan, first.n_posinf, first.n_neginf
-    zero, subnormal, least, most = first.n_zero, first.n_subnormal, first.finite_min, first.finite_max
-    for part in parts[1:]:
-        n, nan, posinf, neginf = n + part.n, nan + part.n_nan, posinf + part.n_posinf, neginf + part.n_neginf
-        zero, subnormal = zero + part.n_zero, subnormal + part.n_subnormal
-        if part.finite_min is not None and (least is None or _place(part.finite_min) < _place(least)):
-            least = part.finite_min
-        if part.finite_max is not None and (most is None or _place(part.finite_max) > _place(most)):
-            most = part.finite_max
-    return Counters(first.dtype, shape, n, nan, posinf, neginf, zero, subnormal, least, most)
-
-
-def _place(number: Number) -> tuple[Number, float]:
-    """Where a number stands in the order of all: -0 is before 0."""
-    return number, math.copysign(1.0, number)
 
 
 @cache

@@ -7,13 +7,11 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
-from whynan.capture.onnx.blocks import Blocks
 from whynan.capture.onnx.bodies import Bodies
 from whynan.capture.onnx.executable import Executable, bodies_of
 from whynan.capture.onnx.execution import RunError
-from whynan.capture.onnx.layout import Blocked
 from whynan.capture.onnx.planning import give_back
 from whynan.capture.onnx.sessions import EngineSettings, as_executed
 from whynan.capture.onnx.statistics import counters
@@ -22,18 +20,16 @@ from whynan.capture.onnx.values import detached, launch, said, type_of
 from whynan.floats import format_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     import onnx
     from onnx import TypeProto
 
     from whynan.capture.onnx.bindings import Bound, Memory
-    from whynan.capture.onnx.execution import Node, Tensor, Value
-    from whynan.capture.onnx.moves import Moves
+    from whynan.capture.onnx.execution import Node, Value
     from whynan.capture.onnx.profile import Profile
     from whynan.capture.onnx.scopes import Run, Scope
-    from whynan.capture.onnx.written import Written
 
 Plan = tuple[int, ...]
 """Where the segments of a graph end: the last of them is the number of its nodes."""
@@ -54,7 +50,7 @@ class Segment:
     session: Any
     kinds: dict[str, TypeProto] = field(default_factory=lambda: {})
     later: frozenset[str] = frozenset()
-    """What it writes and is still read when it is over, be it under another name."""
+    """What it writes and is still read when it is over."""
     bound: Bound | None = None
 
 
@@ -69,24 +65,16 @@ class Walk:
         settings: EngineSettings,
         folder: Path,
         *,
-        channels: Mapping[str, int],
-        written: Written,
         profile: Profile,
-        moves: Moves,
         memory: Memory,
         lean: bool,
     ) -> None:
         self.settings = settings
         self.folder = folder
-        self._channels = channels
-        self._written = written
-        self._blocks: dict[int, Blocks] = {}
         self._shown: dict[int, tuple[Node, ...]] = {}
         self.lean = lean
         self.notes: dict[str, None] = {}
         """What is to be said of the run."""
-        self._lasting: dict[str, None] = {}
-        """What is to be said of every run: it is found out once."""
         self.nodes = 0
         """Nodes of the main graph that have run."""
         self.emulated = 0
@@ -98,9 +86,8 @@ class Walk:
         self.owners: dict[int, Executable] = {}
         """The graph of each node that has been told of, by the identity of its proto."""
         self._kernels, self._inner = profile.kernels, profile.inner
-        self._moves = moves
         self._memory = memory
-        self._segments: dict[tuple[int, int, int, bool, tuple[tuple[str, bytes], ...]], Segment] = {}
+        self._segments: dict[tuple[int, int, int, tuple[tuple[str, bytes], ...]], Segment] = {}
         self._kept: list[Executable] = []
         self._made = 0
         self._bodies = Bodies(self)
@@ -109,7 +96,7 @@ class Walk:
         """A new run begins: what was counted and said of the one before is not of this one."""
         self.nodes = self.emulated = 0
         self.overflows = []
-        self.notes = dict(self._lasting)
+        self.notes = {}
 
     def shown(self, graph: Executable) -> tuple[Node, ...]:
         """The nodes of the main graph as an observer sees them."""
@@ -120,16 +107,6 @@ class Walk:
             )
             self._own(graph)
         return self._shown[id(graph)]
-
-    def blocks(self, graph: Executable) -> Blocks:
-        """Which values of a graph are in blocks of channels."""
-        if id(graph) not in self._blocks:
-            blocks = self._blocks[id(graph)] = Blocks(graph, self._channels, self._written)
-            self._own(graph)
-            for name in sorted(blocks.unknown):
-                self._lasting[f"the value {name} is looked at in blocks of channels, as the engine keeps it"] = None
-            self.notes |= self._lasting
-        return self._blocks[id(graph)]
 
     def run(self, run: Run, plan: Plan) -> None:
         """Run the nodes of a graph; its values stay as long as they are read. Raises ``RunError``."""
@@ -142,10 +119,10 @@ class Walk:
         try:
             written = self._executed(run.scope, begin, end)
         except RunError as error:
-            if end - begin > 1:
-                self._one_at_a_time(run, begin, end, error)
-                return
-            written = self._alone(run.scope, begin, error)
+            if end - begin == 1:
+                raise
+            self._one_at_a_time(run, begin, end, error)
+            return
         run.observer.wrote([run.scope.seen(name) for name in written])
         for index in range(begin, end):
             self._tell(run, run.shown[index])
@@ -158,36 +135,22 @@ class Walk:
             self._segment(run, one, one + 1)
         self.notes[f"the nodes from {begin} on could only be run one at a time: {error.what}"] = None
 
-    def _alone(self, scope: Scope, index: int, error: RunError) -> Collection[str]:
-        """Run one node that failed once more, without turning what it writes out of blocks; raises ``RunError``."""
-        node = scope.graph.nodes[index]
-        blocks = self.blocks(scope.graph)
-        if not any(name in blocks.channels for name in node.outputs):
-            raise RunError(error.what, self.nodes) from None
-        written = self._executed(scope, index, index + 1, turned=False)
-        self.notes[f"the value {node.outputs[0]} is looked at in blocks of channels, as the engine keeps it"] = None
-        return written
-
-    def _executed(self, scope: Scope, begin: int, end: int, *, turned: bool = True) -> Collection[str]:
+    def _executed(self, scope: Scope, begin: int, end: int) -> Sequence[str]:
         """Run some nodes and hold what they wrote: the values that can be looked at."""
-        segment = self._opened(scope, begin, end, turned=turned)
+        segment = self._opened(scope, begin, end)
         try:
             feeds = {name: scope.held(name) for name in segment.tapped.feeds}
-            found = _launched(segment, feeds) if segment.tapped.fetches else []
+            found = _launched(segment, feeds) if segment.tapped.values else []
         except Exception as error:
             raise RunError(said(error), self.nodes) from None
-        by_name: dict[str, Any] = dict(zip(segment.tapped.fetches, found, strict=True))
+        by_name: dict[str, Any] = dict(zip(segment.tapped.values, found, strict=True))
         for name in segment.tapped.values:
             # what lasts longer than the segment must not keep the rest of it
             lasts = name in segment.later
             scope.hold(name, detached(by_name[name]) if lasts else by_name[name], segment.kinds.get(name))
         for name, view in segment.bound.views().items() if segment.bound is not None else ():
             scope.show(name, view)
-        for name, plain in segment.tapped.plain.items():
-            scope.show(name, by_name[plain].numpy())
-        for name, size in segment.tapped.laid.items():
-            scope.show(name, cast("Tensor", Blocked(cast("Tensor", scope.seen(name)), size)))
-        return dict.fromkeys((*segment.tapped.values, *segment.tapped.plain))
+        return segment.tapped.values
 
     def _constants(self, run: Run, found: Iterable[tuple[str, Executable]]) -> None:
         """Tell of initialisers, each with the graph that has it, that are read or that leave."""
@@ -200,11 +163,6 @@ class Walk:
         scope, observer, told, path = run.scope, run.observer, run.told, run.path
         graph = scope.graph
         self._constants(run, graph.constant_reads[node.index])
-        if aliases := self.blocks(graph).aliases:
-            for alias in (name for name in node.outputs if name in aliases):
-                scope.show(alias, scope.seen(aliases[alias]), [aliases[alias]])
-        if node.outputs and node.outputs[0] in self._moved(graph) and not scope.has(node.outputs[0]):
-            scope.show(node.outputs[0], self._moves.made(node, [scope.seen(name) for name in node.inputs]), node.inputs)
         if path:
             kernel = self._inner.get(node.name)
             node = dataclasses.replace(node, body=path, provider=None if kernel is None else kernel.provider)
@@ -230,7 +188,7 @@ class Walk:
                 if found.dtype == "float32" and greatest > _HALF:
                     self.overflows.append((name.removeprefix(_EMULATED), greatest))
 
-    def _opened(self, scope: Scope, begin: int, end: int, *, turned: bool) -> Segment:
+    def _opened(self, scope: Scope, begin: int, end: int) -> Segment:
         graph = scope.graph
         types = {
             name: scope.kind(name)
@@ -238,22 +196,18 @@ class Walk:
             for name in graph.reads[index]
             if not begin <= graph.producers.get(name, -1) < end and scope.has(name)
         }
-        key = id(graph), begin, end, turned, tuple((name, kind.SerializeToString()) for name, kind in types.items())
+        key = id(graph), begin, end, tuple((name, kind.SerializeToString()) for name, kind in types.items())
         segment = self._segments.get(key)
         if segment is None:
-            blocks = self.blocks(graph)
-            unread = frozenset(
-                name for name in (*blocks.aliases, *self._moved(graph)) if graph.last_reads.get(name, -1) < end
-            )
-            model = tapped(graph, begin, end, types, blocks if turned else None, unread)
+            model = tapped(graph, begin, end, types)
             session = as_executed(self.settings, self.handed(model.model))
-            later = _later(graph, model.values, blocks.aliases, end)
+            later = _later(graph, model.values, end)
             segment = Segment(begin, end, model, session, later=later)
             # a NodeArg keeps its whole session: only what it says is kept
             for output in session.get_outputs():
                 if str(output.type).startswith("optional("):
                     segment.kinds[str(output.name)] = type_of(str(output.type))
-            if graph is self._memory.graph and turned and not self.lean and not segment.kinds:
+            if graph is self._memory.graph and not self.lean and not segment.kinds:
                 segment.bound = self._memory.bound(session, begin, end, model, later)
             self._segments[key] = segment
             self._own(graph)
@@ -273,10 +227,6 @@ class Walk:
             self._kept.append(graph)
             self.owners.update((id(node.proto), graph) for node in graph.nodes)
 
-    def _moved(self, graph: Executable) -> frozenset[str]:
-        """The values of a graph that are made of others, and not given."""
-        return self._moves.names if graph is self._moves.graph else frozenset()
-
     def _drop(self) -> None:
         """Let go of all sessions and of what they mapped; those of bodies stay while their node runs."""
         self._segments.clear()
@@ -291,10 +241,9 @@ def _holds_external(graph: onnx.GraphProto) -> bool:
     )
 
 
-def _later(graph: Executable, values: Sequence[str], aliases: Mapping[str, str], end: int) -> frozenset[str]:
-    """The values that are read after a segment, or leave the graph, by themselves or in another order."""
-    found = {name for name in (*values, *aliases) if graph.last_reads.get(name, -1) >= end or name in graph.outputs}
-    return frozenset(found | {aliases[name] for name in found if name in aliases})
+def _later(graph: Executable, values: Sequence[str], end: int) -> frozenset[str]:
+    """The values that are read after a segment, or leave the graph."""
+    return frozenset(name for name in values if graph.last_reads.get(name, -1) >= end or name in graph.outputs)
 
 
 def _launched(segment: Segment, feeds: Mapping[str, Any]) -> list[Any]:
@@ -305,4 +254,4 @@ def _launched(segment: Segment, feeds: Mapping[str, Any]) -> list[Any]:
         except Exception:
             # of another shape than before, or wrong in itself, which the next run says
             segment.bound = None
-    return launch(segment.session, segment.tapped.fetches, feeds)
+    return launch(segment.session, segment.tapped.values, feeds)

@@ -20,8 +20,6 @@ _NODE, _INITIALIZER = 1, 5
 _INPUT, _OUTPUT, _OP = 1, 2, 4
 _DIMS, _NAME = 1, 8
 _VARINT, _EIGHT, _LENGTH, _FOUR = 0, 1, 2, 5
-_FAR: Final = 4
-"""Nodes between a convolution and the value that a fused one is called after."""
 
 
 @dataclass(slots=True)
@@ -35,20 +33,6 @@ class Written:
     def weights(self) -> int:
         """How many numbers there are in all weights."""
         return sum(math.prod(shape) for shape in self.shapes.values())
-
-    def convolved(self, value: str) -> int | None:
-        """The channels of the convolution that a value comes from; None where none is near."""
-        producers = {output: node for node in self.nodes for output in node[2]}
-        for _ in range(_FAR):
-            found = producers.get(value)
-            if found is None or not found[1]:
-                return None
-            op, inputs, _ = found
-            if op == "Conv":
-                shape = self.shapes.get(inputs[1])
-                return shape[0] if shape else None
-            value = inputs[0]
-        return None
 
 
 def read_written(path: str) -> Written:

@@ -16,7 +16,7 @@ from whynan.capture.onnx.recorder import Recorder
 from whynan.rules.catalogue import explain
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from whynan.analysis import Findings
     from whynan.records import Finding
@@ -64,10 +64,9 @@ def look(
     outputs: Sequence[str],
     constants: Mapping[str, Any] | None = None,
     *,
-    keep: Collection[str] = (),
     opset: int = 18,
 ) -> Looked:
     """Run a model of these nodes and look at it."""
-    births = Births(Recorder(), NoSites(), ranges=True, keep=keep, count=counters_of)
+    births = Births(Recorder(), NoSites(), ranges=True, count=counters_of)
     found = run(model_of(nodes, feeds, outputs, constants, opset), feeds, births)
     return Looked(births, births.end(), found)

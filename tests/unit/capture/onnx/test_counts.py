@@ -1,4 +1,4 @@
-"""Values that are counted all at once, and what is known of values that hold others."""
+"""Values that are counted all at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from whynan.capture.onnx.counts import Counts
-from whynan.capture.onnx.layout import Moved, in_order
 from whynan.capture.onnx.statistics import CHUNK, counters
 
 RNG = np.random.default_rng(0)
@@ -66,38 +65,3 @@ def test_of_little_nothing_is_counted_before_it_is_asked_for() -> None:
     counts.ahead([array])
     array[:] = np.nan
     assert counts(array).n_nan == 20_000
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int64, np.bool_, np.complex64])
-def test_what_holds_others_has_their_counts(dtype: Any) -> None:
-    parts = tuple((RNG.standard_normal((3, n)) * 4).astype(dtype) for n in (1, 5, 2))
-    moved: Any = Moved(parts, (8, 3), lambda given: np.concatenate(given, 1).transpose())
-    plain = np.concatenate(parts, 1).transpose()
-    assert (moved.dtype, moved.size, moved.nbytes) == (plain.dtype, plain.size, plain.nbytes)
-    assert counters(moved) == Counts()(moved) == counters(plain)
-    assert np.asarray(moved).tobytes() == np.array(moved, copy=True).tobytes() == plain.tobytes()
-    assert np.asarray(moved, np.complex128).dtype == np.complex128
-    assert in_order(moved) is np.asarray(moved)
-
-
-def test_minus_zero_is_the_least_of_zeros_wherever_it_stands() -> None:
-    zeros = (np.array([0.0], np.float32), np.array([-0.0], np.float32))
-    for parts in (zeros, zeros[::-1]):
-        found = counters(Moved(parts, (2,), np.concatenate))  # type: ignore[arg-type]
-        assert str(found.finite_min) == "-0.0"
-        assert str(found.finite_max) == "0.0"
-
-
-def test_what_holds_something_bad_is_looked_at_itself() -> None:
-    """Twin: a value whose parts are finite is not made to be counted."""
-    asked: list[int] = []
-
-    def make(given: list[Any]) -> Any:
-        asked.append(len(given))
-        return np.concatenate(given)
-
-    good, bad = np.ones(3, np.float32), np.array([1, np.nan], np.float32)
-    assert counters(Moved((good, good), (6,), make)).n == 6  # type: ignore[arg-type]
-    assert asked == []
-    assert counters(Moved((good, bad), (5,), make)).n_nan == 1  # type: ignore[arg-type]
-    assert asked == [2]

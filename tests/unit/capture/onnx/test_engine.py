@@ -11,8 +11,13 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.unit.capture.onnx.told import FLOAT, Told, model, node, saved, scalar
+from whynan.analysis import findings_of
+from whynan.capture.onnx import optimised
 from whynan.capture.onnx.engine import EngineSettings, available, bare, opened, run
 from whynan.capture.onnx.execution import RunError
+from whynan.capture.onnx.observer import Births
+from whynan.capture.onnx.places import NoSites
+from whynan.capture.onnx.recorder import Recorder
 from whynan.capture.onnx.values import same_bits
 
 X = np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)
@@ -202,6 +207,31 @@ def test_a_provider_that_is_not_there_is_said(tmp_path: Path) -> None:
     asked = ("CUDAExecutionProvider", "CPUExecutionProvider")
     outcome = run(EngineSettings(saved(chain(), tmp_path), providers=asked), {"x": X}, told)
     assert any("CUDAExecutionProvider was asked for and is not there" in note for note in outcome.notes)
+
+
+@pytest.mark.parametrize("producing", [2.0, float("nan")], ids=["finite", "bad"])
+def test_what_a_provider_compiles_is_looked_at_on_the_others(
+    producing: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = optimised.as_user
+
+    def as_user(settings: EngineSettings, written: Path | None, profile: Path | None) -> Any:
+        if written is not None and "AzureExecutionProvider" in settings.providers:
+            raise RunError("Unable to serialize model as it contains compiled nodes.", 0)
+        return made(settings, written, profile)
+
+    monkeypatch.setattr(optimised, "as_user", as_user)
+    monkeypatch.setattr(optimised, "bare_outputs", lambda *_: {"y": np.full((2, 4), producing, np.float32)})
+    births = Births(Recorder(), NoSites(), ranges=False)
+    providers = ("AzureExecutionProvider", "CPUExecutionProvider")
+    outcome = run(EngineSettings(saved(chain(), tmp_path), providers=providers), {"x": np.abs(X)}, births)
+    verdict = findings_of(births.end()).verdict
+    assert verdict == ("clean" if producing == 2 else "inconclusive")
+    assert same_bits(outcome.outputs["y"], np.full((2, 4), producing, np.float32))
+    assert outcome.notes == (
+        "a provider compiles parts of the model, and nothing in them can be looked at: the outputs are those of"
+        " AzureExecutionProvider, CPUExecutionProvider, and all other values those of CPUExecutionProvider",
+    )
 
 
 def test_float16_on_the_cpu_has_no_false_infinity(tmp_path: Path) -> None:

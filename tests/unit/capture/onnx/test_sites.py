@@ -16,8 +16,6 @@ from tests.unit.capture.onnx.written_models import NoLines, all_values, fed, lig
 from whynan.capture.onnx.execution import Node
 from whynan.capture.onnx.places import Place
 from whynan.capture.onnx.sites import Sites
-from whynan.models.onnx_opening import open_model
-from whynan.models.onnx_sidecar import sidecar_of
 from whynan.records import Site
 
 LINES = Path(exported_models.__file__).read_text(encoding="utf-8").splitlines()
@@ -150,32 +148,30 @@ def test_nodes_of_an_exported_transformer_lead_to_their_expressions(
     assert modules == {"blocks.0.attention", "blocks.1.attention"}
 
 
-def test_a_stripped_model_is_explained_by_its_sidecar(transformer: tuple[onnx.ModelProto, Path]) -> None:
+def test_a_stripped_model_has_no_lines(transformer: tuple[onnx.ModelProto, Path]) -> None:
     model, folder = transformer
-    sidecar = sidecar_of(open_model(folder / "exported.onnx"))
     bare = onnx.ModelProto()
     bare.CopyFrom(model)
     for node in bare.graph.node:
         del node.metadata_props[:]
     executed = optimised(bare, folder, "ALL", name="bare")
-    blind, seeing, whole = Sites(bare, executed), Sites(bare, executed, sidecar), Sites(model, executed)
+    blind, whole = Sites(bare, executed), Sites(model, executed)
     for node in nodes(executed.graph):
-        assert blind.site(node, node.outputs[0]).site is None
-        assert seeing.site(node, node.outputs[0]) == whole.site(node, node.outputs[0])
-        assert seeing.site(node, node.outputs[0]).site is not None
+        place, located = (sites.site(node, node.outputs[0]) for sites in (blind, whole))
+        assert (place.site, place.node, place.value) == (None, located.node, located.value)
+        assert located.site is not None
 
 
-def test_an_optimised_descendant_is_explained_as_far_as_its_names_go(
-    transformer: tuple[onnx.ModelProto, Path],
-) -> None:
-    model, folder = transformer
-    sidecar = sidecar_of(open_model(folder / "exported.onnx"))
-    descendant = optimised(model, folder, "ALL")
-    sites = Sites(descendant, descendant, sidecar)
-    kept = {output for node in model.graph.node for output in node.output}
-    located = {n.outputs[0]: sites.site(n, n.outputs[0]).site is not None for n in nodes(descendant.graph)}
-    assert all(found for output, found in located.items() if output in kept)
-    assert sum(located.values()) >= 40
+@pytest.mark.parametrize("doc", ["/home/me/net.py(7): forward", "a logarithm"])
+def test_the_frames_of_a_scripted_export_that_is_verbose_are_its_lines(doc: str, tmp_path: Path) -> None:
+    model = parsed(
+        "<ir_version: 8, opset_import: ['': 17]> g (float[2] x) => (float[2] y) { y = Log(x) }".replace("'", '"')
+    )
+    model.graph.node[0].doc_string = doc
+    executed = optimised(model, tmp_path)
+    (node,) = nodes(executed.graph)
+    site = Sites(model, executed).site(node, "y").site
+    assert (None if site is None else site.line) == (7 if "(7)" in doc else None)
 
 
 def test_a_scripted_export_leads_to_the_module(tmp_path: Path) -> None:

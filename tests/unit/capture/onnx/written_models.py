@@ -20,7 +20,7 @@ LIGHT = Path(onnx.backend.test.__file__).parent / "data" / "light"
 class NoLines:
     """Reads no line; the module is what stands before the last slash of a node's name."""
 
-    def place_of(self, metadata: Mapping[str, str], /) -> tuple[None, None, None]:
+    def place_of(self, metadata: Mapping[str, str], /, *, doc: str = "") -> tuple[None, None, None]:
         return None, None, None
 
     def module_of(self, node_name: str, /) -> str | None:
