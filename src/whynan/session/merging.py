@@ -73,7 +73,9 @@ def distinct(findings: Iterable[Finding], told: Iterable[Finding] = ()) -> tuple
 def _keys(finding: Finding) -> list[object]:
     """What two findings of one birth have in common, and two of one cause."""
     site = finding.site
-    place = site, finding.library_site, finding.node if site is None else None, finding.allowed
+    # what no operation has borne is told apart by where it came from
+    source = finding.message if finding.birth in ("entered", "literal") else None
+    place = site, finding.library_site, finding.node if site is None else None, source, finding.allowed
     born = finding.phase, finding.op, finding.grad_fn, finding.birth, finding.damage and finding.rule
     explained = site is not None and site.column is not None and finding.rule != "WN000"
     return [(*place, *born), *([(*place, finding.rule)] if explained else [])]

@@ -101,3 +101,8 @@ def test_another_cause_is_another_finding(other: dict[str, Any]) -> None:
 )
 def test_where_nothing_is_explained_or_placed_the_births_are_told_apart(more: dict[str, Any]) -> None:
     assert len(distinct([found(**more), found(birth="invalid", **more)])) == 2
+
+
+def test_two_buffers_that_were_bad_before_are_two() -> None:
+    spoilt = [found(rule="WN004", birth="entered", op=None, message=f"buffer {name} holds NaN") for name in "ab"]
+    assert distinct(spoilt) == tuple(spoilt)
