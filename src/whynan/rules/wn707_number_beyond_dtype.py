@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Final
 from whynan.rules.arithmetic import attempted
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import base, is_onnx, result, said
-from whynan.rules.mending import reformulation
+from whynan.rules.mending import setting
 from whynan.rules.numbers import maximum, overflows, product
 from whynan.rules.wording import derivative
 
@@ -82,12 +82,5 @@ RULE = Rule(
     "number-beyond-dtype",
     match,
     torch="all",
-    fixes=(
-        reformulation(
-            "the product in float64",
-            "a * b",
-            "type_as(double(a) * b, a)",
-            wide="double(a)",
-        ),
-    ),
+    fixes=(setting("float64 for this operation, or the number's factors one after the other"),),
 )
