@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.unit.capture.seen import traced
 from torch import nn
+
+from tests.unit.capture.seen import traced
 
 ZERO = torch.zeros(3)
 

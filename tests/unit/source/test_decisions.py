@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import textwrap
 from pathlib import Path
@@ -50,10 +51,8 @@ def decided(tmp_path: Path, program: str, value: float | bool) -> list[Any]:
         return bool(value)
 
     names: dict[str, Any] = {"__name__": "program", "read": read, "answer": answer}
-    try:
+    with contextlib.suppress(SystemExit, ValueError, AssertionError):
         exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), names)
-    except (SystemExit, ValueError, AssertionError):
-        pass
     return found
 
 
@@ -101,13 +100,18 @@ def test_a_number_for_which_the_program_ends(name: str, tmp_path: Path) -> None:
 
 LEAVES = {
     "break": "for i in range(3):\n    if math.isnan(read()):\n        break\n    backward()",
-    "return": "def f():\n    for i in range(3):\n        if math.isnan(read()):\n            return\n        backward()\n\nf()",
+    "return": (
+        "def f():\n    for i in range(3):\n        if math.isnan(read()):\n            return\n"
+        "        backward()\n\nf()"
+    ),
     "a while that asks": "loss = 1.0\nwhile loss > 0.1:\n    backward()\n    loss = read()",
     "behind a loop over it": (
         "for i in range(3):\n    for key in ('a', 'b'):\n        if math.isnan(read(key)):\n            bad = True\n"
         "            break\n    if bad:\n        break\n    step()"
     ),
-    "a step in a function": "def f():\n    step()\nfor i in range(3):\n    if math.isnan(read()):\n        break\n    f()",
+    "a step in a function": (
+        "def f():\n    step()\nfor i in range(3):\n    if math.isnan(read()):\n        break\n    f()"
+    ),
 }
 
 
@@ -122,7 +126,8 @@ SKIPS = {
     "only if it is finite": "for i in range(1):\n    loss = read()\n    if math.isfinite(loss):\n        backward()",
     "a step function": "def f():\n    if math.isnan(read()):\n        return None\n    backward()\n\nf()",
     "an exception that is caught": (
-        "for i in range(1):\n    try:\n        if math.isnan(read()):\n            raise ValueError\n        backward()\n"
+        "for i in range(1):\n    try:\n        if math.isnan(read()):\n"
+        "            raise ValueError\n        backward()\n"
         "    except ValueError:\n        print('skipped')"
     ),
 }
@@ -136,11 +141,17 @@ def test_a_number_for_which_a_step_is_skipped(name: str, tmp_path: Path) -> None
 
 NOTHING = {
     "printed": "print(read())",
-    "logged if it is a number": "def log(v):\n    if math.isnan(v):\n        return\n    print(v)\n\nlog(read())\nbackward()",
+    "logged if it is a number": (
+        "def log(v):\n    if math.isnan(v):\n        return\n    print(v)\n\nlog(read())\nbackward()"
+    ),
     "said": "if math.isnan(read()):\n    print('NaN')\nbackward()",
     "replaced": "loss = read()\nloss = 0.0 if math.isnan(loss) else loss\nif math.isnan(loss):\n    sys.exit(1)",
-    "the best one": "best = 1.0\nfor i in range(1):\n    loss = read()\n    if loss < best:\n        break\n    backward()",
-    "an evaluation that passes over it": "for i in range(1):\n    value = read()\n    if math.isnan(value):\n        continue\n    print(value)",
+    "the best one": (
+        "best = 1.0\nfor i in range(1):\n    loss = read()\n    if loss < best:\n        break\n    backward()"
+    ),
+    "an evaluation that passes over it": (
+        "for i in range(1):\n    value = read()\n    if math.isnan(value):\n        continue\n    print(value)"
+    ),
     "another condition": "loss = read()\nif len(sys.argv) > 1000:\n    sys.exit(1)",
     "what nobody knows": "from random import random\nif random() < 2 and math.isfinite(read()):\n    sys.exit(1)",
 }

@@ -72,8 +72,7 @@ class Capture:
         self.tracer.bad.sinks.steps.offset = first_step - 1
         if steps is not None:
             self.tracer.last_step = first_step - 1 + steps
-            self.tracer.on_last_step = self.leave
-            self.tracer.says_last = not watches
+            self.tracer.on_last_step = self.leave if watches else self._leave_as_asked
         self._waiting: Attempts | None = None
         self._mode = self.tracer.mode = TraceMode(self.tracer)
         self._hooks = StepHooks(self.tracer.fail)
@@ -166,6 +165,10 @@ class Capture:
             finally:
                 tracer.active = False
                 tracer.close()
+
+    def _leave_as_asked(self) -> None:
+        self.tracer.notes[f"looked at up to step {self.tracer.last_step}, as --steps says"] = None
+        self.leave()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -376,8 +376,6 @@ def _step_ends(tracer: Tracer, optimizer: Any) -> None:
 def _last_step(tracer: Tracer) -> None:
     steps = tracer.bad.sinks.steps
     if tracer.on_last_step is not None and steps.offset + steps.attempts >= (tracer.last_step or 0):
-        if tracer.says_last:
-            tracer.notes[f"looked at up to step {tracer.last_step}, as --steps says"] = None
         tracer.on_last_step()
 
 

@@ -107,8 +107,6 @@ class Tracer:
         """Called at each door of the program's, before `on_sink` is asked."""
         self.only: Only | None = None
         self.last_step: int | None = None
-        self.says_last = True
-        """Whether the program's user has asked for that last step."""
         self.on_last_step: Callable[[], None] | None = None
         self.every_thread = False
         self.entered: dict[int, Any] = {}

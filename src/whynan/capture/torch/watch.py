@@ -98,8 +98,7 @@ class Guard:
         """Who calls modules without gradients."""
         self.observations: Observations | None = None
         self._observed: Callable[[Fault], BaseException | None] | None = None
-        self.decided: Callable[[Fault], BaseException | None] = lambda _: None
-        """The same for a number on which the program decides while it is traced."""
+        self.decided: Callable[[Fault], BaseException | None] = lambda _: None  # the same, while it is traced
         self._entrances = Entrances(self, marking, self._graphs, late=late)
         self.on = False
 
@@ -155,19 +154,14 @@ class Guard:
         return [p for optimizer in self.optimizers() for p in parameters_of(optimizer)]
 
     def observe(self, explain: Callable[[Fault], BaseException | None]) -> None:
-        """Have the bad numbers that the program reads looked into: `explain` is given what was read, as a fault.
-
-        What it gives is raised there.
-        """
+        """Have bad numbers that are read looked into: `explain` is given each, as a fault; what it gives is raised."""
         self._observed = explain
         self.observations = Observations(self._saw, self._wants_numbers, self.fail)
 
     def _wants_numbers(self, made: Decision | None) -> bool:
         here = self.here
-        if here.replaying:
-            return here.arrive is not None and (made is not None or not here.deciding)
-        if not self.on or here.depth or is_capturing():
-            return False
+        if here.replaying or not self.on or here.depth or is_capturing():
+            return here.replaying and here.arrive is not None and (made is not None or not here.deciding)
         if made is None:
             # once there is a gradient, the step that is made of it is judged
             return self.judging and not here.losses.held
