@@ -70,15 +70,48 @@ GUARDS = {
         "ends the program",
         1,
     ),
+    "second micro-batch": (
+        "if not math.isfinite(loss.detach().item()):\n    sys.exit(4)\n(loss / 2).backward()\n"
+        "if step % 2 == 0:\n    continue\noptimizer.step()\noptimizer.zero_grad()\ncontinue",
+        "ends the program",
+        4,
+    ),
 }
-SAMPLE = {("exit", 0), ("break", 5)}
+SAMPLE = {("exit", 0), ("break", 5), ("second micro-batch", 5)}
+NORM = """
+import math, sys
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(6):
+    x = torch.randn(8, 4)
+    if step == 4:
+        x[2] = 0
+    seen = model(x) * (x.abs().sum(1, keepdim=True) > 0)
+    loss = seen.pow(2).sum(1).sqrt().mean()  # born
+    optimizer.zero_grad()
+    loss.backward()
+    norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    if not torch.isfinite(norm):
+        {stops}
+    optimizer.step()
+print("done")
+"""
 
 
 def run(folder: Path, guard: str, bad: int) -> tuple[subprocess.CompletedProcess[str], dict[str, object], list[str]]:
-    text = PROGRAM.format(guard=textwrap.indent(guard, " " * 8), bad=bad)
+    return told(folder, PROGRAM.format(guard=textwrap.indent(guard, " " * 8), bad=bad))
+
+
+def told(
+    folder: Path, text: str, *options: str
+) -> tuple[subprocess.CompletedProcess[str], dict[str, object], list[str]]:
     (folder / "train.py").write_text(text, encoding="utf-8")
     done = subprocess.run(
-        [str(WHYNAN), "run", "--json", "report.json", "train.py"],
+        [str(WHYNAN), "run", *options, "--json", "report.json", "train.py"],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -109,4 +142,23 @@ def test_a_guard_that_stops_is_an_error_and_its_change_is_proved(name: str, bad:
 def test_a_guard_that_lets_all_pass_is_clean(name: str, tmp_path: Path) -> None:
     """The twin: the same program, whose losses are finite."""
     done, report, _ = run(tmp_path, GUARDS[name][0], -1)
+    assert (done.returncode, done.stdout, report["verdict"]) == (0, "done\n", "clean"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("stops", "status", "words"), [("sys.exit(5)", 5, "ends the program"), ("break", 1, "leaves its loop")]
+)
+def test_a_program_that_stops_for_the_norm_of_its_gradients_has_an_error(
+    stops: str, status: int, words: str, tmp_path: Path
+) -> None:
+    done, report, lines = told(tmp_path, NORM.format(stops=stops), "--no-proof")
+    (finding,) = report["findings"]  # type: ignore[misc]
+    assert (done.returncode, report["verdict"], finding["phase"]) == (status, "nonfinite", "backward"), done.stderr
+    assert lines[finding["site"]["line"] - 1].endswith("# born")
+    assert f"{words} because what it tests of the gradients is NaN" in done.stderr
+
+
+def test_a_step_that_is_skipped_for_the_norm_of_its_gradients_is_no_finding(tmp_path: Path) -> None:
+    """The twin: what is discarded harms nothing."""
+    done, report, _ = told(tmp_path, NORM.format(stops="continue"), "--no-proof")
     assert (done.returncode, done.stdout, report["verdict"]) == (0, "done\n", "clean"), done.stderr

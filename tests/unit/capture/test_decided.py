@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+import whynan
 from tests.unit.capture.seen import traced
 
 ZERO = torch.zeros(3)
@@ -70,12 +71,12 @@ def test_a_loop_that_is_left_because_the_loss_is_bad_is_an_error(name: str) -> N
 
 
 def test_a_loss_that_ends_the_program_is_an_error() -> None:
-    def program() -> None:
+    with pytest.raises(AssertionError), whynan.trace() as trace:
         loss = loss_of(nn.Linear(3, 1))
         assert torch.isfinite(loss)
-
-    with pytest.raises(AssertionError):
-        traced(program)
+    (finding,) = trace.report.findings
+    assert (trace.report.verdict, finding.op) == ("nonfinite", "aten.log.default")
+    assert "ends the program because the loss is -Inf" in [link.summary for link in finding.chain]
 
 
 def evaluation(_: Any) -> None:

@@ -45,17 +45,27 @@ def decide(sinks: Sinks, tensor: Tensor, value: Any) -> bool:
     known = len(sinks.found)
     for each in bad:
         comes = _comes_from(tracer, each)
-        if comes == "graph" or (comes == "forward" and made.does == "ends"):
-            sinks.found += _sinks(sinks, each, made)
+        if _is_fatal(comes, made):
+            sinks.found += _sinks(sinks, each, made, comes)
     return len(sinks.found) > known
 
 
-def _sinks(sinks: Sinks, tensor: Tensor, made: Decision) -> Iterator[Any]:
-    is_loss = tensor.numel() == 1
+def _is_fatal(comes: str, made: Decision) -> bool:
+    """Whether a decision is one on a loss, or on gradients that no step is made of any more."""
+    if comes == "gradient":
+        return made.does != "skips"
+    return comes == "graph" or made.does == "ends"
+
+
+def _sinks(sinks: Sinks, tensor: Tensor, made: Decision, comes: str) -> Iterator[Any]:
+    if comes == "gradient":
+        kind, what = "gradient", "what it tests of the gradients"
+    else:
+        kind, what = ("loss", "the loss") if tensor.numel() == 1 else ("output", "what it tests")
     site = Site(file=file_of_site(made.file), line=made.line, function=made.function.replace("<locals>.", ""))
-    for sink in sinks.sink(tensor, "loss" if is_loss else "output", None, True):
+    for sink in sinks.sink(tensor, kind, None, True):
         held = "NaN or Inf" if sink.value is None else format_value(sink.value)
-        summary = f"{made.words} because {'the loss' if is_loss else 'what it tests'} is {held}"
+        summary = f"{made.words} because {what} is {held}"
         yield replace(sink, decision=ChainLink(role="sink", op=None, site=site, summary=summary))
 
 

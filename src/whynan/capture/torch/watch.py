@@ -162,10 +162,8 @@ class Guard:
         here = self.here
         if here.replaying or not self.on or here.depth or is_capturing():
             return here.replaying and here.arrive is not None and (made is not None or not here.deciding)
-        if made is None:
-            # once there is a gradient, the step that is made of it is judged
-            return self.judging and not here.losses.held
-        return not here.losses.held or here.losses.bad(scaled=here.scaler is not None)
+        # once there is a gradient, the step that is made of it is judged, unless the program decides that there is none
+        return made is not None or (self.judging and not here.losses.held)
 
     def _saw(self, read: Read) -> BaseException | None:
         """The program has read a bad number."""
