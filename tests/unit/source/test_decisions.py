@@ -179,3 +179,63 @@ def test_the_answer_of_a_test_of_a_tensor(answer: bool, does: str | None, tmp_pa
 def test_an_answer_that_is_one_part_of_a_test(tmp_path: Path) -> None:
     found = decided(tmp_path, "a = b = 1\nif isnan(a) or isnan(b):\n    sys.exit(1)", value=True)
     assert [made.does for made in found] == ["ends"]
+
+
+CAUGHT = {
+    "a restart": ("while True:\n    try:\n        fit()\n        break\n    except ValueError:\n        break", False),
+    "a handler that raises": ("try:\n    fit()\nexcept Exception:\n    print('lost')\n    raise", True),
+    "a handler that exits": ("try:\n    fit()\nexcept ValueError:\n    sys.exit(1)", True),
+    "another matter": ("try:\n    fit()\nexcept KeyboardInterrupt:\n    pass", True),
+    "a finally": ("try:\n    fit()\nfinally:\n    print('over')", True),
+}
+
+
+@pytest.mark.parametrize("name", CAUGHT)
+def test_what_a_caller_catches_and_goes_on_with_does_not_end_the_program(name: str, tmp_path: Path) -> None:
+    around, ends = CAUGHT[name]
+    program = f"def fit():\n    if math.isnan(read()):\n        raise ValueError('nan')\n\n{around}\n"
+    (found,) = decided(tmp_path, program, NAN)
+    assert (found is not None and found.does == "ends") is ends
+
+
+HELD = {
+    "a dictionary": "losses = {'a': 1.0, 'b': read()}\nif any(not math.isfinite(v) for v in losses.values()):\n",
+    "pairs": "losses = {'a': read()}\nif any(math.isnan(v) for k, v in losses.items()):\n",
+    "a list": "losses = [read(), 1.0]\nif not all([math.isfinite(v) for v in losses]):\n",
+    "a sum": "losses = {'a': read(), 'b': 1.0}\nif math.isnan(sum(losses.values())):\n",
+    "a dictionary that is made anew": "losses = {k: read() for k in 'ab'}\nif math.isnan(sum(losses.values())):\n",
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_a_number_that_a_container_holds_is_tested(name: str, tmp_path: Path) -> None:
+    found = decided(tmp_path, f"{HELD[name]}    raise ValueError('nan')\n", NAN)
+    assert {each.does for each in found if each is not None} == {"ends"}
+
+
+def test_a_loop_over_what_a_container_holds_is_followed(tmp_path: Path) -> None:
+    program = (
+        "losses = {'a': read()}\nfor name, value in losses.items():\n    if math.isnan(value):\n        sys.exit(1)\n"
+    )
+    assert [each.does for each in decided(tmp_path, program, NAN)] == ["ends"]
+
+
+@pytest.mark.parametrize(("after", "does"), [("backward()\n    step()", "skips"), ("print('logged')", None)])
+def test_a_turn_that_has_made_its_step_skips_nothing(after: str, does: str | None, tmp_path: Path) -> None:
+    program = "for turn in range(1):\n    backward()\n    step()\n    if math.isnan(read()):\n        continue\n    "
+    program += f"{after}\n"
+    found = [each and each.does for each in decided(tmp_path, program, NAN)]
+    assert found == [does]
+
+
+def test_a_flag_that_ends_a_loop_leaves_it(tmp_path: Path) -> None:
+    program = """
+    stopped = False
+    while not stopped:
+        if math.isnan(read()):
+            stopped = True
+        else:
+            backward()
+            step()
+    """
+    assert [each.does for each in decided(tmp_path, program, NAN)] == ["leaves"]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch.sinks import Sinks
     from whynan.capture.torch.tracer import Tracer
+    from whynan.traces import Sink
 
 _MOST_EVENTS: Final = 64
 """So many events behind a number are looked at for where it comes from."""
@@ -46,7 +47,9 @@ def decide(sinks: Sinks, tensor: Tensor, value: Any) -> bool:
     for each in bad:
         comes = _comes_from(tracer, each)
         if _is_fatal(comes, made):
-            sinks.found += _sinks(sinks, each, made, comes)
+            found = _sinks(sinks, each, made, comes)
+            # a best loss that begins at Inf is compared, and not tested
+            sinks.found += [sink for sink in found if made.tests or not _is_literal(tracer, sink)]
     return len(sinks.found) > known
 
 
@@ -57,7 +60,12 @@ def _is_fatal(comes: str, made: Decision) -> bool:
     return comes == "graph" or made.does == "ends"
 
 
-def _sinks(sinks: Sinks, tensor: Tensor, made: Decision, comes: str) -> Iterator[Any]:
+def _is_literal(tracer: Tracer, sink: Sink) -> bool:
+    """Whether a number is one that the program wrote."""
+    return bool(sink.labels) and all(tracer.labels.birth(label).label_kind == "literal" for label in sink.labels)
+
+
+def _sinks(sinks: Sinks, tensor: Tensor, made: Decision, comes: str) -> Iterator[Sink]:
     if comes == "gradient":
         kind, what = "gradient", "what it tests of the gradients"
     else:

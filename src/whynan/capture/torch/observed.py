@@ -82,8 +82,11 @@ class Observations:
         self.expected: bytes | None = None
         """The bits of what is read where the program decides, in a replay of that."""
         self._here = _Here()
-        self._undecided: dict[tuple[int, int, bool], CodeType] = {}
-        """Where the truth of a tensor was asked, and nothing decided; the code is kept: its id stays its own."""
+        self._decided: dict[tuple[int, int, bool], tuple[CodeType, frozenset[str]]] = {}
+        """Where the truth of a tensor was asked and no bad number decided: the names of the numbers that might.
+
+        Without names nothing is decided there. The code is kept: its id stays its own.
+        """
 
     def install(self, replace: Callable[[Any, str, Callable[[Any], Any]], None]) -> None:
         """Stand at the doors."""
@@ -107,7 +110,7 @@ class Observations:
             finally:
                 here.inside = not outermost
             # a number that is finite needs no call
-            if outermost and (type(out) is not float or out - out != 0):
+            if outermost and type(out) is not int and (type(out) is not float or out - out != 0):
                 ending = None
                 # after a graph break dynamo would compile what is ours
                 eyes = _set_eval_frame(None)
@@ -127,7 +130,9 @@ class Observations:
         return named(read, "torch", name) if name is not None else read
 
     def _look(self, tensor: Tensor, out: Any, looks: Callable[[Tensor, Any], bytes | None]) -> BaseException | None:
-        frame = None if type(out) is bool and self.expected is None and self._is_undecided(out) else _frame()
+        frame = _frame()
+        if frame is not None and type(out) is bool and self.expected is None and self._is_idle(frame, out):
+            return None
         if frame is None or not (self._wanted(None) or self._wanted(ANY)):
             return None
         self._here.inside = True
@@ -153,9 +158,13 @@ class Observations:
         finally:
             self._latest = before
 
-    def _is_undecided(self, out: bool) -> bool:
-        frame = _frame()
-        return frame is None or (id(frame.f_code), frame.f_lasti, out) in self._undecided
+    def _is_idle(self, frame: FrameType, out: bool) -> bool:
+        """Whether nothing is decided on an answer here, or something is for numbers that are finite now as well."""
+        names = self._decided.get((id(frame.f_code), frame.f_lasti, out), (None, None))[1]
+        if not names:
+            return names is not None
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+            return all(_bad_number(frame, name) is None for name in names)
 
     def _read(self, frame: FrameType, tensor: Tensor, out: Any, bits: bytes) -> Read | None:
         """What was read; None of the truth of a tensor on which nothing is decided, or of finite numbers."""
@@ -167,16 +176,20 @@ class Observations:
         made = None if number is None else decision(frame, number)
         of = [tensor]
         if type(out) is bool:
+            key = id(frame.f_code), frame.f_lasti, out
             if made is None:
-                self._undecided[id(frame.f_code), frame.f_lasti, out] = frame.f_code
+                self._decided[key] = frame.f_code, frozenset()
                 return None
             of = [t for name in made.names if (t := _bad_number(frame, name)) is not None]
             if not of and not made.tests:
+                self._decided[key] = frame.f_code, made.names
                 return None
         return Read(tensor, where + bits, made, any(t.requires_grad for t in of))
 
 
-def _bad_scalar(_tensor: Tensor, out: Any) -> bytes | None:
+def _bad_scalar(tensor: Tensor, out: Any) -> bytes | None:
+    if type(out) is bool:
+        return _truth(tensor, out)
     return None if not isinstance(out, float) or math.isfinite(out) else str(out).encode()
 
 
@@ -212,7 +225,7 @@ def _frame() -> FrameType | None:
     return frame
 
 
-_OWN: Final = frozenset(f.__code__ for f in (Observations._look, Observations._is_undecided))
+_OWN: Final = frozenset(f.__code__ for f in (Observations._look,))
 
 
 def held_tensors(error: BaseException) -> list[tuple[str, Tensor]]:

@@ -8,8 +8,8 @@ import ast
 from typing import TYPE_CHECKING, Final
 
 from whynan.source.asking import called
-from whynan.source.decisions.statements import Decision, Flow, Following, names_in
-from whynan.source.decisions.values import TESTS, Value, tested
+from whynan.source.decisions.statements import Decision, Flow, Following, caught, names_in
+from whynan.source.decisions.values import SETTLED, TESTS, Comprehension, Value, holding, of_all, tested
 from whynan.source.ownership import Owner, owner_of
 from whynan.source.positions import locate
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _MOST_FRAMES: Final = 4
 """Through so many functions is what was read handed back."""
-_COMPREHENSIONS: Final = ("<genexpr>", "<listcomp>", "<setcomp>")
+_COMPREHENSIONS: Final = ("<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>")
 
 
 def decision(frame: FrameType | None, value: float | bool) -> Decision | None:
@@ -34,10 +34,22 @@ def decision(frame: FrameType | None, value: float | bool) -> Decision | None:
         return None
     for read in _reads(located.node, value):
         found = _from(frame, located.syntax, read, Value(known=True, value=value, led=True))
+        if found is not None and found.does == "ends" and _is_caught(frame, found):
+            return None
         if found is not None:
             calls = {called(node) for node in ast.walk(read) if isinstance(node, ast.Call)}
             return found._replace(names=names_in(read), tests=not calls.isdisjoint(TESTS))
     return None
+
+
+def _is_caught(frame: FrameType | None, made: Decision) -> bool:
+    """Whether a function of the program's that has called this one goes on where it raises."""
+    while frame is not None:
+        located = locate(frame.f_code, frame.f_lasti) if owner_of(frame.f_code.co_filename) is Owner.USER else None
+        if located is not None and located.node is not None and caught(located.syntax, located.node, made):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _theirs(frame: FrameType | None) -> FrameType | None:
@@ -108,13 +120,17 @@ def _returned(frame: FrameType, syntax: Syntax, read: ast.expr, value: Value) ->
 def _outside(frame: FrameType, syntax: Syntax, read: ast.expr, value: Value) -> tuple[ast.expr, Value] | None:
     """What a comprehension that holds a read is to the call that takes it: ``any(isnan(x) for x in losses)``."""
     node: ast.AST = read
-    while not isinstance(node, ast.GeneratorExp | ast.ListComp | ast.SetComp):
+    while not isinstance(node, Comprehension):
         if node not in syntax.parents:
             return None
         node = syntax.parents[node]
     outer = syntax.parents.get(node)
-    found = Following.at(frame, syntax, read, value).values.of(node.elt)
-    if not isinstance(outer, ast.Call) or not found.known or not found.led:
+    found = Following.at(frame, syntax, read, value).values.of(
+        node.value if isinstance(node, ast.DictComp) else node.elt
+    )
+    if not found.known or not found.led:
         return None
-    settles = {"any": bool(found.value), "all": not found.value, "sum": found.value != found.value}
-    return (outer, found) if settles.get(called(outer) or "", False) else None
+    if not isinstance(outer, ast.Call) or called(outer) not in SETTLED:
+        return node, holding(found)
+    settled = of_all(called(outer), found)
+    return (outer, settled) if settled.known else None

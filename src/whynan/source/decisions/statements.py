@@ -39,6 +39,8 @@ class Decision(NamedTuple):
     """Those in the expression that was read."""
     tests: bool = False
     """Whether that expression holds a test of finiteness, so that its answer tells."""
+    exits: bool = False
+    """Whether the program ends by ``sys.exit``, which few handlers catch."""
 
     @property
     def words(self) -> str:
@@ -53,8 +55,15 @@ class Flow(NamedTuple):
     led: bool = False
     line: int = 0
     value: Value = UNKNOWN
+    exits: bool = False
+    """Whether it is raised to end the program, as by ``sys.exit``."""
 
 
+_OTHERS: Final = frozenset(
+    "KeyboardInterrupt SystemExit StopIteration StopAsyncIteration GeneratorExit ImportError ModuleNotFoundError "
+    "OSError IOError FileNotFoundError FileExistsError PermissionError ConnectionError TimeoutError EOFError".split()
+)
+"""Exceptions of other matters: who catches these alone lets one of a bad number pass."""
 _FALLS: Final = Flow("falls")
 _LOST: Final = Flow("lost")
 
@@ -88,6 +97,8 @@ class Following:
         self._depth = depth
         self._led = 0
         """How many of the branches that are followed were taken because of the number."""
+        self._skipped: Decision | None = None
+        """A branch that passes a step over because of the number."""
         self.values = Values(reads or {}, names, others, self._called)
 
     @classmethod
@@ -104,11 +115,12 @@ class Following:
                 return _LOST
             node = self._syntax.parents[node]
         try:
-            return self._onward(node, names_in(read))
+            flow = self._onward(node, names_in(read))
         except _DecidedError as decided:
             return decided.made
         except RecursionError:
             return _LOST
+        return flow if isinstance(flow, Decision) else self._skipped or flow
 
     # -- outward -----------------------------------------------------------------------------------------------------
 
@@ -141,13 +153,15 @@ class Following:
         if not (stops or (flow.led and flow.kind != "falls")):
             # what a function gives may decide in the one that has called it
             return flow if flow.kind == "return" else _LOST
-        if not self._trains([loop]):
+        # a turn that has made its step skips nothing by going on to the next one
+        over = _behind_line(loop, flow.line) if flow.kind == "continue" else [loop]
+        if not self._trains(over):
             return flow if flow.kind == "return" else _LOST
         return self._decision("skips" if flow.kind == "continue" else "leaves", loop.lineno if stops else flow.line)
 
     def _out_of_function(self, flow: Flow, last: ast.stmt) -> Decision | Flow:
         if flow.led and flow.kind == "raise":
-            return self._decision("ends", flow.line)
+            return self._decision("ends", flow.line, exits=flow.exits)
         if flow.led and flow.kind == "return" and self._trains(self._below(flow.line, last)):
             return self._decision("skips", flow.line)
         return flow
@@ -166,7 +180,7 @@ class Following:
         scope: ast.AST = last
         while not isinstance(scope, _SCOPES):
             scope = self._syntax.parents[scope]
-        return [] if isinstance(scope, ast.Lambda) else [each for each in scope.body if (each.end_lineno or 0) > line]
+        return [] if isinstance(scope, ast.Lambda) else _behind_line(scope, line)
 
     # -- statements --------------------------------------------------------------------------------------------------
 
@@ -196,7 +210,7 @@ class Following:
                 found = found._replace(led=found.led or self._led > 0)
                 return Flow("return", self._led > 0, node.lineno, found)
             case ast.Expr(value=ast.Call() as call) if self._led and called(call) in _EXITS:
-                return Flow("raise", led=True, line=node.lineno)
+                return Flow("raise", led=True, line=node.lineno, exits=True)
             case ast.With(body=body) | ast.AsyncWith(body=body):
                 return self._block(body)
             case ast.Try(body=body, handlers=handlers):
@@ -209,6 +223,9 @@ class Following:
                 if found.known and found.led and not found.value and self._trains([node]):
                     raise _DecidedError(self._decision("leaves", node.lineno))
                 self.values.forget(node)
+            case ast.For(target=target, iter=over, body=body) if self.values.element(target, self.values.of(over)):
+                flow = self._block(body)
+                return flow if flow.kind in ("raise", "return") and flow.led else _FALLS
             case ast.For() | ast.AsyncFor() | ast.Match():
                 self.values.forget(node)
             case _:
@@ -246,11 +263,11 @@ class Following:
         finally:
             self._led -= test.led
         if flow.kind == "falls" and test.led and _trains_itself(other) and not self._trains(taken):
-            raise _DecidedError(self._decision("skips", line))
+            self._skipped = self._skipped or self._decision("skips", line)
         return flow
 
-    def _decision(self, does: Does, line: int) -> Decision:
-        return Decision(does, self._place[0], line, self._place[1])
+    def _decision(self, does: Does, line: int, *, exits: bool = False) -> Decision:
+        return Decision(does, self._place[0], line, self._place[1], exits=exits)
 
     # -- functions of the program's ----------------------------------------------------------------------------------
 
@@ -290,9 +307,16 @@ class Following:
         for keyword in node.keywords:
             inside.values.bind(keyword.arg or "", self.values.of(keyword.value))
         flow = inside._block(definition.body)
+        self._skipped = self._skipped or inside._skipped
         if flow.kind == "raise" and flow.led:
-            raise _DecidedError(inside._decision("ends", flow.line))
+            raise _DecidedError(inside._decision("ends", flow.line, exits=flow.exits))
         return flow.value if flow.kind == "return" else Value(known=True)
+
+
+def _behind_line(block: Any, line: int) -> list[ast.stmt]:
+    """The statements of a function or a loop that do not end at a line or before it."""
+    body: list[ast.stmt] = block.body
+    return [each for each in body if (each.end_lineno or 0) > line]
 
 
 def _trains_itself(statements: Iterable[ast.stmt]) -> bool:
@@ -309,9 +333,41 @@ def _definition(syntax: Syntax, name: str, line: int) -> ast.FunctionDef | None:
     return None
 
 
+def caught(syntax: Syntax, node: ast.AST, made: Decision) -> bool:
+    """Whether what is raised at a place of a function is caught around it by a handler that goes on."""
+    while node in syntax.parents and not isinstance(node, _SCOPES):
+        around = syntax.parents[node]
+        if isinstance(around, ast.Try) and node in around.body:
+            handler = next((each for each in around.handlers if _catches(each, exits=made.exits)), None)
+            if handler is not None:
+                return not _ends(handler)
+        node = around
+    return False
+
+
+def _catches(handler: ast.ExceptHandler, *, exits: bool) -> bool:
+    kinds = {"BaseException"} if handler.type is None else names_of(handler.type)
+    return bool(kinds & {"BaseException", "SystemExit"}) if exits else bool(kinds - _OTHERS)
+
+
+def _ends(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler raises again, or ends the program itself."""
+    return any(
+        isinstance(each, ast.Raise) or (isinstance(each, ast.Call) and called(each) in _EXITS)
+        for statement in handler.body
+        for each in ast.walk(statement)
+    )
+
+
 def _goes_over(loop: ast.stmt, read: frozenset[str]) -> bool:
     """Whether a loop goes over what was read."""
     return isinstance(loop, ast.For | ast.AsyncFor) and bool(read & names_in(loop.target))
+
+
+def names_of(node: ast.expr) -> frozenset[str]:
+    """The last names of an expression of types: of ``(OSError, errors.Lost)`` OSError and Lost."""
+    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    return frozenset(ast.unparse(part).rpartition(".")[2] for part in parts)
 
 
 def names_in(node: ast.AST) -> frozenset[str]:

@@ -9,7 +9,7 @@ import inspect
 import itertools
 import math
 import operator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from whynan.source.asking import called
 from whynan.source.ownership import Owner, owner_of
@@ -60,8 +60,30 @@ _SAME: Final = frozenset(
     "float bool any all item detach cpu numpy mean sum max tolist squeeze double asarray array abs round".split()
 )
 """Calls that give NaN or Inf, or what a test has said, as it is."""
+Comprehension: TypeAlias = ast.GeneratorExp | ast.ListComp | ast.SetComp | ast.DictComp
+SETTLED: Final = frozenset(("any", "all", "sum"))
+"""Calls on many numbers that one of them may settle."""
+_KEPT: Final = frozenset("values items list tuple set sorted dict".split())
+"""Calls that give all that a container holds."""
 _PLAIN: Final = (int, float, bool, str, type(None))
 _ABSENT: Final = object()
+
+
+class _Holding(NamedTuple):
+    """A container that holds the number."""
+
+    number: Value
+
+
+def holding(number: Value) -> Value:
+    """A list, tuple, set or dict of which one element is known."""
+    return Value(known=False, value=_Holding(number), led=True)
+
+
+def of_all(name: str | None, element: Value) -> Value:
+    """``any``, ``all`` or ``sum`` of numbers of which one is known, where it settles them."""
+    settles = {"any": bool(element.value), "all": not element.value, "sum": element.value != element.value}
+    return element if element.known and settles.get(name or "", False) else LED
 
 
 def tested(call: ast.Call) -> ast.expr | None:
@@ -146,8 +168,35 @@ class Values:
                 return found._replace(led=found.led or asked.led)
             case ast.Call():
                 return self._called(node)
+            case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
+                return self._held(parts)
+            case ast.Dict(values=parts):
+                return self._held(parts)
+            case ast.ListComp() | ast.GeneratorExp() | ast.SetComp() | ast.DictComp():
+                return self._comprehended(node)
             case _:
                 return UNKNOWN
+
+    def element(self, target: ast.expr, container: Value) -> bool:
+        """Bind the target of a loop to the number that a container holds; whether it holds one."""
+        if not isinstance(container.value, _Holding):
+            return False
+        # of pairs, as `items` gives them, the second is the number
+        last = target.elts[-1] if isinstance(target, ast.Tuple) and target.elts else target
+        self.store(last, container.value.number)
+        return True
+
+    def _held(self, parts: list[ast.expr]) -> Value:
+        number = next((found for part in parts if (found := self.of(part)).known and found.led), None)
+        return UNKNOWN if number is None else holding(number)
+
+    def _comprehended(self, node: Comprehension) -> Value:
+        """What a comprehension over a container that holds the number holds itself."""
+        first = node.generators[0]
+        if not self.element(first.target, self.of(first.iter)):
+            return UNKNOWN
+        found = self.of(node.value if isinstance(node, ast.DictComp) else node.elt)
+        return holding(found) if found.known and found.led else UNKNOWN
 
     def _named(self, node: ast.Name | ast.Attribute | ast.Subscript) -> Value:
         name = ast.unparse(node)
@@ -197,6 +246,8 @@ class Values:
         led = next((each for each in (owner, *given) if each.led), None)
         if led is None:
             return UNKNOWN
+        if isinstance(led.value, _Holding):
+            return led if name in _KEPT else of_all(name, led.value.number) if name in SETTLED else LED
         if name == "logical_not" and led.known:
             return led._replace(value=not led.value)
         return led if name in _SAME else self._calls(node)
