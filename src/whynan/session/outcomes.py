@@ -31,7 +31,9 @@ class Outcome:
         """The same with what became bad in the steps after that, or with how many the program made past its guard."""
         if bad is not None:
             remains = bad if self.remains is None else f"{bad}; {self.remains}"
-            return replace(self, remains=remains, ends_badly=True)
+            # what ends badly and has no birth is that
+            rejected = None if self.next is None else self.rejected
+            return replace(self, rejected=rejected, remains=remains, ends_badly=True)
         if further is None or self.remains is not None:
             return self
         more = f" and {further} more" if further else ""
@@ -73,7 +75,7 @@ def outcome_of(
     known = {birth_of(f) for f in first.findings}
     new = [f for f in left if birth_of(f) not in known]
     for one in new:
-        if edit.holds(one.site) or (makes_up and _overflows(one) and edit.leads_to(one)):
+        if edit.holds(one.site) or (makes_up and one.phase != "optimizer" and _overflows(one) and edit.leads_to(one)):
             return Outcome(rejected=f"run with it, the program gives {edit.told(one)}", next=one)
     harmed = {birth_of(f) for f in first.damaging}
     harm = [f for f in harm if birth_of(f) not in harmed]
