@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from whynan.floats import format_of
@@ -25,6 +25,19 @@ class Outcome:
     remains: str | None = None
     next: Finding | None = None
     ends_badly: bool = False
+    went_on: str | None = None
+
+    def after(self, bad: str | None, further: int | None) -> Outcome:
+        """The same with what became bad in the steps after that, or with how many the program made past its guard."""
+        if bad is not None:
+            remains = bad if self.remains is None else f"{bad}; {self.remains}"
+            # what ends badly and has no birth is that
+            rejected = None if self.next is None else self.rejected
+            return replace(self, rejected=rejected, remains=remains, ends_badly=True)
+        if further is None or self.remains is not None:
+            return self
+        more = f" and {further} more" if further else ""
+        return replace(self, went_on=f"with it the program makes the step{more}")
 
     def added_to(self, verdict: FixVerdict) -> FixVerdict:
         """A verdict with what the program did with the edit: only what is finite to its end is verified."""
@@ -32,7 +45,11 @@ class Outcome:
             changed = {} if verdict.status == "rejected" else {"status": "rejected", "why": self.rejected}
             return verdict.model_copy(update=changed)
         if self.remains is None:
-            return verdict
+            return (
+                verdict
+                if self.went_on is None
+                else verdict.model_copy(update={"why": f"{verdict.why}; {self.went_on}"})
+            )
         if self.ends_badly and verdict.status in ("verified", "distorting"):
             why = f"it holds on the captured operands, but {self.remains}"
             return verdict.model_copy(update={"status": "unverified", "why": why})
@@ -58,7 +75,7 @@ def outcome_of(
     known = {birth_of(f) for f in first.findings}
     new = [f for f in left if birth_of(f) not in known]
     for one in new:
-        if edit.holds(one.site) or (makes_up and _overflows(one) and edit.leads_to(one)):
+        if edit.holds(one.site) or (makes_up and one.phase != "optimizer" and _overflows(one) and edit.leads_to(one)):
             return Outcome(rejected=f"run with it, the program gives {edit.told(one)}", next=one)
     harmed = {birth_of(f) for f in first.damaging}
     harm = [f for f in harm if birth_of(f) not in harmed]

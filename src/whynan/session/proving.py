@@ -52,17 +52,22 @@ class Again(Protocol):
         """The visits of the function at a line of a file whose text that is; or why there are none."""
         ...
 
-    def trial(self, path: str, before: str, after: str) -> Report | Moved | str:
+    def trial(self, path: str, before: str, after: str) -> Report | Ran | str:
         """The report of a run in which a file has another text; or why there is none."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """The report of a run with an edit in which a number that was finite in the first one is another one."""
+class Ran:
+    """The report of a run with an edit, and what is known of it beside its numbers that are bad."""
 
     report: Report
-    why: str
+    moved: str | None = None
+    """That a number which was finite in the first run is another one."""
+    further: int | None = None
+    """How many more steps it made, where the program's own guard kept it from the first."""
+    bad: str | None = None
+    """What became bad after the step that the report is of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +155,7 @@ class _Proving:
         self._known: dict[object, tuple[Fix, ...]] = {}
         self._visited: dict[tuple[str, int], Visits | str] = {}
         self._verdicts: dict[tuple[Formula, Formula, str, frozenset[str]], FixVerdict] = {}
-        self._trials: dict[tuple[str, str], Report | Moved | str] = {}
+        self._trials: dict[tuple[str, str], Report | Ran | str] = {}
         self._hashes = {source.file: source.sha256 for source in report.run.sources}
 
     def report(self) -> Report:
@@ -293,12 +298,12 @@ class _Proving:
             self._visited[key] = self._again.visits(source.path, source.text, line)
         return self._visited[key]
 
-    def _trial(self, source: _Source, candidate: Candidate) -> Report | Moved | str:
+    def _trial(self, source: _Source, candidate: Candidate) -> Report | Ran | str:
         key = source.path, candidate.edited
         if key not in self._trials:
             trial = self._again.trial(source.path, source.text, candidate.edited)
             # what was not looked at to its end proves nothing
-            looked_at = trial.report if isinstance(trial, Moved) else trial
+            looked_at = trial.report if isinstance(trial, Ran) else trial
             unseen = not isinstance(looked_at, str) and FAILED in looked_at.coverage.notes
             self._trials[key] = FAILED if unseen else trial
         return self._trials[key]
@@ -309,12 +314,12 @@ class _Proving:
         trial = self._trial(source, candidate)
         if isinstance(trial, str):
             return _unverified(one, f"it holds on the captured operands, but was not tried in the program: {trial}")
-        if isinstance(trial, Moved):
-            if finding.fate == "escaped" and not self._report.damaging:
-                return replace(one, verdict=Outcome(rejected=trial.why).added_to(one.verdict))
-            trial = trial.report
+        ran = trial if isinstance(trial, Ran) else Ran(trial)
+        if ran.moved is not None and finding.fate == "escaped" and not self._report.damaging:
+            return replace(one, verdict=Outcome(rejected=ran.moved).added_to(one.verdict))
         makes_up = candidate.kind != "reformulation"
-        outcome = outcome_of(trial, self._report, finding, source.text, candidate.edited, makes_up=makes_up)
+        outcome = outcome_of(ran.report, self._report, finding, source.text, candidate.edited, makes_up=makes_up)
+        outcome = outcome.after(ran.bad, ran.further)
         if outcome.next is not None and edits < _MOST_EDITS and not self._is_over():
             for further in self._further(finding, source, one, outcome.next):
                 mended = self._in_place(finding, source, further, edits + 1)

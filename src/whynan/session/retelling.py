@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from whynan.errors import UsageError
 from whynan.floats import format_value
-from whynan.session.proving import RERUN, Moved, proved, with_surroundings
+from whynan.session.proving import RERUN, Ran, proved, with_surroundings
 from whynan.verify.swapping import is_same_file, swapped
 from whynan.verify.tails import retold
 from whynan.verify.visiting import visiting
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from whynan.capture.torch.judging import Fault, Judged
+    from whynan.capture.torch.onward import Onward
     from whynan.capture.torch.replay import Outcome
     from whynan.capture.torch.watch import Guard
     from whynan.capture.torch.ways import Way
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from whynan.verify.visits import Visits
 
 
+_SECONDS: Final = 5.0
+"""So much processor time may all the steps take that are made after the bad one, with whichever edit."""
 _LOSS: Final = 1e-3
 """By so much, relative, may an edit move a loss that was finite."""
 
@@ -60,6 +63,7 @@ class Replaying:
         self._region = region
         self._looked = looked
         self._hint = hint
+        self._seconds = _SECONDS
 
     def proved(self, report: Report, *, keep: Keep | None = None) -> Report:
         """A report with the fixes of its findings."""
@@ -95,32 +99,49 @@ class Replaying:
             return None
         return f"no faithful replay {self._way.where}: other losses or gradients than in the step itself"
 
-    def trial(self, path: str, before: str, after: str) -> Report | Moved | str:
+    def trial(self, path: str, before: str, after: str) -> Ran | str:
         """The report of a replay in which a file has another text; or why there is none."""
-        region = self._region()
+        region, onward = self._region(), self._onward()
         try:
             with swapped(path, before, after) as swap:
                 way = _retold(self._way, path, before, after)
                 if not swap.swapped and way is self._way:
                     return ("; ".join(swap.left) or "nothing that is replayed is changed by it") + self._hint
-                outcome = self._replay(way, lambda: self._looked(region, self._fault, way))
+                outcome = self._replay(way, lambda: self._looked(region, self._fault, way), onward)
         except SyntaxError as error:
             return f"the edited text is no Python ({error.msg})"
         except ValueError as error:
             return str(error)
         if outcome.judged is None:
             return f"replayed {way.where}, {outcome.why}"
+        self._seconds = max(0.0, self._seconds - onward.used) if onward is not None else self._seconds
         report = with_surroundings(region.report, region.trace)
         if not outcome.judged.is_good and not report.findings:
             # something bad is in the step all the same
             report = report.model_copy(update={"verdict": "inconclusive"})
         moved = _moved(self._fault.judged, outcome.judged)
-        return report if moved is None else Moved(report, moved)
+        if onward is None or onward.first is None:
+            return Ran(report, moved)
+        guarded = self._fault.decision is not None
+        return Ran(report, moved, onward.further if guarded else None, onward.bad)
 
-    def _replay(self, way: Way, region: Callable[[], AbstractContextManager[Any]]) -> Outcome:
+    def _onward(self) -> Onward | None:
+        """What looks at the step as it is made; None where it cannot be told from what was bad before."""
+        from whynan.capture.torch.onward import Onward
+
+        fault = self._fault
+        if fault.optimizer is None and fault.decision is None:
+            return None
+        if fault.judged.spoilt or fault.ahead or fault.beside or fault.late is not None:
+            return None
+        return Onward(fault, self._seconds)
+
+    def _replay(
+        self, way: Way, region: Callable[[], AbstractContextManager[Any]], onward: Onward | None = None
+    ) -> Outcome:
         from whynan.capture.torch.replay import replay
 
-        outcome = replay(way, self._guard, self._fault, region, eager=self._eager)
+        outcome = replay(way, self._guard, self._fault, region, eager=self._eager, onward=onward)
         self._guard.here.replaying = True
         return outcome
 

@@ -81,6 +81,8 @@ class _Changes:
         self._instead: dict[_Place, tuple[str, _Block]] = {}
         self._ahead: dict[_Place, _Block] = {}
         self._behind: dict[_Place, _Block] = {}
+        self._lines: dict[_Place, int] = {}
+        """By how many lines a statement that stays stands further down."""
 
     def of(self, old: _Block, new: _Block) -> None:
         """Learn how one block differs from another."""
@@ -102,6 +104,7 @@ class _Changes:
         if _head(old) != _head(new):
             self._replace(old, [new])
             return
+        self._lines[_place(old)] = new.lineno - old.lineno
         for mine, other in zip(_blocks(old), _blocks(new), strict=True):
             self.of(mine, other)
 
@@ -133,11 +136,21 @@ class _Changes:
             for inner in _blocks(statement):
                 inner[:] = self.applied(inner) or [ast.copy_location(ast.Pass(), statement)]
             made += copy.deepcopy(self._ahead.get(place, []))
+            _move(statement, self._lines.get(place, 0))
             head, instead = self._instead.get(place, ("", []))
             # what is left of a return, or of a loop, stays what it is
             made += copy.deepcopy(instead) if head == _head(statement) else [statement]
             made += copy.deepcopy(self._behind.get(place, []))
         return made
+
+
+def _move(statement: ast.stmt, lines: int) -> None:
+    """Have a statement, without the blocks that it holds, stand so many lines further down."""
+    inner = {id(node) for block in _blocks(statement) for each in block for node in ast.walk(each)}
+    for node in ast.walk(statement):
+        if lines and id(node) not in inner and isinstance(node, ast.stmt | ast.expr):
+            node.lineno += lines
+            node.end_lineno = None if node.end_lineno is None else node.end_lineno + lines
 
 
 def _place(statement: ast.stmt) -> _Place:

@@ -236,6 +236,13 @@ class Probes:
         here = [local(p) for p in parameters_of(optimizer)]
         self._before = [(p, p.detach().clone()) for p in here if p is not None]
 
+    def tried(self, losses: Losses, step: int) -> Fault | None:
+        """The fault of the first point that is bad, when it has been tried."""
+        if self.fault is None and not (judged := judge(self.optimizer, losses)).is_good:
+            self.fault = Fault(self.optimizer, step, judged)
+            return self.fault
+        return None
+
     @torch.no_grad()
     def undone(self) -> bool:
         """Have the weights be as before, if one is NaN or Inf that was none; whether that was so."""

@@ -34,13 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from whynan.capture.torch.onward import Onward
     from whynan.capture.torch.watch import Guard
     from whynan.capture.torch.ways import Way
 
-FURTHER: Final = 10
-"""So many steps are made after the one that the program could not make."""
-_SECONDS: Final = 5.0
-"""So long they may take."""
 _AT_LEAST: Final = 60.0
 _TIMES: Final = 100.0
 """A step that is traced may take so many times as long as the program's own."""
@@ -88,15 +85,18 @@ def replay(
     region: Callable[[], AbstractContextManager[object]],
     *,
     eager: bool = False,
+    onward: Onward | None = None,
 ) -> Outcome:
     """Run a way, in a region, up to the step that was bad; nothing of it stays.
 
-    `region`: what looks at the operations meanwhile. `eager`: run what was compiled as it is written.
+    `region`: what looks at the operations meanwhile. `eager`: run what was compiled as it is written. `onward`:
+    what looks at the step as it is made, and at further ones; without it the replay ends before it.
     """
     parameters = guard.parameters() if fault.optimizer is None else fault.parameters()
     begun = rng()
     frames = [*(fault.raised.frames if fault.raised else ()), *stack(libraries=True)]
-    contents = Contents([*way.roots(), *(names for f in frames for names in (f.f_locals, f.f_globals))])
+    roots = [fault.optimizer, *way.roots(), *(names for f in frames for names in (f.f_locals, f.f_globals))]
+    contents = Contents(roots)
     begun_before = {id(iterator) for iterator in contents.iterators}
     gradients = Gradients.taken(parameters)
     hooks = StepHooks(guard.fail)
@@ -104,45 +104,56 @@ def replay(
     guard.here.replaying = True
     inside, guard.here.inside = guard.here.inside, False
     reached: list[Judged] = []
-    passed: list[Judged] = []
-    started, failed = time.monotonic(), False
+    failed = False
     refused: list[Outside] = []
+    undo = Undo()
 
-    def arrive() -> None:
+    def arrive(optimizer: Any = fault.optimizer) -> None:
         if not reached and not refused:
             with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-                reached.append(judge(fault.optimizer, guard.here.losses))
+                reached.append(judge(optimizer, guard.here.losses))
         raise Reached
 
     def read(judged: Judged) -> None:
-        if not reached and not refused:
+        if onward is not None and onward.first is not None:
+            if not onward.over and not refused:
+                onward.decides()
+        elif not reached and not refused:
             reached.append(judged)
         raise Reached
 
-    def goes_on(optimizer: Any) -> None:
-        """Past the decision: the step that could not be made is, and further ones are."""
+    def goes_on(going: Onward, optimizer: Any) -> None:
+        """Past the decision, or the step that was bad: it is made, and further ones are."""
         with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-            judged = judge(optimizer, guard.here.losses)
-        passed.append(judged)
-        if not judged.is_good or len(passed) > FURTHER or time.monotonic() - started > _SECONDS:
-            read(judged)
+            makes = not going.over and not refused and going.before(optimizer, guard.here.losses, undo)
+        if not makes:
+            raise Reached
         guard.here.losses.clear()
+        if guard.observations is not None:
+            guard.here.deciding, guard.here.arrive = True, read
+
+    def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        if onward is not None and onward.first is not None and not onward.over:
+            with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+                onward.after(optimizer)
+            if onward.over:
+                raise Reached
 
     def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if fault.decision is not None:
-            goes_on(optimizer)
+        if onward is not None and onward.takes(optimizer) and not guard.here.depth and not contents.exceeded:
+            goes_on(onward, optimizer)
             return
-        if fault.optimizer is None:
+        if fault.optimizer is None and fault.decision is None:
             # what was read, or held, is not met any more
             raise Reached
-        if optimizer is not fault.optimizer and fault.ahead and not reached:
+        if fault.optimizer is not None and optimizer is not fault.optimizer and fault.ahead and not reached:
             # it would step after this one, on the same gradients
             fault.optimizer.step()
-        arrive()
+        arrive(fault.optimizer or optimizer)
 
     def skips(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         out = scaled(scaler, optimizer, *args, **kwargs)
-        if fault.decision is None:
+        if fault.decision is None and (onward is None or onward.first is None):
             arrive()
         return out
 
@@ -151,7 +162,7 @@ def replay(
     scaler = None if way.scaler is None else ScalerState(way.scaler.scaler)
     try:
         try:
-            run = way.prepared(lambda: bool(reached or refused))
+            run = way.prepared(lambda: bool(reached or refused or (onward is not None and onward.over)))
         except Exception as error:
             return Outcome(None, f"it cannot be made ({error})")
         # a `with` around the mark is entered again, and leaves behind what was before it
@@ -166,7 +177,6 @@ def replay(
         with ExitStack() as entered:
             held = entered.enter_context(held_back(_seconds(way)))
             refused = held.refused
-            undo = Undo()
             undo.__enter__()
             entered.callback(_surely, lambda: undo.__exit__(None, None, None))
             if eager:
@@ -180,7 +190,7 @@ def replay(
             scaled = torch.amp.GradScaler.step
             entered.callback(setattr, torch.amp.GradScaler, "step", scaled)
             hooks.install()
-            hooks.before = before
+            hooks.before, hooks.after = before, after
             for names in {id(f.f_globals): f.f_globals for f in frames}.values():
                 entered.callback(_unset, names, names.get("next", _MISSING))
                 names["next"] = functools.partial(_next, names.get("next", next), begun_before)
@@ -216,9 +226,8 @@ def replay(
                 held = held_by(error) if fault.raised and fault.raised.kind is type(error) else None
                 if held is not None:
                     reached.append(Judged((held[0],), (), bad_loss=True))
-            if passed and not reached and not failed:
-                # there were no more
-                reached.append(passed[-1])
+            if onward is not None and onward.first is not None and not (failed and fault.decision is not None):
+                reached.append(onward.first)
             if refused and not reached:
                 file, number = refused[0].where
                 why = f"it {refused[0].what} at {os.path.basename(file)}:{number}"

@@ -181,8 +181,8 @@ class Guard:
         held = held_by(error)
         if not (self.on and self.looks) or held is None:
             return None
-        bits, frames = held
-        return Fault(None, self.steps + 1, Judged((bits,), (), bad_loss=True), raised=Raised(type(error), frames))
+        judged = Judged((held[0],), (), bad_loss=True)
+        return Fault(None, self.steps + 1, judged, raised=Raised(type(error), held[1]))
 
     def optimizers(self) -> list[Any]:
         """Those that have tried a step, by their first one."""
@@ -271,8 +271,7 @@ class Guard:
     def _judge(self, optimizer: Any, *, samples: bool = False) -> BaseException | None:
         if not self._judges(optimizer):
             return None
-        ending = self.behind.catch_up(optimizer)
-        if ending is not None:
+        if (ending := self.behind.catch_up(optimizer)) is not None:
             return ending
         with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             gradients = gradients_of(optimizer)
@@ -389,11 +388,8 @@ class Guard:
 
     def _probed(self, probes: Probes) -> None:
         """A point has been tried: what is bad there is explained there, and told of only if the step keeps it."""
-        if probes.fault is None:
-            judged = judge(probes.optimizer, self.here.losses)
-            if not judged.is_good:
-                probes.fault = Fault(probes.optimizer, self.attempts(probes.optimizer), judged)
-                probes.explained = self._explain(probes.fault)
+        if (fault := probes.tried(self.here.losses, self.attempts(probes.optimizer))) is not None:
+            probes.explained = self._explain(fault)
 
     def _kept(self, probes: Probes) -> BaseException | None:
         """A step of probes has ended: if it has spoilt the weights, they are as before it again."""
