@@ -110,10 +110,37 @@ def _fold(by_label: dict[int, Root]) -> None:
                 top.take(root)
         elif made_from:
             _fold_into_first(root, made_from, first)
+        elif (same := _of_one_literal(root, by_label)) is not None:
+            same.top.take(root)
         elif beside is not None and _allows(root, beside):
             top = beside.top
             harmed = root if top.fate == "absorbed" and root.fate != "absorbed" else top
             harmed.take(root if harmed is top else top)
+
+
+def _of_one_literal(root: Root, by_label: dict[int, Root]) -> Root | None:
+    """The birth of the forward, harmful itself, that is made from the very literals that one in the backward is."""
+    written = _written(root.birth, by_label)
+    if root.birth.label_kind == "literal" or not written:
+        return None
+    for other in by_label.values():
+        born = other.birth
+        if born.label_kind == "birth" and born.event.phase == "forward" and other.fatal and _allows(root, other):
+            mine = _written(born, by_label)
+            if mine and mine >= written and born.label < root.birth.label:
+                return other
+    return None
+
+
+def _written(birth: Birth, by_label: dict[int, Root]) -> frozenset[int]:
+    """The literals, as they were first read, that alone a birth is made from; none where something else is."""
+    found: set[int] = set()
+    for label in birth.causes:
+        cause = by_label[label].birth if label in by_label else None
+        if cause is None or cause.label_kind != "literal":
+            return frozenset()
+        found |= _written(cause, by_label) or {label}
+    return frozenset(found)
 
 
 def _fold_into_first(root: Root, causes: list[Root], first: dict[object, Root]) -> None:

@@ -22,7 +22,13 @@ def data_text(data: Data | None) -> str:
     name = data.name or ""
     if data.kind in ("numpy", "value"):
         made = f"made a tensor at {data.site.file}:{data.site.line}" if data.site is not None else "made a tensor"
-        return f"{name or 'a value'} ({'a NumPy array, ' if data.kind == 'numpy' else ''}{made})"
+        line = data.computed
+        source = (
+            f"{line.code} at {line.file}:{line.line}, "
+            if line is not None and line.code and line.code != data.name
+            else ""
+        )
+        return f"{name or 'a value'} ({source}{'a NumPy array, ' if data.kind == 'numpy' else ''}{made})"
     if data.kind == "file":
         return f"{name} in {data.file}" if name else f"the file {data.file}"
     return f"{name}, {_in_batch(data)}" if name and name != "batch" else _in_batch(data)

@@ -282,8 +282,9 @@ FACTS: Final[Mapping[type, Table]] = {
         "value": nonfinite, "count": kept, "total": kept, "operands": record,
     },
     Data: {
-        "kind": kept, "name": named("place"), "file": named("file"), "site": record, "batch": kept, "passed": kept,
-        "worker": kept, "rows": kept, "n_rows": kept, "indices": _entries, "in_order": kept,
+        "kind": kept, "name": named("place"), "file": named("file"), "site": record, "computed": record,
+        "batch": kept, "passed": kept, "worker": kept, "rows": kept, "n_rows": kept, "indices": _entries,
+        "in_order": kept,
     },
     ChainLink: {
         "role": kept, "op": operator, "phase": kept, "site": record, "node": named("node"), "summary": _summary,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from whynan.capture.torch import attribution, planes
+from whynan.capture.torch.computed import computed
 from whynan.capture.torch.operands import at, element_of
 from whynan.capture.torch.planes import bad_mask, nan_mask, store
 from whynan.floats import infinity
@@ -101,11 +102,25 @@ class Entries:
                 birth.data = data
                 if birth.data is None and constant is not None and not written:
                     birth.data = tracer.origins.value_at(constant.site)
+                self._computed(birth, constant, tensor)
                 set_id = self.known[key] = tracer.labels.add(birth)
             else:
                 self._again(set_id)
             plane = torch.where(mask, set_id, plane).to(torch.int32)
         return self._keep(holder, plane)
+
+    def _computed(self, birth: Birth, constant: Row | None, tensor: Tensor) -> None:
+        """Say of what was converted which line of the program computed it."""
+        data = birth.data
+        if constant is None or data is None or data.kind not in ("numpy", "value"):
+            return
+        # the index in what was converted: a view of it has others
+        whole = tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.nbytes
+        index = birth.element.index if whole and birth.element.shape == tuple(tensor.shape) else None
+        found = computed(self.tracer.sites, constant.site, birth.element, index)
+        if found is not None:
+            birth.data = data.model_copy(update={"computed": found.site})
+            birth.cause_links = (found.link, *birth.cause_links)
 
     def _keep(self, holder: Tensor, plane: Tensor) -> Tensor:
         where = self.tracer.mark(holder)

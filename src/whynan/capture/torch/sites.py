@@ -6,6 +6,7 @@ import inspect
 import sys
 from typing import TYPE_CHECKING, Any
 
+from whynan.source.definitions import argument_definition
 from whynan.source.expressions import first_argument, operand_expressions
 from whynan.source.ownership import Owner, owner_of
 from whynan.source.positions import resolve
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
 
     from whynan.records import Site
+    from whynan.source.definitions import Definition
 
 
 _owners: dict[int, tuple[CodeType, int]] = {}
@@ -105,6 +107,15 @@ class Sites:
         """The source text of the first argument of the call that a site is; None where it stands in a library."""
         key = self._keys[number]
         return None if key is None or key[2] else first_argument(_owners[key[0]][0], key[1])
+
+    def definition(self, number: int) -> tuple[Definition, CodeType] | None:
+        """What the first argument of the call at a site surely stands for, and the code that it stands in."""
+        key = self._keys[number]
+        if key is None or key[2]:
+            return None
+        code = _owners[key[0]][0]
+        found = argument_definition(code, key[1])
+        return None if found is None else (found, code)
 
     def resolve(self, number: int, module: str | None) -> tuple[Site | None, Site | None]:
         """The user's site and, where the event stands in a library, the library's."""

@@ -1,0 +1,221 @@
+"""The definition of a value: the expression that a name in a call surely stands for, in the same scope."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from whynan.source.positions import locate
+from whynan.source.syntax import Span, Syntax, span_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import CodeType
+
+_CONVERSIONS: Final = frozenset("numpy.asarray numpy.ascontiguousarray numpy.array numpy.float32 numpy.float64".split())
+_COPIES: Final = frozenset(("astype", "copy"))
+_SCOPES: Final = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef)
+_LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
+_NAMED: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
+_ARITHMETIC: Final[dict[type[ast.operator], str]] = {
+    ast.Div: "divide",
+    ast.Mult: "multiply",
+    ast.Sub: "subtract",
+    ast.Add: "add",
+    ast.Pow: "power",
+}
+_MOST: Final = 16
+"""So many names are followed."""
+
+
+class Definition(NamedTuple):
+    """An expression, where it stands, and the NumPy operation that it is."""
+
+    syntax: Syntax
+    node: ast.expr
+    text: str
+
+    @property
+    def span(self) -> Span:
+        return span_of(self.node)
+
+    @property
+    def operation(self) -> str | None:
+        """The name of the operation whose operands are all names or numbers: ``log``, ``divide``; None for others."""
+        found = _operation(self.syntax, self.node)
+        return None if found is None else found[0]
+
+    @property
+    def operands(self) -> tuple[str | float, ...]:
+        """The names and numbers that the operation is given."""
+        found = _operation(self.syntax, self.node)
+        return () if found is None else found[1]
+
+    def of(self, name: str) -> Definition | None:
+        """What a name in the expression stands for."""
+        return _followed(self.syntax, next(n for n in ast.walk(self.node) if isinstance(n, ast.Name) and n.id == name))
+
+
+def argument_definition(code: CodeType, lasti: int) -> Definition | None:
+    """What the first argument of a call stands for, as far as its names surely tell."""
+    located = locate(code, lasti)
+    if located is None or not isinstance(located.node, ast.Call) or not located.node.args:
+        return None
+    return _followed(located.syntax, located.node.args[0])
+
+
+def _followed(syntax: Syntax, node: ast.expr) -> Definition | None:
+    for _ in range(_MOST):
+        node = _converted(syntax, node)
+        if not isinstance(node, ast.Name):
+            text = syntax.text(span_of(node))
+            return None if text is None or isinstance(node, ast.Constant) else Definition(syntax, node, text)
+        found = _reaching(syntax, node)
+        if found is None:
+            return None
+        node = found
+    return None
+
+
+def _converted(syntax: Syntax, node: ast.expr) -> ast.expr:
+    """What is inside of the calls that give the same elements in another dtype."""
+    while isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _COPIES:
+            node = node.func.value
+        elif numpy_name(syntax, node.func) in _CONVERSIONS and node.args and not _written(node.args[0]):
+            node = node.args[0]
+        else:
+            break
+    return node
+
+
+def _written(node: ast.expr) -> bool:
+    return isinstance(node, (ast.List, ast.Tuple, ast.Constant, ast.Starred, ast.ListComp, ast.GeneratorExp))
+
+
+def numpy_name(syntax: Syntax, node: ast.expr) -> str | None:
+    """The dotted name of a function that an import gives, where nothing else in the file has its name."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name) or node.id in syntax.assigned or node.id not in syntax.imports:
+        return None
+    return ".".join([syntax.imports[node.id], *reversed(parts)])
+
+
+def _reaching(syntax: Syntax, use: ast.Name) -> ast.expr | None:
+    """The one value that a name surely has where it is read; None where it is not certain."""
+    node: ast.AST = use
+    parents = syntax.parents
+    if _shared(syntax, use.id):
+        return None
+    while not isinstance(node, _SCOPES):
+        parent = parents.get(node)
+        if parent is None or isinstance(parent, (ast.Lambda, ast.ClassDef, ast.comprehension)):
+            return None
+        if isinstance(parent, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.NamedExpr)):
+            return None
+        if isinstance(parent, _LOOPS) and _touches(parent, use.id):
+            return None
+        if isinstance(node, ast.stmt):
+            block = next((b for b in _blocks(parent) if node in b), None)
+            if block is None:
+                return None
+            for earlier in reversed(block[: block.index(node)]):
+                if _touches(earlier, use.id):
+                    return _assigned(earlier, use.id)
+        node = parent
+    return None
+
+
+def _shared(syntax: Syntax, name: str) -> bool:
+    """Whether a function says that it binds a name of the scope around it."""
+    return any(isinstance(n, (ast.Global, ast.Nonlocal)) and name in n.names for n in syntax.parents)
+
+
+def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    for field in ("body", "orelse", "finalbody"):
+        block = getattr(node, field, None)
+        if isinstance(block, list):
+            yield block
+
+
+def _assigned(statement: ast.stmt, name: str) -> ast.expr | None:
+    """The value that a statement gives a name and nothing else."""
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name:
+            return value
+        case ast.AnnAssign(target=ast.Name(id=target), value=ast.expr() as value) if target == name:
+            return value
+        case _:
+            return None
+
+
+def _touches(statement: ast.AST, name: str) -> bool:
+    """Whether a statement binds a name, or may change what it stands for in place."""
+    for node in ast.walk(statement):
+        match node:
+            case ast.Name(id=found, ctx=ast.Store() | ast.Del()) if found == name:
+                return True
+            case (
+                ast.Subscript(value=inner, ctx=ast.Store() | ast.Del())
+                | ast.Attribute(value=inner, ctx=ast.Store() | ast.Del())
+            ) if _root(inner) == name:
+                return True
+            case ast.keyword(arg="out", value=inner) if _root(inner) == name:
+                return True
+            case ast.Expr(value=ast.Call() as call) if _handed(call, name):
+                # called for what it does: ``feats.fill(0)``, ``np.log(a, feats)``, ``clean(feats)``
+                return True
+            case ast.alias(name=found, asname=other) if name in (other or found, "*") or found == "*":
+                return True
+            case _ if isinstance(node, _NAMED) and node.name == name:
+                return True
+            case ast.MatchMapping(rest=found) if found == name:
+                return True
+            case _:
+                pass
+    return False
+
+
+def _handed(call: ast.Call, name: str) -> bool:
+    receiver = _root(call.func.value) if isinstance(call.func, ast.Attribute) else None
+    if isinstance(call.func, ast.Name) and call.func.id == "print":
+        return False
+    return name in (receiver, *(_root(a) for a in call.args), *(_root(k.value) for k in call.keywords))
+
+
+def _root(node: ast.expr) -> str | None:
+    while isinstance(node, (ast.Subscript, ast.Attribute, ast.Starred)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def _operation(syntax: Syntax, node: ast.expr) -> tuple[str, tuple[str | float, ...]] | None:
+    """An operation on names and numbers alone, by NumPy's name for it."""
+    match node:
+        case ast.BinOp(op=op, left=left, right=right):
+            name = _ARITHMETIC.get(type(op))
+            values = [left, right]
+        case ast.Call(func=func, args=values, keywords=[]):
+            dotted = numpy_name(syntax, func) or ""
+            name = dotted.removeprefix("numpy.") if dotted.startswith("numpy.") else None
+        case _:
+            return None
+    operands = tuple(operand for v in values if (operand := _operand(v)) is not None)
+    return None if name is None or len(operands) != len(values) else (name, operands)
+
+
+def _operand(node: ast.expr) -> str | float | None:
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Constant(value=bool()):
+            return None
+        case ast.Constant(value=int() | float() as number):
+            return float(number)
+        case _:
+            return None
