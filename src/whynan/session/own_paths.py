@@ -8,7 +8,6 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from whynan.capture.ranks import launched
 from whynan.session.delivery import say
 from whynan.session.files import stream
 
@@ -22,6 +21,11 @@ def with_own_paths(options: Options) -> Options:
     ``report.json`` is ``report.rank1.json`` of rank 1, and a folder ``trace`` is ``trace.rank1``. On an open stream,
     which has room for one document, only rank 0 writes.
     """
+    if "RANK" not in os.environ:
+        return options
+    # loaded where it is needed: a command that refuses loads nothing of the capture
+    from whynan.capture.ranks import launched
+
     rank = launched(os.environ)
     if rank is None or rank.number == 0:
         return options

@@ -87,6 +87,7 @@ def standing_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "whynan.session.mending", Mending("whynan.session.mending"))
 
     monkeypatch.setattr(source, "candidates", candidates, raising=False)
+    monkeypatch.setattr(source, "possible", candidates, raising=False)
     monkeypatch.setattr(source, "patch", patch, raising=False)
 
 
