@@ -250,9 +250,15 @@ def test_merged_pieces_are_each_told_once() -> None:
 
     one = whynan.explain(bad)
     clean = whynan.explain(lambda: torch.ones(2))
-    both: Report = merged(clean, one, one)
+    first, second = (
+        one.model_copy(update={"findings": tuple(f.model_copy(update={"step": step}) for f in one.findings)})
+        for step in (1, 2)
+    )
+    both: Report = merged(clean, first, second)
     (finding,) = both.findings
     assert (both.verdict, finding.occurrences) == ("nonfinite", 2 * one.findings[0].occurrences)
+    # what two pieces have seen of one step is one birth
+    assert merged(first, first).findings[0].occurrences == one.findings[0].occurrences
     assert both.run.exit_status.whynan == 1
     assert both.coverage.events == clean.coverage.events + 2 * one.coverage.events
     assert merged(clean) is clean

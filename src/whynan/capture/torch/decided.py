@@ -68,6 +68,8 @@ def _is_literal(tracer: Tracer, sink: Sink) -> bool:
 def _sinks(sinks: Sinks, tensor: Tensor, made: Decision, comes: str) -> Iterator[Sink]:
     if comes == "gradient":
         kind, what = "gradient", "what it tests of the gradients"
+    elif comes == "forward":
+        kind, what = "observed", "what it tests"
     else:
         kind, what = ("loss", "the loss") if tensor.numel() == 1 else ("output", "what it tests")
     site = Site(file=file_of_site(made.file), line=made.line, function=made.function.replace("<locals>.", ""))
