@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 SHARE: Final = 0.95
 EXPORTED: Final = 4
-NO_EXPRESSION: Final = {"WN002", "WN003", "WN004", "WN801", "WN810", "WN901"}
-"""Rules of memory, of what a program writes on purpose, of a run's past and of an optimizer."""
+NO_EXPRESSION: Final = {"WN002", "WN003", "WN004", "WN707", "WN801", "WN810", "WN901"}
+"""Rules of memory, of what a program writes, of a run's past and of an optimizer."""
 
 
 def eager(hazard: Hazard) -> list[Variant]:
