@@ -132,14 +132,17 @@ def _of_one_literal(root: Root, by_label: dict[int, Root]) -> Root | None:
     return None
 
 
-def _written(birth: Birth, by_label: dict[int, Root]) -> frozenset[int]:
-    """The literals, as they were first read, that alone a birth is made from; none where something else is."""
+def _written(birth: Birth, by_label: dict[int, Root], known: frozenset[int] = frozenset()) -> frozenset[int]:
+    """The literals, as they were first read, that alone a birth is made from; none where something else is.
+
+    `known`: labels that lead here; what was read from a file may name a cause in a circle.
+    """
     found: set[int] = set()
-    for label in birth.causes:
+    for label in birth.causes - known:
         cause = by_label[label].birth if label in by_label else None
         if cause is None or cause.label_kind != "literal":
             return frozenset()
-        found |= _written(cause, by_label) or {label}
+        found |= _written(cause, by_label, known | {label}) or {label}
     return frozenset(found)
 
 

@@ -127,13 +127,13 @@ def _finding(root: Root, fate: Fate, severity: str, sinks: list[Sink], by_label:
     )
 
 
-def _sources(birth: Birth, by_label: dict[int, Birth]) -> list[Birth]:
+def _sources(birth: Birth, by_label: dict[int, Birth], known: frozenset[int] = frozenset()) -> list[Birth]:
     """What a birth was made from; of a literal that is named after what read it, where it was written."""
     found: dict[int, Birth] = {}
-    for label in sorted(birth.causes):
+    for label in sorted(birth.causes - known):
         cause = by_label.get(label)
         if cause is not None:
-            written = _sources(cause, by_label) if cause.label_kind == "literal" else []
+            written = _sources(cause, by_label, known | {label}) if cause.label_kind == "literal" else []
             found |= {b.label: b for b in written or [cause]}
     return list(found.values())
 
