@@ -6,6 +6,7 @@ import inspect
 import os
 from typing import TYPE_CHECKING, Any, cast
 
+from whynan.capture.failure import report_internal_error
 from whynan.capture.ranks import TOGETHER, is_one_of_several
 from whynan.config import Options
 from whynan.errors import UsageError
@@ -171,7 +172,7 @@ def _explained(
     first = with_surroundings(region.report, region.trace)
     if not rerun:
         return proved(first, Once(CALLED_ONCE))
-    if is_one_of_several():
+    if _is_together():
         return proved(without_rerun(first, TOGETHER), Once(TOGETHER))
     eager = born_in_a_region(region.report)
     second = Trace(memory=RERUN_MEMORY, command=region.report.run.command, copy_all=True, quiet=True)
@@ -198,6 +199,15 @@ def _explained(
         return proved(report, Once(f"no faithful second call: {report.run.replay.why}"))
     again = Recalling(call, lambda: Trace(memory=options.memory, command=report.run.command, quiet=True))
     return proved(report, again, keep=None if keeper is None else visits.__setitem__)
+
+
+def _is_together() -> bool:
+    """Whether others would have to call the target again together; an error of ours is none of the user's."""
+    try:
+        return is_one_of_several()
+    except Exception:
+        report_internal_error()
+        return True
 
 
 def _name(target: Any) -> str:
