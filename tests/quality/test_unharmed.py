@@ -52,6 +52,14 @@ UNREACHED = frozenset(
         *("Capture.begin_in_the_midst", "Capture.nothing_follows"),
         *("_enter", "_leave", "Steps.enter_thread", "Steps.leave_thread", "_forked", "Capture.forked", "Lane.follow"),
         *("Scaler._tell", "Capture.begin_lost", "Capture.begin_amid"),
+        # of several processes
+        *("Exchanges._begin", "Exchanges._completes", "Exchanges._labels", "Exchanges._leave", "Exchanges.sent"),
+        "has_started_others",
+        # of the steps that an edited program makes, in a proof
+        *("Onward.__init__", "Onward._step", "Onward.after", "Onward.before", "Onward.decides", "Onward.ends"),
+        *("Onward.further", "Onward.takes", "_gives", "_is_finite", "_numbers", "_states", "stored_values"),
+        # of a program's own guard on its loss
+        *("_comes_from", "_compared", "_held", "_is_fatal", "_is_literal", "_sinks"),
     ]
 )
 
