@@ -216,16 +216,13 @@ def _frame() -> FrameType | None:
     """The user's innermost frame; None where it is whynan that reads."""
     frame: FrameType | None = sys._getframe(2)
     # this one, and that of a trace
-    while frame is not None and (frame.f_code in DOORS or frame.f_code in _OWN):
+    while frame is not None and frame.f_code in DOORS:
         frame = frame.f_back
     if frame is not None and owner_of(frame.f_code.co_filename) is Owner.WHYNAN:
         return None
     while frame is not None and owner_of(frame.f_code.co_filename) is not Owner.USER:
         frame = frame.f_back
     return frame
-
-
-_OWN: Final = frozenset(f.__code__ for f in (Observations._look,))
 
 
 def held_tensors(error: BaseException) -> list[tuple[str, Tensor]]:
