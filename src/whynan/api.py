@@ -172,8 +172,8 @@ def _explained(
     first = with_surroundings(region.report, region.trace)
     if not rerun:
         return proved(first, Once(CALLED_ONCE))
-    if _is_together():
-        return proved(without_rerun(first, TOGETHER), Once(TOGETHER))
+    if (once := _only_once()) is not None:
+        return proved(without_rerun(first, once), Once(once))
     eager = born_in_a_region(region.report)
     second = Trace(memory=RERUN_MEMORY, command=region.report.run.command, copy_all=True, quiet=True)
     second.redacts = region.redacts
@@ -201,13 +201,13 @@ def _explained(
     return proved(report, again, keep=None if keeper is None else visits.__setitem__)
 
 
-def _is_together() -> bool:
-    """Whether others would have to call the target again together; an error of ours is none of the user's."""
+def _only_once() -> str | None:
+    """Why a target is not called again by this process alone; None if it may be. An error of ours is a reason."""
     try:
-        return is_one_of_several()
+        return TOGETHER if is_one_of_several() else None
     except Exception:
         report_internal_error()
-        return True
+        return FAILED
 
 
 def _name(target: Any) -> str:

@@ -98,7 +98,7 @@ def test_a_bug_report_has_its_fix_proved_and_made(tmp_path: Path, snapshot: Snap
     # what is printed in further runs goes nowhere
     assert (done.returncode, done.stdout) == (1, "torch.Size([2, 2])\n")
     said = re.sub(r" +whynan \S+ (\S) torch \S+ \S ", r"  whynan \1 torch \1 ", done.stderr)
-    assert re.sub(r"whynan fix\s+\S+/r\.json", "whynan fix DIRECTORY/r.json", said) == snapshot
+    assert re.sub(r"whynan fix\s+\S+/r\.json\s+--", "whynan fix DIRECTORY/r.json --", said) == snapshot
     made = run(tmp_path, "fix", "r.json", "--apply", "--yes")
     assert made.returncode == 0, made.stderr
     assert "torch.log_softmax(x, 1)" in (tmp_path / "bug.py").read_text()

@@ -213,8 +213,13 @@ def judge(optimizer: Any, losses: Losses) -> Judged:
 
 def spoilt_of(optimizer: Any) -> tuple[Tensor, ...]:
     """The parameters of an optimizer that are NaN or Inf."""
-    held = ((p, local(p)) for p in parameters_of(optimizer))
-    return tuple(p for p, here in held if here is not None and not bool(torch.isfinite(stored_values(here)).all()))
+    return tuple(p for p in parameters_of(optimizer) if not is_finite(p))
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Whether what this process can read of a tensor holds no NaN or Inf."""
+    here = local(tensor)
+    return here is None or bool(torch.isfinite(stored_values(here)).all())
 
 
 def device_of(optimizers: Iterable[Any]) -> str:

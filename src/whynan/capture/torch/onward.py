@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from whynan.capture.torch.experiments import stored_values
-from whynan.capture.torch.judging import judge, parameters_of, spoilt_of
-from whynan.capture.torch.planes import local
+from whynan.capture.torch.judging import is_finite, judge, parameters_of, spoilt_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,12 +62,12 @@ class Onward:
             # what writes without operators is put back too
             for tensor in (*parameters_of(optimizer), *(state for _, state in _states(optimizer))):
                 undo.keep(tensor)
-            self._bad_before = frozenset(id(state) for _, state in _states(optimizer) if not _is_finite(state))
+            self._bad_before = frozenset(id(state) for _, state in _states(optimizer) if not is_finite(state))
         return not self.over
 
     def after(self, optimizer: Any) -> None:
         """A step has been made."""
-        state = next((n for n, s in _states(optimizer) if id(s) not in self._bad_before and not _is_finite(s)), None)
+        state = next((n for n, s in _states(optimizer) if id(s) not in self._bad_before and not is_finite(s)), None)
         if spoilt_of(optimizer):
             self.ends(f"with it step {self._step(optimizer)} leaves NaN or Inf in the weights")
         elif state is not None:
@@ -100,8 +98,3 @@ def _states(optimizer: Any) -> list[tuple[str, Tensor]]:
         for name, value in state.get(parameter, {}).items()
         if isinstance(value, torch.Tensor) and value.shape == parameter.shape and value.is_floating_point()
     ]
-
-
-def _is_finite(tensor: Tensor) -> bool:
-    here = local(tensor)
-    return here is None or bool(torch.isfinite(stored_values(here)).all())
