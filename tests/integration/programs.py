@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Seen = Literal["traced", "idle", "nothing"]
-"""A report with operations; with none of this process; no report, because the process is killed or replaced."""
+Seen = Literal["traced", "idle", "elsewhere", "nothing"]
+"""A report with operations; with none of this process; with none, where it started others that may have run some; no
+report, because the process is killed or replaced."""
 
 
 @dataclass(frozen=True)
@@ -178,9 +179,9 @@ EXITS = [
 WITH_TORCH_LOADED = [
     Program("identity.py torch", sample=True),
     Program("interpreter.py torch", seen="idle"),
-    Program("processes.py spawn torch", seen="idle"),
-    Program("processes.py fork torch", seen="idle"),
-    Program("processes.py forkserver torch", seen="idle"),
+    Program("processes.py spawn torch", seen="elsewhere"),
+    Program("processes.py fork torch", seen="elsewhere"),
+    Program("processes.py forkserver torch", seen="elsewhere"),
     Program("hooks.py torch", 1),
     Program("signalled.py torch"),
     Program("logged.py torch"),
@@ -236,8 +237,8 @@ TRAINING = [
     Program("compiled.py aot_eager"),
     Program("compiled.py inductor"),
     Program("distributed.py 1"),
-    Program("distributed.py 2", seen="idle"),
-    Program("-m torch.distributed.run --nproc-per-node 2 distributed.py", seen="idle"),
+    Program("distributed.py 2", seen="elsewhere"),
+    Program("-m torch.distributed.run --nproc-per-node 2 distributed.py", seen="elsewhere"),
     Program("hogwild.py"),
     Program("lightning_run.py"),
     Program("trainer_run.py"),

@@ -49,6 +49,17 @@ def _printed(*command: str, cwd: Path = ROOT) -> str:
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=True).stdout
 
 
+# What a Fourier transform leaves of a silent signal is its rounding, which is another on another processor: the values,
+# the counts of a thousand and more, and which element is the first. Lengths of numbers decide where a line is folded.
+_ROUNDED = re.compile(r"(?<![\w:.])-?(?:\d+(?:\.\d+)?e[-+]\d+|\d+\.\d+(?![.\d])|\d{1,3}(?:,\d{3})+|0(?= is))")
+_FIRST_ELEMENT = re.compile(r"(?<=element )\[[\d, ]+\]")
+
+
+def without_rounding(text: str) -> str:
+    """The words of a report, without the numbers that the processor's own rounding makes, and without its folds."""
+    return " ".join(_FIRST_ELEMENT.sub("[...]", _ROUNDED.sub("#", " ".join(text.split()))).split())
+
+
 PRODUCERS: dict[str, Callable[[], str]] = {"demo": demo, "run": run, "explain": explain}
 
 

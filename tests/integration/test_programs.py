@@ -12,6 +12,7 @@ import pytest
 from tests.integration.broken import FAILURES, HARMS, Change, Copy, Failure
 from tests.integration.programs import BAD, NAMED, PROGRAMS, Program
 from tests.integration.running import Workplace, differences, without_warnings
+from whynan.traces.format import NO_OTHERS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the programs look into /proc, fork and signal")
 
@@ -38,11 +39,11 @@ def _parameters(programs: list[Program]) -> list[object]:
     return [pytest.param(p, id=p.name, marks=[] if p.sample else FULL) for p in programs]
 
 
-def _looked(workplace: Workplace) -> int:
-    """How many operations the last run has looked at; raises where it was not clean."""
+def _looked(workplace: Workplace, verdict: str = "clean") -> int:
+    """How many operations the last run has looked at; raises where its verdict is another."""
     told = workplace.told()
     assert told is not None
-    assert told["verdict"] == "clean", told
+    assert told["verdict"] == verdict, told
     return told["coverage"]["events"]
 
 
@@ -59,9 +60,11 @@ def test_a_program_does_what_it_does_without_whynan(
     if program.seen == "nothing":
         assert workplace.told() is None
         return
-    assert (_looked(workplace) > 0) is (program.seen == "traced")
+    looked = _looked(workplace, "inconclusive" if program.seen == "elsewhere" else "clean")
+    assert (looked > 0) is (program.seen == "traced")
     told = workplace.told()
     assert told is not None
+    assert (NO_OTHERS in told["coverage"]["notes"]) is (program.seen == "elsewhere")
     assert told["run"]["exit_status"]["script"] == (program.status if program.status >= 0 else 128 - program.status)
 
 

@@ -16,7 +16,7 @@ def work(n):
     for i in range(n):
         total += i
     if "torch" in sys.argv:
-        total += int(torch.full((n,), 2.0).sum().item())
+        total += int(torch.full((n,), 2.0).sum())
     return total
 
 

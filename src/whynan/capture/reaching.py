@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 _WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_NOWHERE: Final = os.devnull, os.fsencode(os.devnull)
+_NOWHERE: Final = os.fsencode(os.devnull)
 
 
 def _opens(args: tuple[Any, ...]) -> str | None:
     path, _, flags = args
-    if not flags & _WRITES or (not isinstance(path, int) and os.fspath(path) in _NOWHERE):
+    if not flags & _WRITES or (not isinstance(path, int) and os.fsencode(path) == _NOWHERE):
         return None
     return f"opens {_named(path)} for writing"
 

@@ -1,7 +1,7 @@
 """WN707 number-beyond-dtype: a number in the source that is Inf in the dtype it is used in.
 
 What it is
-    x * 5.4e39, where x is float32.
+    x * 5.4e39, where x is float32; torch.tensor(-1e9, dtype=torch.float16).
 
 Why it breaks
     A Python number takes the dtype of the tensor that it meets. What lies beyond the largest finite number of that
@@ -45,11 +45,15 @@ if TYPE_CHECKING:
     from whynan.records import Finding
 
 _OPERATIONS: Final = frozenset("mul add sub rsub div true_divide".split())
+_WRITTEN: Final = "lift_fresh"
+"""What makes a tensor of a number that Python hands in."""
 _HALVES: Final = frozenset(("float16", "bfloat16"))
 """What is computed in float32, and rounded then (pytorch 2.13)."""
 
 
 def match(finding: Finding) -> Explanation | None:
+    if base(finding) == _WRITTEN and finding.birth == "overflow":
+        return _written(finding)
     if base(finding) not in _OPERATIONS or finding.birth not in ("overflow", "invalid") or is_onnx(finding):
         return None
     dtype = "float32" if finding.element.dtype in _HALVES else finding.element.dtype
@@ -64,6 +68,20 @@ def match(finding: Finding) -> Explanation | None:
         f"{result(finding)}{derivative(finding)}{told}",
         f"The largest finite number of {dtype} is {said(maximum(dtype))}. A number that the program writes is rounded to "
         "the dtype of the tensor before anything is computed with it.",
+        OPERATION,
+    )
+
+
+def _written(finding: Finding) -> Explanation | None:
+    """A tensor that the program makes of a number."""
+    dtype = finding.element.dtype
+    number = _beyond(finding, dtype)
+    if number is None:
+        return None
+    return Explanation(
+        f"{said(number)} is {result(finding)} in {dtype}, and the tensor that the program makes of it holds that",
+        f"The largest finite number of {dtype} is {said(maximum(dtype))}. What the program writes is rounded to the dtype of "
+        "the tensor, without a warning.",
         OPERATION,
     )
 

@@ -1,11 +1,11 @@
-"""The definition of a value: the expression that a name in a call surely stands for, in the same scope."""
+"""The definition of a value: the expression, or the number, that a name in a call surely stands for, in its scope."""
 
 # pyright: strict
 
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from whynan.source.positions import locate
 from whynan.source.syntax import Span, Syntax, span_of
@@ -13,6 +13,9 @@ from whynan.source.syntax import Span, Syntax, span_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import CodeType
+
+Numbers: TypeAlias = "float | list[Numbers | None]"
+"""A number, or a list of numbers and lists; None in the place of what is not known."""
 
 _CONVERSIONS: Final = frozenset("numpy.asarray numpy.ascontiguousarray numpy.array numpy.float32 numpy.float64".split())
 _COPIES: Final = frozenset(("astype", "copy"))
@@ -66,12 +69,81 @@ def argument_definition(code: CodeType, lasti: int) -> Definition | None:
     return _followed(located.syntax, located.node.args[0])
 
 
+def argument_numbers(code: CodeType, lasti: int) -> Numbers | None:
+    """The numbers that the first argument of a call surely is, as the source writes them: ``1e39``, ``[0.0, big]``."""
+    located = locate(code, lasti)
+    if located is None or not isinstance(located.node, ast.Call):
+        return None
+    call = located.node
+    given = next(iter(call.args), None) or next((k.value for k in call.keywords if k.arg == "data"), None)
+    return None if given is None else _numbers(located.syntax, given)
+
+
+def _numbers(syntax: Syntax, node: ast.expr) -> Numbers | None:
+    match _end(syntax, node):
+        case ast.List(elts=entries) | ast.Tuple(elts=entries):
+            return [_numbers(syntax, entry) for entry in entries]
+        case ast.Constant() as constant:
+            return _number(constant)
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            value = _numbers(syntax, inner)
+            return -value if isinstance(value, float) else None
+        case ast.BinOp(left=left, op=symbol, right=right):
+            first, second = _numbers(syntax, left), _numbers(syntax, right)
+            if isinstance(first, float) and isinstance(second, float):
+                return arithmetic(symbol, first, second)
+            return None
+        case _:
+            return None
+
+
+def _number(constant: ast.Constant) -> float | None:
+    match constant.value:
+        case bool():
+            return None
+        case int() | float() as number:
+            try:
+                return float(number)
+            except OverflowError:
+                return None
+        case _:
+            return None
+
+
+def arithmetic(symbol: ast.operator, first: float, second: float) -> float | None:
+    """What Python makes of two numbers; None where that is no number."""
+    try:
+        match symbol:
+            case ast.Add():
+                return first + second
+            case ast.Sub():
+                return first - second
+            case ast.Mult():
+                return first * second
+            case ast.Div():
+                return first / second
+            case ast.Pow():
+                # a negative number to a broken power is complex
+                value = first**second
+                return value if isinstance(value, float) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+            case _:
+                return None
+    except ArithmeticError:
+        return None
+
+
 def _followed(syntax: Syntax, node: ast.expr) -> Definition | None:
+    end = _end(syntax, node)
+    text = None if end is None or isinstance(end, ast.Constant) else syntax.text(span_of(end))
+    return None if end is None or text is None else Definition(syntax, end, text)
+
+
+def _end(syntax: Syntax, node: ast.expr) -> ast.expr | None:
+    """What is no name any more, and no other dtype of something."""
     for _ in range(_MOST):
         node = _converted(syntax, node)
         if not isinstance(node, ast.Name):
-            text = syntax.text(span_of(node))
-            return None if text is None or isinstance(node, ast.Constant) else Definition(syntax, node, text)
+            return node
         found = _reaching(syntax, node)
         if found is None:
             return None
@@ -213,9 +285,7 @@ def _operand(node: ast.expr) -> str | float | None:
     match node:
         case ast.Name(id=name):
             return name
-        case ast.Constant(value=bool()):
-            return None
-        case ast.Constant(value=int() | float() as number):
-            return float(number)
+        case ast.Constant() as constant:
+            return _number(constant)
         case _:
             return None

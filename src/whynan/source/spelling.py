@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import Final
 
 SYMBOLS: Final[dict[type[ast.operator], str]] = {
@@ -43,6 +44,9 @@ UNARY: Final[dict[type[ast.unaryop], frozenset[str]]] = {
 
 BUILTINS: Final = frozenset({"abs", "pow"})
 """Python's own functions that ask a tensor for the operator of their name."""
+
+_NONFINITE: Final = re.compile(r"(?<![^\W_])[np]?(?:nan|inf|infinity)(?!\w)(?!\s*\()", re.IGNORECASE)
+"""``inf``, ``"NaN"``, ``np.NINF``, ``NEG_INF``, and neither ``info`` nor ``nan_to_num(x)``."""
 
 _PREFIXES: Final = ("linalg_", "special_", "native_", "fused_")
 
@@ -198,3 +202,8 @@ def canonical(name: str) -> str:
     for prefix in _PREFIXES:
         name = name.removeprefix(prefix)
     return _ALIASES.get(name, name)
+
+
+def spells_nonfinite(text: str) -> bool:
+    """Whether an expression names a NaN or an Inf."""
+    return _NONFINITE.search(text) is not None

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
 from whynan.capture.torch import attribution, planes
 from whynan.capture.torch.computed import computed
-from whynan.capture.torch.operands import at, element_of
+from whynan.capture.torch.operands import at, element_of, first_index
 from whynan.capture.torch.planes import bad_mask, nan_mask, store
 from whynan.floats import infinity
-from whynan.records import ChainLink
+from whynan.records import ChainLink, Operand
+from whynan.source.spelling import spells_nonfinite
 from whynan.source.syntax import lines_of, method_of
 from whynan.traces import Birth, Event
 
@@ -75,7 +77,9 @@ class Entries:
                 plane = torch.where(mask, self.sinks.read_nan, plane).to(torch.int32)
                 continue
             written = number or (constant is not None and self._writes_it(constant, site))
+            beyond = None if is_nan or written or constant is None else self._beyond(constant, tensor, mask)
             literal = not uninitialised and not exchanged and (not is_nan or kind == "buffer" or written)
+            literal = literal and beyond is None
             key: Any = id(holder.untyped_storage()) if name is None else name
             key = (key, kind, is_nan, literal, site, tracer.scope)
             if exchanged:
@@ -94,13 +98,16 @@ class Entries:
                 data = tracer.origins.data_of(holder, mask)
                 if self.ahead is not None and data is None and name is None and constant is None and is_nan:
                     note = f"a tensor ({AHEAD}, from {self.ahead} on)"
-                element = element_of(tensor, mask, 0, None, (), name)
+                element = element_of(tensor, mask, 0, None, () if beyond is None else (beyond,), name)
                 if whole is not None and whole is not holder:
                     element = _element_in(whole, holder, mask, element)
                 row = made if exchanged else constant if literal else None
-                birth = self._birth(note, element, event, row, is_nan=is_nan, literal=literal)
+                if beyond is None or constant is None:
+                    birth = self._birth(note, element, event, row, is_nan=is_nan, literal=literal)
+                else:
+                    birth = Birth(0, "birth", self._event_of(constant), "overflow", element, scope=self.tracer.scope)
                 birth.data = data
-                if birth.data is None and constant is not None and not written:
+                if birth.data is None and constant is not None and not written and beyond is None:
                     birth.data = tracer.origins.value_at(constant.site)
                 self._computed(birth, constant, tensor)
                 set_id = self.known[key] = tracer.labels.add(birth)
@@ -115,8 +122,7 @@ class Entries:
         if constant is None or data is None or data.kind not in ("numpy", "value"):
             return
         # the index in what was converted: a view of it has others
-        whole = tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.nbytes
-        index = birth.element.index if whole and birth.element.shape == tuple(tensor.shape) else None
+        index = birth.element.index if _is_whole(tensor) and birth.element.shape == tuple(tensor.shape) else None
         found = computed(self.tracer.sites, constant.site, birth.element, index)
         if found is not None:
             birth.data = data.model_copy(update={"computed": found.site})
@@ -155,14 +161,34 @@ class Entries:
         if row.site == reader:
             # x[0] = float("nan"): the expression is the target, and the value stands beside it
             text = "".join(lines_of(site.file)[site.line - 1 : site.line])
-        return "nan" in text.lower() or "inf" in text.lower()
+        return spells_nonfinite(text)
+
+    def _beyond(self, constant: Row, tensor: Tensor, mask: Tensor) -> Operand | None:
+        """The finite number that the source writes for the first of the elements that are Inf in their dtype."""
+        numbers = self.tracer.sites.argument_numbers(constant.site) if _is_whole(tensor) else None
+        if numbers is None:
+            return None
+        for place in first_index(mask) or ():
+            if not isinstance(numbers, list) or place >= len(numbers):
+                return None
+            numbers = numbers[place]
+        if not isinstance(numbers, float) or not math.isfinite(numbers):
+            return None
+        if bool(torch.isfinite(torch.tensor(numbers, dtype=tensor.dtype))):
+            return None
+        return Operand(
+            name="data", expression=self.tracer.sites.first_argument(constant.site), value=numbers, origin="live"
+        )
+
+    def _event_of(self, row: Row) -> Event:
+        site, library = self.tracer.sites.resolve(row.site, None)
+        phase = "collective" if row.operator.collective else "forward"
+        return Event(row.ordinal - self.tracer.first, row.operator.name, phase, site, library)
 
     def _birth(self, note: str, element: Any, event: Event, row: Row | None, *, is_nan: bool, literal: bool) -> Birth:
         cause = event
         if row is not None:
-            site, library = self.tracer.sites.resolve(row.site, None)
-            phase = "collective" if row.operator.collective else "forward"
-            cause = Event(row.ordinal - self.tracer.first, row.operator.name, phase, site, library)
+            cause = self._event_of(row)
         if literal and row is not None:
             event = cause
         elif not literal:
@@ -256,6 +282,10 @@ class Entries:
             if named != set_id:
                 carried = torch.where(carried == set_id, named, carried).to(torch.int32)
         return carried
+
+
+def _is_whole(tensor: Tensor) -> bool:
+    return tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.nbytes
 
 
 def _element_in(whole: Tensor, view: Tensor, mask: Tensor, element: Element) -> Element:

@@ -103,10 +103,10 @@ def run(operator: Operator, arguments: Arguments, replace: Callable[[Tensor], Te
         holder[key] = map_tensors(holder[key], torch.clone)
     try:
         result = operator.func(*new_args, **new_kwargs)
-        # as the sparse results of the event itself are seen
-        return [dense(t) for t in outputs_of(operator, new_args, new_kwargs, result)]
     except Exception as error:
         raise Refused from error
+    # as the sparse results of the event itself are seen
+    return [dense(t) for t in outputs_of(operator, new_args, new_kwargs, result)]
 
 
 def outputs_of(operator: Operator, args: Any, kwargs: dict[str, Any], result: Any) -> list[Tensor]:

@@ -6,7 +6,7 @@ import inspect
 import sys
 from typing import TYPE_CHECKING, Any
 
-from whynan.source.definitions import argument_definition
+from whynan.source.definitions import argument_definition, argument_numbers
 from whynan.source.expressions import first_argument, operand_expressions
 from whynan.source.ownership import Owner, owner_of
 from whynan.source.positions import resolve
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
 
     from whynan.records import Site
-    from whynan.source.definitions import Definition
+    from whynan.source.definitions import Definition, Numbers
 
 
 _owners: dict[int, tuple[CodeType, int]] = {}
@@ -107,6 +107,11 @@ class Sites:
         """The source text of the first argument of the call that a site is; None where it stands in a library."""
         key = self._keys[number]
         return None if key is None or key[2] else first_argument(_owners[key[0]][0], key[1])
+
+    def argument_numbers(self, number: int) -> Numbers | None:
+        """The numbers that the source writes as the first argument of the call at a site."""
+        key = self._keys[number]
+        return None if key is None or key[2] else argument_numbers(_owners[key[0]][0], key[1])
 
     def definition(self, number: int) -> tuple[Definition, CodeType] | None:
         """What the first argument of the call at a site surely stands for, and the code that it stands in."""

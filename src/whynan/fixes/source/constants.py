@@ -8,6 +8,8 @@ import ast
 import math
 from typing import TYPE_CHECKING, Final
 
+from whynan.source.definitions import arithmetic
+
 if TYPE_CHECKING:
     from whynan.fixes.source.places import Place
 
@@ -29,7 +31,7 @@ def number_of(place: Place | None, node: ast.AST) -> float | None:
             first, second = number_of(place, left), number_of(place, right)
             if first is None or second is None:
                 return None
-            return _computed(symbol, first, second)
+            return arithmetic(symbol, first, second)
         case ast.Attribute() if place is not None:
             names = place.meaning(node)
             value = getattr(math, names[1], None) if names and names[0] == "math" and len(names) == 2 else None
@@ -42,26 +44,6 @@ def number_of(place: Place | None, node: ast.AST) -> float | None:
             return None
         case _:
             return None
-
-
-def _computed(symbol: ast.operator, first: float, second: float) -> float | None:
-    try:
-        match symbol:
-            case ast.Add():
-                return first + second
-            case ast.Sub():
-                return first - second
-            case ast.Mult():
-                return first * second
-            case ast.Div():
-                return first / second
-            case ast.Pow():
-                value = first**second
-                return value if isinstance(value, float) else None  # pyright: ignore[reportUnnecessaryIsInstance]
-            case _:
-                return None
-    except ArithmeticError:
-        return None
 
 
 def _evaluated(name: str, values: list[float]) -> float | None:
