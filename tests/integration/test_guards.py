@@ -38,6 +38,17 @@ class Guard:
 guard = Guard()
 
 
+class Watchdog:
+    stopped = False
+
+    def __call__(self, loss):
+        if not math.isfinite(loss.item()):
+            self.stopped = True
+
+
+watchdog = Watchdog()
+
+
 def main():
     for step in range(12):
         x, y = torch.randn(16, 4), torch.rand(16, 1) + 0.5
@@ -64,6 +75,7 @@ GUARDS = {
     "array": ("if not np.isfinite(loss.detach().numpy()):\n    return", "leaves its loop", 1),
     "continue": ("if not math.isfinite(float(loss)):\n    optimizer.zero_grad()\n    continue", "skips the step", 1),
     "flag": ("bad = loss.item() > 1e8\nif bad:\n    break", "leaves its loop", 1),
+    "callback": ("watchdog(loss)\nif watchdog.stopped:\n    break", "leaves its loop", 1),
     "after the backward": (
         "optimizer.zero_grad()\nloss.backward()\nif math.isinf(loss.item()):\n    sys.exit(1)\n"
         "optimizer.step()\ncontinue",

@@ -58,8 +58,6 @@ UNREACHED = frozenset(
         # of the steps that an edited program makes, in a proof
         *("Onward.__init__", "Onward._step", "Onward.after", "Onward.before", "Onward.decides", "Onward.ends"),
         *("Onward.further", "Onward.takes", "_gives", "_numbers", "_states", "stored_values"),
-        # of a program's own guard on its loss
-        *("_comes_from", "_compared", "_held", "_is_fatal", "_is_literal", "_sinks"),
     ]
 )
 

@@ -46,7 +46,9 @@ def _halves(rows: list[Any]) -> Any:
 
 
 def loaders() -> Values:
-    """Batches with bad rows, looked at through views; arrays, a stream, a loader that raises, one with a worker."""
+    """Batches with bad rows, looked at through views; arrays, a stream, a loader that raises, one with a worker; and
+    numbers of which one is beyond the dtype.
+    """
     kept: Values = []
     data = Gapped()
     for batch in DataLoader(data, batch_size=3, shuffle=True, collate_fn=_halves):
@@ -64,6 +66,7 @@ def loaders() -> Values:
         kept.append(pair.rows.sum().item())
     found = data.table[4].tolist()
     kept.append(torch.tensor(found).sum().item())
+    kept.append(torch.tensor([1.0, 5.4e39]).sum().item())
     return kept
 
 
@@ -91,6 +94,33 @@ def kinds() -> Values:
     fake = FakeTensorMode().from_tensor(torch.ones(2))
     shown = [made.sum().item(), torch.ones(2).as_subclass(Marked).add(1).tolist(), torch.Tensor([3.0]).item()]
     return [*shown, tuple((fake + fake).shape)]
+
+
+def guards() -> Values:
+    """Losses and gradients that are bad, on which the program decides; and a bound that is Inf."""
+    weight = torch.tensor([0.0, 2.0], requires_grad=True)
+    kept: Values = []
+    for scale in (1.0, -1.0):
+        loss = (torch.log(weight + scale) * scale).sum()
+        if not torch.isfinite(loss.detach() * 1.0):
+            break
+        loss.backward()
+    kept.append(loss.detach())
+    bound = weight.sum() + float("inf")
+    for scale in (1.0, 2.0):
+        loss = (weight * scale).sum()
+        if loss.detach() < bound:
+            break
+        loss.backward()
+    for _ in range(2):
+        (slope,) = torch.autograd.grad(torch.sqrt(weight).sum(), weight)
+        if any(torch.isinf(part).any() for part in slope.unbind()):
+            break
+        kept.append(weight.sum().backward())
+    kept.append(slope)
+    if not float(torch.log(weight.detach()).sum()) > float("-inf"):
+        kept.append("skipped")
+    return kept
 
 
 def steps() -> Values:

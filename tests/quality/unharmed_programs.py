@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 import whynan
 from tests.quality.unharmed_births import selections, turns
-from tests.quality.unharmed_entries import files, kinds, loaders, sparse, steps
+from tests.quality.unharmed_entries import files, guards, kinds, loaders, sparse, steps
 from whynan.api import Trace
 from whynan.capture.torch import sites
 from whynan.capture.torch.operators import KNOWN
@@ -566,6 +566,7 @@ PROGRAMS = (
     Program("loaders", loaders, in_trace),
     Program("files", files, in_trace),
     Program("kinds", kinds, in_trace, alone=True),
+    Program("guards", guards, in_trace),
     Program("steps", steps, in_trace),
     Program("one module", steps, told(only="1")),
     Program("late", steps, told(first_step=2)),

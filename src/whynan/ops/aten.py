@@ -85,6 +85,10 @@ HIDDEN_MUTATION: dict[str, tuple[int, ...]] = {
     "miopen_batch_norm": (3, 4),
 }
 
+# Outputs, by number, that a kernel keeps for its derivative: -Inf in them stands for what cannot be, and some elements
+# are never written (pytorch 2.13).
+WORKSPACES: dict[str, tuple[int, ...]] = {"_ctc_loss": (1,)}
+
 # These compute vectors too while any dispatch mode is on, and the values of `eigvalsh`, `svdvals`, `cond` and the
 # matrix norms by another routine (isTensorSubclassLike, pytorch 2.13).
 COMPUTE_VECTORS = frozenset("_linalg_eigh _linalg_svd".split())

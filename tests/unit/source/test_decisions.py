@@ -239,3 +239,63 @@ def test_a_flag_that_ends_a_loop_leaves_it(tmp_path: Path) -> None:
             step()
     """
     assert [each.does for each in decided(tmp_path, program, NAN)] == ["leaves"]
+
+
+WATCHDOG = """
+class Trainer:
+    should_stop = False
+
+    def check(self, value):
+        if math.isnan(value):
+            self.should_stop = True
+
+class Watchdog:
+    stop = False
+
+    def __init__(self, trainer):
+        self.trainer = trainer
+
+    def __call__(self):
+        if math.isnan(read()):
+            self.stop = True
+
+    def told(self, value):
+        if not math.isfinite(value):
+            self.trainer.should_stop = True
+
+trainer = Trainer()
+other = Trainer()
+watchdog = Watchdog(trainer)
+"""
+FLAGS = {
+    "of a callback that reads": (
+        "for i in range(2):\n    step()\n    watchdog()\n    if watchdog.stop:\n        break",
+        "leaves",
+    ),
+    "of what a callback holds": (
+        "while not trainer.should_stop:\n    step()\n    watchdog.told(read())\n    trainer.should_stop = True",
+        None,
+    ),
+    "of the trainer, by a callback": (
+        "for i in range(1):\n    watchdog.told(value=read())\n    if trainer.should_stop:\n        raise ValueError",
+        "ends",
+    ),
+    "that a while asks for": ("while not trainer.should_stop:\n    step()\n    trainer.check(read())", "leaves"),
+    "in a function of its own": (
+        "def after():\n    watchdog.told(read())\n\nfor i in range(1):\n    after()\n    if trainer.should_stop:\n"
+        "        continue\n    step()",
+        "skips",
+    ),
+    "of another object": (
+        "for i in range(1):\n    trainer.check(read())\n    if other.should_stop:\n        sys.exit(1)",
+        None,
+    ),
+    "that nobody asks for": ("for i in range(2):\n    step()\n    watchdog()", None),
+}
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_a_flag_of_an_object(name: str, tmp_path: Path) -> None:
+    program, does = FLAGS[name]
+    found = {made and made.does for made in decided(tmp_path, WATCHDOG + program, NAN)}
+    assert found == {does}

@@ -169,6 +169,10 @@ class BadEvents:
             output = written[i]
             if not readable(output):
                 continue
+            if i in operator.workspaces and not carriers:
+                literal = entries.literal(row, event, operator, output, "what an operator keeps for its derivative")
+                self._write(output, torch.where(bad_mask(output), literal, 0).to(torch.int32), row)
+                continue
             verdict = attribution.attribute(question, i)
             if determinant is not None:
                 verdict = born_outside(verdict, output, tracer.labels)

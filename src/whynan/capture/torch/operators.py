@@ -38,6 +38,7 @@ class Operator:
         "uninitialised",
         "value_free",
         "view",
+        "workspaces",
         "writes_first",
     )
 
@@ -97,6 +98,7 @@ class Operator:
         # whether each element of the result is an element of an operand, or a constant
         self.copying = self.movement or self.view or self.value_free or plain in aten.COPYING
         self.leaves = base in aten.LEAVES
+        self.workspaces = aten.WORKSPACES.get(base, ())
         self.random = torch.Tag.nondeterministic_seeded in tags
         self.computes_vectors = base in aten.COMPUTE_VECTORS
         self.composite = schema is not None and _is_composite(schema)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.source.asking import called
 from whynan.source.decisions.statements import Decision, Flow, Following, caught, names_in
-from whynan.source.decisions.values import SETTLED, TESTS, Comprehension, Value, holding, of_all, tested
+from whynan.source.decisions.values import SETTLED, TESTS, Comprehension, Flags, Value, holding, of_all, tested
 from whynan.source.ownership import Owner, owner_of
 from whynan.source.positions import locate
 
@@ -91,17 +91,20 @@ def _has_truth(part: ast.expr, value: bool) -> bool:
 
 def _from(frame: FrameType, syntax: Syntax, read: ast.expr, value: Value) -> Decision | None:
     """The decision that a read leads to, in its function or in those that have called it."""
-    at = frame
+    at, flags = frame, Flags()
     for _ in range(_MOST_FRAMES):
         while at.f_code.co_name in _COMPREHENSIONS:
             outer = _outside(at, syntax, read, value)
             if outer is None or at.f_back is None:
                 return None
             (read, value), at = outer, at.f_back
-        flow = _returned(at, syntax, read, value) or Following.at(at, syntax, read, value).after(read)
+        flow = _returned(at, syntax, read, value) or Following.at(at, syntax, read, value, flags).after(read)
         if isinstance(flow, Decision):
             return flow
-        back = _theirs(at.f_back) if flow.kind == "return" and flow.value.led else None
+        tells = (flow.kind == "return" and flow.value.led) or (
+            flow.kind in ("return", "falls") and any(flag.led for flag in flags.values())
+        )
+        back = _theirs(at.f_back) if tells else None
         located = None if back is None else locate(back.f_code, back.f_lasti)
         if back is None or located is None or not isinstance(located.node, ast.expr):
             return None

@@ -8,7 +8,7 @@ import ast
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from whynan.source.asking import called
-from whynan.source.decisions.values import LED, UNKNOWN, Value, Values, computed
+from whynan.source.decisions.values import ABSENT, LED, UNKNOWN, Flags, Value, Values, computed
 from whynan.source.syntax import syntax_of
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Following:
     """The statements of one function, or of a module.
 
     `place`: its file and name. `names`, `others`: what its names are. `reads`: what is known, by the identity of an
-    expression. `depth`: so many calls below the read.
+    expression. `flags`: what is stored in attributes of objects. `depth`: so many calls below the read.
     """
 
     def __init__(
@@ -90,6 +90,7 @@ class Following:
         others: Mapping[str, Any],
         *,
         reads: dict[int, Value] | None = None,
+        flags: Flags | None = None,
         depth: int = 0,
     ) -> None:
         self._place = place
@@ -99,13 +100,16 @@ class Following:
         """How many of the branches that are followed were taken because of the number."""
         self._skipped: Decision | None = None
         """A branch that passes a step over because of the number."""
-        self.values = Values(reads or {}, names, others, self._called)
+        self._flags: Flags = {} if flags is None else flags
+        self.values = Values(reads or {}, names, others, self._called, self._flags)
 
     @classmethod
-    def at(cls, frame: FrameType, syntax: Syntax, read: ast.expr, value: Value) -> Following:
+    def at(
+        cls, frame: FrameType, syntax: Syntax, read: ast.expr, value: Value, flags: Flags | None = None
+    ) -> Following:
         """The function of a frame, in which an expression was read."""
         place = frame.f_code.co_filename, frame.f_code.co_qualname
-        return cls(place, syntax, frame.f_locals, frame.f_globals, reads={id(read): value})
+        return cls(place, syntax, frame.f_locals, frame.f_globals, reads={id(read): value}, flags=flags)
 
     def after(self, read: ast.expr) -> Decision | Flow:
         """What comes of a read: a decision, or how its function ends."""
@@ -281,7 +285,9 @@ class Following:
                 return True
         return False
 
-    def _inside(self, function: FunctionType | None) -> tuple[Following, ast.FunctionDef] | None:
+    def _inside(
+        self, function: FunctionType | None, call: ast.Call | None = None
+    ) -> tuple[Following, ast.FunctionDef] | None:
         """The statements of a function that is called."""
         if function is None or self._depth >= _MOST_CALLS:
             return None
@@ -291,26 +297,37 @@ class Following:
         if definition is None:
             return None
         place = code.co_filename, code.co_qualname
-        return Following(place, syntax, {}, function.__globals__, depth=self._depth + 1), definition
+        names = {} if call is None else self._given(call, definition)
+        inside = Following(place, syntax, names, function.__globals__, flags=self._flags, depth=self._depth + 1)
+        return inside, definition
+
+    def _given(self, call: ast.Call, definition: ast.FunctionDef) -> dict[str, object]:
+        """The objects that the parameters of a function stand for."""
+        given = {name: self.values.object(value) for name, value in _arguments(call, definition)}
+        return {name: value for name, value in given.items() if value is not ABSENT}
 
     def _called(self, node: ast.Call) -> Value:
         """What a function of the program's gives that the number is handed to; it may decide itself."""
-        found = self._inside(self.values.function(node))
+        found = self._inside(self.values.function(node), node)
         if found is None:
             return LED
         inside, definition = found
-        names = [argument.arg for argument in (*definition.args.posonlyargs, *definition.args.args)]
-        if isinstance(node.func, ast.Attribute) and names and names[0] in ("self", "cls"):
-            names = names[1:]
-        for name, argument in zip(names, node.args, strict=False):
+        for name, argument in _arguments(node, definition):
             inside.values.bind(name, self.values.of(argument))
-        for keyword in node.keywords:
-            inside.values.bind(keyword.arg or "", self.values.of(keyword.value))
         flow = inside._block(definition.body)
         self._skipped = self._skipped or inside._skipped
         if flow.kind == "raise" and flow.led:
             raise _DecidedError(inside._decision("ends", flow.line, exits=flow.exits))
         return flow.value if flow.kind == "return" else Value(known=True)
+
+
+def _arguments(call: ast.Call, definition: ast.FunctionDef) -> list[tuple[str, ast.expr]]:
+    """The parameters of a function with what a call gives for them, the object of a method among them."""
+    names = [argument.arg for argument in (*definition.args.posonlyargs, *definition.args.args)]
+    given = list(call.args)
+    if isinstance(call.func, ast.Attribute) and names and names[0] in ("self", "cls"):
+        given.insert(0, call.func.value)
+    return [*zip(names, given, strict=False), *((keyword.arg or "", keyword.value) for keyword in call.keywords)]
 
 
 def _behind_line(block: Any, line: int) -> list[ast.stmt]:

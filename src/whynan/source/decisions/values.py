@@ -29,6 +29,8 @@ class Value(NamedTuple):
     led: bool = False
 
 
+Flags = dict[tuple[int, str], Value]
+"""What has been stored because of the number, by the identity of an object and the name of its attribute."""
 UNKNOWN: Final = Value(known=False)
 LED: Final = Value(known=False, led=True)
 TESTS: Final[Mapping[str, Callable[[float], bool]]] = {
@@ -66,7 +68,7 @@ SETTLED: Final = frozenset(("any", "all", "sum"))
 _KEPT: Final = frozenset("values items list tuple set sorted dict".split())
 """Calls that give all that a container holds."""
 _PLAIN: Final = (int, float, bool, str, type(None))
-_ABSENT: Final = object()
+ABSENT: Final = object()
 
 
 class _Holding(NamedTuple):
@@ -97,13 +99,20 @@ class Values:
     """What is known of the expressions of one function, and of the names that it has given values to since.
 
     `reads`: by the identity of an expression, what was read there. `names`, `others`: what a name was, looked up in
-    this order. `calls`: what a call of the program's own functions gives that the number is handed to.
+    this order. `calls`: what a call of the program's own functions gives that the number is handed to. `flags`: the
+    attributes of objects that other functions read, too.
     """
 
     def __init__(
-        self, reads: dict[int, Value], names: Names, others: Names, calls: Callable[[ast.Call], Value]
+        self,
+        reads: dict[int, Value],
+        names: Names,
+        others: Names,
+        calls: Callable[[ast.Call], Value],
+        flags: Flags,
     ) -> None:
         self._reads = reads
+        self._flags = flags
         self._stored: dict[str, Value] = {}
         self._names, self._others = names, others
         self._calls = calls
@@ -117,6 +126,8 @@ class Values:
         match target:
             case ast.Name() | ast.Attribute() | ast.Subscript():
                 self._stored[ast.unparse(target)] = value
+                if isinstance(target, ast.Attribute) and (owner := self.object(target.value)) is not ABSENT:
+                    self._flags[id(owner), target.attr] = value
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
                 for part in parts:
                     self.store(part, UNKNOWN)
@@ -131,10 +142,10 @@ class Values:
 
     def function(self, node: ast.Call) -> FunctionType | None:
         """The function of the program's own that a call is of."""
-        found = self._object(node.func)
-        if found is _ABSENT and isinstance(node.func, ast.Attribute):
-            owner: object = self._object(node.func.value)
-            found = inspect.getattr_static(owner.__class__, node.func.attr, _ABSENT)
+        found = self.object(node.func)
+        if found is ABSENT and isinstance(node.func, ast.Attribute):
+            owner: object = self.object(node.func.value)
+            found = inspect.getattr_static(owner.__class__, node.func.attr, ABSENT)
         # a static method, or one of the class
         found = getattr(found, "__func__", found)
         if not inspect.isfunction(found) or owner_of(found.__code__.co_filename) is not Owner.USER:
@@ -202,19 +213,23 @@ class Values:
         name = ast.unparse(node)
         if name in self._stored:
             return self._stored[name]
-        value = self._object(node)
+        if isinstance(node, ast.Attribute) and self._flags:
+            flag = self._flags.get((id(self.object(node.value)), node.attr))
+            if flag is not None:
+                return flag
+        value = self.object(node)
         return Value(known=True, value=value) if type(value) in _PLAIN else UNKNOWN
 
-    def _object(self, node: ast.expr) -> Any:
+    def object(self, node: ast.expr) -> Any:
         """The object that a name or an attribute stands for, without running anything of the program's."""
         match node:
             case ast.Name(id=name):
-                return self._names.get(name, self._others.get(name, _ABSENT))
+                return self._names.get(name, self._others.get(name, ABSENT))
             case ast.Attribute(value=value, attr=name):
-                owner = self._object(value)
-                return _ABSENT if owner is _ABSENT else inspect.getattr_static(owner, name, _ABSENT)
+                owner = self.object(value)
+                return ABSENT if owner is ABSENT else inspect.getattr_static(owner, name, ABSENT)
             case _:
-                return _ABSENT
+                return ABSENT
 
     def _joined(self, values: list[ast.expr], *, either: bool) -> Value:
         """``or``, which is that of `either` part, and ``and``: one part may settle all."""
