@@ -158,17 +158,13 @@ class Training:
             return self._with_silent(merged(self._of_steps(), traced, *pieces))
         if (not self.guard.watched and not self.stepped_aside) or traced.verdict == "nonfinite":
             return self._with_silent(merged(traced, *pieces))
-        explained = next((p for p in pieces if p.run.replay.faithful), None)
-        watched = self._watched(traced)
-        if explained is not None:
-            watched = watched.model_copy(
-                update={"run": watched.run.model_copy(update={"replay": explained.run.replay})}
-            )
-        return self._with_silent(merged(watched, *pieces))
+        return self._with_silent(merged(_replayed(self._watched(traced), pieces), *pieces))
 
     def told(self) -> Report:
         """The report as it stands: of the first bad step, and how many came after it; or that there was none."""
-        return self._with_silent(merged(self._of_steps(), *self._beneath))
+        pieces = [*self._beneath, *([] if self.beside is None else self.beside.pieces())]
+        told = self._of_steps() if self.report is not None else _replayed(self._of_steps(), pieces)
+        return self._with_silent(merged(told, *pieces))
 
     def _with_silent(self, report: Report) -> Report:
         """A report with the silent damage of the steps that were watched, as far as it does not tell of it already."""
@@ -285,6 +281,14 @@ class Training:
         return Report(verdict=verdict, run=run, coverage=Coverage(events=0, eager=0, compiled_regions=0, notes=notes))
 
 
+def _replayed(report: Report, pieces: Sequence[Report]) -> Report:
+    """A report with the replay that explained what was found beside the steps."""
+    explained = next((p for p in pieces if p.run.replay.faithful), None)
+    if explained is None:
+        return report
+    return report.model_copy(update={"run": report.run.model_copy(update={"replay": explained.run.replay})})
+
+
 class Stop(BaseException):
     """Ends the block of a watch at a bad step, before it has moved a weight."""
 
@@ -307,7 +311,7 @@ class Watch:
     def __enter__(self) -> Self:
         if self._training is not None:
             raise UsageError("this watch has already run", "make a new one: with whynan.watch(optimizer): ...")
-        training = self._begin()
+        training = self._begin(beside=True)
         try:
             training.marks.begin()
         except Exception:
@@ -318,6 +322,9 @@ class Watch:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
         assert self._training is not None
+        beside = self._training.beside
+        if beside is not None and isinstance(error, Exception):
+            beside.raised(error)
         ending = self._training.end()
         self._ended = True
         if error is None and ending is not None and ending is not self._stop:
@@ -359,7 +366,9 @@ class Watch:
             raise UsageError("the watch has not ended", "read .report after the with block")
         return self._training.told()
 
-    def _begin(self, ended: Callable[[Report], BaseException | None] | None = None) -> Training:
+    def _begin(
+        self, ended: Callable[[Report], BaseException | None] | None = None, *, beside: bool = False
+    ) -> Training:
         made = Training(
             self._options,
             command="watch",
@@ -368,6 +377,8 @@ class Watch:
             metrics=self._metrics,
         )
         self._training = made
+        if beside:
+            made.look_beside()
         made.begin()
         return made
 

@@ -22,7 +22,9 @@ from whynan.session.supervising import Supervisor
 
 ROOT = Path(__file__).parents[3]
 STAND_IN = """
-import os, sys
+import os, signal, sys
+# tests that run without a terminal (nohup) may begin with it ignored
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from whynan.session import supervising
 {before}
 code = supervising.Supervisor().run([sys.executable, "-c", sys.argv[1]], dict(os.environ))

@@ -154,17 +154,19 @@ class Capture:
         self._hooks.remove()
         with tracer.alone():
             try:
-                if tracer.active and self.trace is None:
-                    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
-                        tracer.deferred.settle()
-                        tracer.bad.sinks.look_at_modules()
-                        self.trace = self.so_far()
+                try:
+                    if tracer.active and self.trace is None:
+                        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+                            tracer.deferred.settle()
+                            tracer.bad.sinks.look_at_modules()
+                            self.trace = self.so_far()
+                finally:
+                    tracer.active = False
+                    tracer.close()
             except Exception:
                 if tracer.fail():
                     raise
-            finally:
-                tracer.active = False
-                tracer.close()
+                self._failed()
 
     def _leave_as_asked(self) -> None:
         self.tracer.notes[f"looked at up to step {self.tracer.last_step}, as --steps says"] = None
@@ -201,6 +203,13 @@ class Capture:
             self.trace = Trace([], [], self._coverage(), failed=True)
         if tracer.recording is not None:
             tracer.recording.finish(self.trace)
+
+    def _failed(self) -> None:
+        """Say of the trace that was made that something failed after it."""
+        if self.trace is not None:
+            coverage = self.trace.coverage
+            self.trace.coverage = coverage.model_copy(update={"notes": (*coverage.notes, FAILED)})
+            self.trace.failed = True
 
     def _leave(
         self,

@@ -1,0 +1,170 @@
+"""``with whynan.watch(...)``: what the program does beside its steps, its own guard on the loss first of all."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import whynan
+from whynan.errors import NonFiniteError
+
+if TYPE_CHECKING:
+    from whynan.records import Report
+
+pytestmark = pytest.mark.usefixtures("without_proofs")
+BAD = 3
+watch = functools.partial(whynan.watch, quiet=True)
+
+
+def network() -> tuple[nn.Linear, torch.optim.Optimizer]:
+    torch.manual_seed(0)
+    model = nn.Linear(3, 1)
+    return model, torch.optim.SGD(model.parameters(), lr=0.01)
+
+
+def batches(bad: int | None = BAD) -> list[Tensor]:
+    made = [torch.rand(4, 3, generator=torch.Generator().manual_seed(n)) + 0.1 for n in range(6)]
+    if bad is not None:
+        made[bad - 1][2, 1] = 0.0
+    return made
+
+
+def that_breaks(bad: int | None = BAD, **options: Any) -> tuple[Report, nn.Linear, int]:
+    """A loop that is left where its loss is not finite; the report, the model, and how many steps were made."""
+    model, optimizer = network()
+    made = 0
+    with watch(optimizer, **options) as w:
+        for x in batches(bad):
+            loss = model(torch.log(x)).pow(2).mean()
+            if not math.isfinite(loss.item()):
+                break
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            made += 1
+    return w.report, model, made
+
+
+def that_raises(bad: int | None = BAD) -> Report:
+    model, optimizer = network()
+    with watch(optimizer) as w:
+        for x in batches(bad):
+            loss = model(torch.log(x)).pow(2).mean()
+            if torch.isnan(loss) or torch.isinf(loss):
+                raise ValueError("loss")
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return w.report
+
+
+def that_reads(bad: int | None = BAD) -> Report:
+    """A number that is printed, and no part of the loss."""
+    model, optimizer = network()
+    with watch(optimizer) as w:
+        for x in batches(bad):
+            str(torch.log(x).mean().item())
+            loss = model(x).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return w.report
+
+
+class Logarithm(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.log(x)
+
+
+def that_evaluates(bad: int | None = BAD) -> Report:
+    linear, optimizer = network()
+    model = nn.Sequential(Logarithm(), linear)
+    with watch(optimizer) as w:
+        for x in batches(None):
+            loss = model(x).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        with torch.no_grad():
+            model(batches(bad)[BAD - 1])
+    return w.report
+
+
+def test_a_loop_that_is_left_for_its_loss_is_an_error() -> None:
+    report, _, made = that_breaks()
+    (finding,) = report.findings
+    assert (report.verdict, finding.severity, finding.rule, finding.step) == ("nonfinite", "error", "WN201", BAD)
+    assert finding.site is not None
+    assert finding.site.code == "torch.log(x)"
+    assert "loss" in {r.kind for r in finding.reaches}
+    assert made == BAD - 1
+    assert report.run.replay.faithful
+
+
+def test_the_weights_stay_those_before_the_step() -> None:
+    _, model, _ = that_breaks()
+    expected, optimizer = network()
+    for x in batches()[: BAD - 1]:
+        optimizer.zero_grad()
+        expected(torch.log(x)).pow(2).mean().backward()
+        optimizer.step()
+    assert torch.equal(model.weight, expected.weight)
+
+
+def test_a_loss_for_which_the_program_raises_is_an_error_and_the_exception_its_own() -> None:
+    model, optimizer = network()
+    w = watch(optimizer)
+    with pytest.raises(ValueError, match="loss"), w:
+        for x in batches():
+            loss = model(torch.log(x)).pow(2).mean()
+            if torch.isnan(loss) or torch.isinf(loss):
+                raise ValueError("loss")
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    (finding,) = w.report.findings
+    assert (w.report.verdict, finding.severity, finding.rule) == ("nonfinite", "error", "WN201")
+
+
+def test_a_loop_that_may_continue_is_left_by_the_program_itself() -> None:
+    report, _, made = that_breaks(on_nonfinite="continue")
+    assert (report.verdict, made) == ("nonfinite", BAD - 1)
+
+
+def test_an_error_is_raised_where_that_was_asked_for() -> None:
+    with pytest.raises(NonFiniteError):
+        that_breaks(on_nonfinite="raise")
+
+
+def test_a_number_that_is_only_read_is_a_warning() -> None:
+    report = that_reads()
+    assert report.verdict == "damaged"
+    assert {f.severity for f in report.findings} == {"warning"}
+
+
+def test_an_evaluation_is_looked_at() -> None:
+    report = that_evaluates()
+    (finding,) = report.findings
+    assert report.verdict == "nonfinite"
+    assert finding.site is not None
+    assert finding.site.code == "torch.log(x)"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [lambda: that_breaks(None)[0], *(functools.partial(p, None) for p in (that_raises, that_reads, that_evaluates))],
+)
+def test_the_same_programs_with_good_data_are_clean(program: Any) -> None:
+    """The twin."""
+    assert program().verdict == "clean"
+
+
+def test_the_doors_are_as_before_after_a_block() -> None:
+    before = torch.Tensor.item, torch.Tensor.__bool__, nn.Module.__call__
+    that_breaks()
+    assert (torch.Tensor.item, torch.Tensor.__bool__, nn.Module.__call__) == before
