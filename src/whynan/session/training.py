@@ -113,8 +113,8 @@ class Training:
         """Whether a finding is raised: those beside one of several processes would wait for it."""
         return self.options.on_nonfinite == "raise" and not is_one_of_several()
 
-    def begin(self) -> None:
-        """Watch from here on; raises ``NestedTraceError`` inside of a trace or of another watch.
+    def begin(self, *, beside: bool = False) -> None:
+        """Watch from here on, and `beside` the steps; raises ``NestedTraceError`` inside of a trace or of another watch.
 
         But the watch over a whole program gives way to the program's own.
         """
@@ -125,6 +125,8 @@ class Training:
             other.stepped_aside = True
         _active.append(self)
         try:
+            if beside:
+                self.look_beside()
             self.guard.install()
         except Exception:
             self.end()
@@ -377,9 +379,7 @@ class Watch:
             metrics=self._metrics,
         )
         self._training = made
-        if beside:
-            made.look_beside()
-        made.begin()
+        made.begin(beside=beside)
         return made
 
     def _show(self, report: Report) -> None:

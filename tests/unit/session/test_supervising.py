@@ -22,9 +22,7 @@ from whynan.session.supervising import Supervisor
 
 ROOT = Path(__file__).parents[3]
 STAND_IN = """
-import os, signal, sys
-# tests that run without a terminal (nohup) may begin with it ignored
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
+import os, sys
 from whynan.session import supervising
 {before}
 code = supervising.Supervisor().run([sys.executable, "-c", sys.argv[1]], dict(os.environ))
@@ -55,6 +53,11 @@ LAST = signal.SIGRTMIN + 4
 """Of those that wait it is had last."""
 
 
+def _hear_hangups() -> None:
+    # tests that run without a terminal (nohup) may begin with it ignored
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 class Standing:
     """A stand-in in a group of its own, and the program that it has started."""
 
@@ -66,7 +69,7 @@ class Standing:
             stderr=subprocess.PIPE,
             start_new_session=group,
             cwd=ROOT,
-            **more,
+            **{"preexec_fn": _hear_hangups, **more},
         )
         self.program = int(self.line().split()[1]) if program == LISTENER else 0
 
