@@ -114,7 +114,7 @@ class Training:
         return self.options.on_nonfinite == "raise" and not is_one_of_several()
 
     def begin(self, *, beside: bool = False) -> None:
-        """Watch from here on, and `beside` the steps; raises ``NestedTraceError`` inside of a trace or of another watch.
+        """Watch from here on, and `beside` the steps; raises ``NestedTraceError`` in a trace or in another watch.
 
         But the watch over a whole program gives way to the program's own.
         """
