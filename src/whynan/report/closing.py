@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.report.history import history_lines
 from whynan.report.values import count_text
-from whynan.traces.format import FAILED, GIVEN, NO_FACTS, NO_OTHERS, UNFINISHED
+from whynan.traces.format import FAILED, GIVEN, NO_FACTS, NO_OTHERS, UNFINISHED, WATCHED
 
 if TYPE_CHECKING:
     from whynan.records import Finding, Report
@@ -24,7 +24,7 @@ def closing(page: Page, report: Report, *, show_all: bool) -> None:
     verdict = (report.verdict, _STYLES.get(report.verdict, "bold red"))
     noun = "operation" if report.run.inference is None else "node"
     events = f" ({count_text(report.coverage.events, noun)} looked at)" if report.coverage.events else ""
-    if report.verdict == "clean" and not report.coverage.events:
+    if report.verdict == "clean" and not report.coverage.events and not _is_watched(report):
         # nothing can be said of what nobody looked at
         page.line(_summary(report))
     else:
@@ -51,7 +51,7 @@ def _summary(report: Report) -> str:
             made = "that the run made " if _is_given(report) else ""
             told = [f"no bad number {made}reached an output"]
         if not report.coverage.events:
-            told = ["nothing was looked at"]
+            told = ["no step went bad" if _is_watched(report) else "nothing was looked at"]
     elif NO_OTHERS in report.coverage.notes:
         told = ["nothing was looked at"]
     elif NO_FACTS in report.coverage.notes:
@@ -65,6 +65,12 @@ def _summary(report: Report) -> str:
         elif report.run.exception is None:
             told.append("a bad number reached an output, but where it was born was not seen")
     return "; ".join(told) or "nothing was found"
+
+
+def _is_watched(report: Report) -> bool:
+    """Whether steps were looked at, and none of the operations in them."""
+    said = WATCHED.partition("}")[2]
+    return any(note.endswith(said) and not note.startswith("0 ") for note in report.coverage.notes)
 
 
 def _is_unseen(report: Report) -> bool:

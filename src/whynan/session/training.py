@@ -18,7 +18,7 @@ from whynan.session.region import STEPPED_ASIDE, refuses_another, scope_of
 from whynan.session.replays import Replays
 from whynan.session.runs import build_report, versions
 from whynan.traces import Trace
-from whynan.traces.format import FAILED
+from whynan.traces.format import FAILED, WATCHED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -214,7 +214,7 @@ class Training:
         if self.stepped_aside:
             seen.append(STEPPED_ASIDE)
         watched = count_text(self.guard.watched, "step")
-        seen.append(f"{watched} watched: the loss and the gradients of each were finite")
+        seen.append(WATCHED.format(steps=watched))
         verdict, run = report.verdict, report.run
         if spoilt := self.guard.spoilt():
             verdict = "inconclusive"
@@ -295,6 +295,11 @@ class Stop(BaseException):
     """Ends the block of a watch at a bad step, before it has moved a weight."""
 
 
+def _status(error: BaseException | None) -> int | None:
+    """The exit status that an exception would give a program; None for one that a watch has raised."""
+    return None if isinstance(error, (Stop, NonFiniteError)) else int(error is not None)
+
+
 class Watch:
     """A block of a program whose optimizer steps are watched; ``report`` is there after it, or after a bad step.
 
@@ -309,6 +314,8 @@ class Watch:
         self._report: Report | None = None
         self._stop: Stop | None = None
         self._ended = False
+        self._status: int | None = 0
+        """What the program would end with, as the block or the step function has: None where this watch stopped it."""
 
     def __enter__(self) -> Self:
         if self._training is not None:
@@ -329,6 +336,7 @@ class Watch:
             beside.raised(error)
         ending = self._training.end()
         self._ended = True
+        self._status = _status(error or ending)
         if error is None and ending is not None and ending is not self._stop:
             raise ending
         return error is not None and error is self._stop
@@ -352,9 +360,13 @@ class Watch:
             ending = None
             try:
                 out = function(*args, **kwargs)
+            except BaseException as error:
+                self._status = _status(error)
+                raise
             finally:
                 ending = training.end(pauses=True)
                 training.replays.called = []
+            self._status = _status(ending)
             if ending is not None:
                 raise ending
             return out
@@ -366,7 +378,9 @@ class Watch:
         """What was found; raises ``UsageError`` while the block still runs and nothing was."""
         if self._training is None or (self._training.report is None and not self._ended):
             raise UsageError("the watch has not ended", "read .report after the with block")
-        return self._training.told()
+        report = self._training.told()
+        status = report.run.exit_status.model_copy(update={"script": self._status})
+        return report.model_copy(update={"run": report.run.model_copy(update={"exit_status": status})})
 
     def _begin(
         self, ended: Callable[[Report], BaseException | None] | None = None, *, beside: bool = False

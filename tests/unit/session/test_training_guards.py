@@ -168,3 +168,52 @@ def test_the_doors_are_as_before_after_a_block() -> None:
     before = torch.Tensor.item, torch.Tensor.__bool__, nn.Module.__call__
     that_breaks()
     assert (torch.Tensor.item, torch.Tensor.__bool__, nn.Module.__call__) == before
+
+
+def test_a_block_of_good_steps_says_so() -> None:
+    report, _, _ = that_breaks(None)
+    assert report.run.exit_status.script == 0
+    assert str(report).splitlines() == [
+        "clean: no step went bad",
+        "note: 6 steps watched: the loss and the gradients of each were finite",
+    ]
+
+
+def test_a_block_without_a_step_claims_nothing() -> None:
+    """The twin."""
+    with watch(network()[1]) as w:
+        pass
+    assert str(w.report).splitlines()[0] == "nothing was looked at"
+
+
+def test_the_status_is_that_of_the_block() -> None:
+    assert that_breaks()[0].run.exit_status.script is None
+    assert that_breaks(on_nonfinite="continue")[0].run.exit_status.script == 0
+    _, optimizer = network()
+    w = watch(optimizer)
+    with pytest.raises(ValueError, match="own"), w:
+        raise ValueError("own")
+    assert w.report.run.exit_status.script == 1
+
+
+def test_the_status_is_that_of_a_step_function() -> None:
+    model, optimizer = network()
+    w = watch(optimizer)
+
+    @w
+    def step(x: Tensor) -> None:
+        if x.numel() == 0:
+            raise ValueError("own")
+        loss = model(torch.log(x)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    step(batches()[0])
+    assert w.report.run.exit_status.script == 0
+    with pytest.raises(ValueError, match="own"):
+        step(torch.ones(0))
+    assert w.report.run.exit_status.script == 1
+    with pytest.raises(NonFiniteError):
+        step(batches()[BAD - 1])
+    assert w.report.run.exit_status.script is None

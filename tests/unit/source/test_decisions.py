@@ -286,6 +286,15 @@ FLAGS = {
         "        continue\n    step()",
         "skips",
     ),
+    "of an early stopping, two calls below the loop": (
+        "class Stopping:\n    stop = False\n    def __call__(self, value):\n        self.stop = value != value\n\n"
+        "class Fit:\n    def __init__(self):\n        self.stopping = Stopping()\n"
+        "    def log(self, value):\n        self.stopping(value)\n"
+        "    def turn(self):\n        loss = read()\n        self.log(loss)\n        return 1.0\n"
+        "    def fit(self):\n        for i in range(3):\n            self.turn()\n"
+        "            if self.stopping.stop:\n                break\n            backward()\n\nFit().fit()",
+        "leaves",
+    ),
     "of another object": (
         "for i in range(1):\n    trainer.check(read())\n    if other.should_stop:\n        sys.exit(1)",
         None,

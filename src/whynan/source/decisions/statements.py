@@ -325,8 +325,11 @@ def _arguments(call: ast.Call, definition: ast.FunctionDef) -> list[tuple[str, a
     """The parameters of a function with what a call gives for them, the object of a method among them."""
     names = [argument.arg for argument in (*definition.args.posonlyargs, *definition.args.args)]
     given = list(call.args)
-    if isinstance(call.func, ast.Attribute) and names and names[0] in ("self", "cls"):
-        given.insert(0, call.func.value)
+    if names and names[0] in ("self", "cls"):
+        if definition.name == "__call__" and called(call) != "__call__":
+            given.insert(0, call.func)
+        elif isinstance(call.func, ast.Attribute):
+            given.insert(0, call.func.value)
     return [*zip(names, given, strict=False), *((keyword.arg or "", keyword.value) for keyword in call.keywords)]
 
 

@@ -148,6 +148,9 @@ class Values:
             found = inspect.getattr_static(owner.__class__, node.func.attr, ABSENT)
         # a static method, or one of the class
         found = getattr(found, "__func__", found)
+        if found is not ABSENT and not inspect.isroutine(found) and not isinstance(found, type):
+            called_object: object = found
+            found = inspect.getattr_static(called_object.__class__, "__call__", ABSENT)
         if not inspect.isfunction(found) or owner_of(found.__code__.co_filename) is not Owner.USER:
             return None
         return found
