@@ -19,6 +19,7 @@ Numbers: TypeAlias = "float | list[Numbers | None]"
 
 _CONVERSIONS: Final = frozenset("numpy.asarray numpy.ascontiguousarray numpy.array numpy.float32 numpy.float64".split())
 _COPIES: Final = frozenset(("astype", "copy"))
+_OF_NUMBERS: Final = (ast.Constant, ast.UnaryOp, ast.BinOp, ast.unaryop, ast.operator)
 _SCOPES: Final = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef)
 _LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
 _NAMED: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
@@ -144,11 +145,34 @@ def _end(syntax: Syntax, node: ast.expr) -> ast.expr | None:
         node = _converted(syntax, node)
         if not isinstance(node, ast.Name):
             return node
-        found = _reaching(syntax, node)
+        found = _reaching(syntax, node) or _of_module(syntax, node.id)
         if found is None:
             return None
         node = found
     return None
+
+
+def _of_module(syntax: Syntax, name: str) -> ast.expr | None:
+    """The number that a module gives a name, where nothing else in its file has that name."""
+    binding = [node for node in syntax.parents if _binds(node, name)]
+    statement = syntax.parents.get(binding[0]) if len(binding) == 1 else None
+    if not isinstance(statement, ast.stmt) or not isinstance(syntax.parents.get(statement), ast.Module):
+        return None
+    value = _assigned(statement, name)
+    return value if value is not None and all(isinstance(n, _OF_NUMBERS) for n in ast.walk(value)) else None
+
+
+def _binds(node: ast.AST, name: str) -> bool:
+    """Whether a node is, or says that another is, a binding of a name."""
+    match node:
+        case ast.Name(id=found, ctx=ast.Store() | ast.Del()) | ast.arg(arg=found) | ast.MatchMapping(rest=found):
+            return found == name
+        case ast.alias(name=found, asname=other):
+            return name == (other or found) or found == "*"
+        case ast.Global(names=names) | ast.Nonlocal(names=names):
+            return name in names
+        case _:
+            return isinstance(node, _NAMED) and node.name == name
 
 
 def _converted(syntax: Syntax, node: ast.expr) -> ast.expr:
