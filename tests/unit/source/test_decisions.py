@@ -308,3 +308,121 @@ def test_a_flag_of_an_object(name: str, tmp_path: Path) -> None:
     program, does = FLAGS[name]
     found = {made and made.does for made in decided(tmp_path, WATCHDOG + program, NAN)}
     assert found == {does}
+
+
+HANDLED = {
+    "a helper raises, its caller passes over it": (
+        "def step():\n    if math.isnan(read()):\n        raise ValueError\n    backward()\n\n"
+        "for i in range(1):\n    try:\n        step()\n    except ValueError:\n        pass",
+        "skips",
+    ),
+    "a helper that is told raises": (
+        "def check(value):\n    if math.isnan(value):\n        raise ValueError\n\n"
+        "for i in range(1):\n    try:\n        check(read())\n        step()\n    except ValueError:\n        continue",
+        "skips",
+    ),
+    "a handler of another matter": (
+        "for i in range(1):\n    try:\n        if math.isnan(read()):\n            raise ValueError\n"
+        "        backward()\n    except KeyboardInterrupt:\n        break",
+        "ends",
+    ),
+    "a handler of another error": (
+        "for i in range(1):\n    try:\n        assert math.isfinite(read())\n        backward()\n"
+        "    except ArithmeticError:\n        pass",
+        "ends",
+    ),
+    "a handler that ends the program": (
+        "try:\n    for i in range(1):\n        if math.isnan(read()):\n            raise ValueError\n"
+        "        backward()\nexcept ValueError:\n    print('diverged')\n    sys.exit(7)",
+        "ends",
+    ),
+    "a handler behind the loop": (
+        "try:\n    for i in range(1):\n        if math.isnan(read()):\n            raise ValueError\n"
+        "        backward()\nexcept Exception:\n    print('diverged')",
+        "leaves",
+    ),
+    "a handler that breaks": (
+        "for i in range(1):\n    try:\n        if math.isnan(read()):\n            raise ValueError\n"
+        "        backward()\n    except Exception:\n        break",
+        "leaves",
+    ),
+    "a raise in a handler": (
+        "try:\n    int('x')\nexcept ValueError:\n    if math.isnan(read()):\n        raise ValueError",
+        "ends",
+    ),
+    "an evaluation that passes over it": (
+        "def score():\n    value = read()\n    if math.isnan(value):\n        raise ValueError\n    return value\n\n"
+        "for i in range(1):\n    try:\n        print(score())\n    except ValueError:\n        continue",
+        None,
+    ),
+    "two reads in one condition": (
+        "loss = types.SimpleNamespace(item=read)\nfor i in range(1):\n    if loss.item() > 1e6 or "
+        "math.isnan(loss.item()):\n        continue\n    backward()",
+        "skips",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HANDLED)
+def test_what_becomes_of_an_exception(name: str, tmp_path: Path) -> None:
+    program, does = HANDLED[name]
+    made = decided(tmp_path, program, NAN)[0]
+    assert (made and made.does) == does
+
+
+CALLBACKS = """
+class Guard:
+    def after(self, trainer, value):
+        if math.isnan(value):
+            trainer.stop = True
+
+class Reader:
+    def after(self, trainer, value):
+        if math.isnan(read()):
+            trainer.stop = True
+
+class Trainer:
+    stop = False
+    def __init__(self, callback):
+        self.callbacks = [callback]
+    def call(self, name, *more):
+        for each in self.callbacks:
+            getattr(each, name)(self, *more)
+    def fit(self):
+        for i in range(1):
+            {turn}
+            if self.stop:
+                break
+            backward()
+
+Trainer({callback}).fit()
+"""
+
+
+@pytest.mark.parametrize(
+    ("callback", "turn"),
+    [
+        ("Reader()", "for each in self.callbacks: each.after(self, 1.0)"),
+        ("Reader()", "self.call('after', 1.0)"),
+    ],
+)
+def test_a_flag_that_one_of_several_callbacks_sets(callback: str, turn: str, tmp_path: Path) -> None:
+    (made,) = decided(tmp_path, CALLBACKS.format(callback=callback, turn=turn), NAN)
+    assert made.does == "leaves"
+
+
+def test_what_a_later_turn_may_store_is_not_known(tmp_path: Path) -> None:
+    """The twin: a loop whose turns give the name another number."""
+    program = (
+        "for i in range(1):\n    for key in 'a':\n        v = read()\n    if math.isnan(v):\n        break\n    step()"
+    )
+    assert decided(tmp_path, program, NAN) == [None]
+
+
+def test_what_is_read_after_something_was_stored_is_another_number(tmp_path: Path) -> None:
+    """The twin of two reads in one condition."""
+    program = (
+        "loss = types.SimpleNamespace(item=read)\nfor i in range(1):\n    v = loss.item()\n"
+        "    if len(sys.argv) > 1000 or math.isnan(loss.item()):\n        continue\n    backward()"
+    )
+    assert decided(tmp_path, program, NAN)[0] is None

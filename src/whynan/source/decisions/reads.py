@@ -8,8 +8,8 @@ import ast
 from typing import TYPE_CHECKING, Final
 
 from whynan.source.asking import called
-from whynan.source.decisions.statements import Decision, Flow, Following, caught, names_in
-from whynan.source.decisions.values import SETTLED, TESTS, Comprehension, Flags, Value, holding, of_all, tested
+from whynan.source.decisions.statements import Decision, Flow, Following, names_in
+from whynan.source.decisions.values import SETTLED, TESTS, UNKNOWN, Comprehension, Flags, Value, holding, of_all, tested
 from whynan.source.ownership import Owner, owner_of
 from whynan.source.positions import locate
 
@@ -33,23 +33,29 @@ def decision(frame: FrameType | None, value: float | bool) -> Decision | None:
     if frame is None or located is None or not isinstance(located.node, ast.expr):
         return None
     for read in _reads(located.node, value):
-        found = _from(frame, located.syntax, read, Value(known=True, value=value, led=True))
-        if found is not None and found.does == "ends" and _is_caught(frame, found):
-            return None
+        made = _from(frame, located.syntax, read, Value(known=True, value=value, led=True))
+        found = None if made is None else _uncaught(*made)
         if found is not None:
             calls = {called(node) for node in ast.walk(read) if isinstance(node, ast.Call)}
             return found._replace(names=names_in(read), tests=not calls.isdisjoint(TESTS))
     return None
 
 
-def _is_caught(frame: FrameType | None, made: Decision) -> bool:
-    """Whether a function of the program's that has called this one goes on where it raises."""
-    while frame is not None:
-        located = locate(frame.f_code, frame.f_lasti) if owner_of(frame.f_code.co_filename) is Owner.USER else None
-        if located is not None and located.node is not None and caught(located.syntax, located.node, made):
-            return True
-        frame = frame.f_back
-    return False
+def _uncaught(made: Decision, frame: FrameType) -> Decision | None:
+    """What the functions of the program's that have called one make of what it has decided to raise."""
+    at = frame.f_back if made.does == "ends" else None
+    while at is not None:
+        located = locate(at.f_code, at.f_lasti) if owner_of(at.f_code.co_filename) is Owner.USER else None
+        if located is not None and isinstance(located.node, ast.expr):
+            found = Following.at(at, located.syntax, located.node, UNKNOWN).thrown(located.node, made)
+            if isinstance(found, Flow):
+                # it goes on there
+                return None
+            if found.does != "ends":
+                return found
+            made = found
+        at = at.f_back
+    return made
 
 
 def _theirs(frame: FrameType | None) -> FrameType | None:
@@ -89,8 +95,8 @@ def _has_truth(part: ast.expr, value: bool) -> bool:
             return True
 
 
-def _from(frame: FrameType, syntax: Syntax, read: ast.expr, value: Value) -> Decision | None:
-    """The decision that a read leads to, in its function or in those that have called it."""
+def _from(frame: FrameType, syntax: Syntax, read: ast.expr, value: Value) -> tuple[Decision, FrameType] | None:
+    """The decision that a read leads to, in its function or in those that have called it, and the frame of that one."""
     at, flags = frame, Flags()
     for _ in range(_MOST_FRAMES):
         while at.f_code.co_name in _COMPREHENSIONS:
@@ -100,7 +106,7 @@ def _from(frame: FrameType, syntax: Syntax, read: ast.expr, value: Value) -> Dec
             (read, value), at = outer, at.f_back
         flow = _returned(at, syntax, read, value) or Following.at(at, syntax, read, value, flags).after(read)
         if isinstance(flow, Decision):
-            return flow
+            return flow, at
         tells = (flow.kind == "return" and flow.value.led) or (
             flow.kind in ("return", "falls") and any(flag.led for flag in flags.values())
         )

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from whynan.source.asking import called
@@ -12,7 +13,7 @@ from whynan.source.decisions.values import ABSENT, LED, UNKNOWN, Flags, Value, V
 from whynan.source.syntax import syntax_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import FrameType, FunctionType
 
     from whynan.source.syntax import Syntax
@@ -41,6 +42,10 @@ class Decision(NamedTuple):
     """Whether that expression holds a test of finiteness, so that its answer tells."""
     exits: bool = False
     """Whether the program ends by ``sys.exit``, which few handlers catch."""
+    raises: str = ""
+    """The name of the exception that it ends by, where the source says it."""
+    passes: bool = False
+    """Whether what it passes over by raising differentiates or steps."""
 
     @property
     def words(self) -> str:
@@ -57,6 +62,9 @@ class Flow(NamedTuple):
     value: Value = UNKNOWN
     exits: bool = False
     """Whether it is raised to end the program, as by ``sys.exit``."""
+    raises: str = ""
+    made: Decision | None = None
+    """The decision to raise, where a function has made it that was called."""
 
 
 _OTHERS: Final = frozenset(
@@ -73,6 +81,13 @@ class _DecidedError(Exception):
 
     def __init__(self, made: Decision) -> None:
         self.made = made
+
+
+class _RaisedError(Exception):
+    """A function that was called raises because of the number."""
+
+    def __init__(self, made: Decision) -> None:
+        self.flow = raised(made)
 
 
 class Following:
@@ -109,19 +124,34 @@ class Following:
     ) -> Following:
         """The function of a frame, in which an expression was read."""
         place = frame.f_code.co_filename, frame.f_code.co_qualname
-        return cls(place, syntax, frame.f_locals, frame.f_globals, reads={id(read): value}, flags=flags)
+        made = cls(place, syntax, frame.f_locals, frame.f_globals, reads={id(read): value}, flags=flags)
+        made.values.equal_to(read, value)
+        return made
 
     def after(self, read: ast.expr) -> Decision | Flow:
         """What comes of a read: a decision, or how its function ends."""
-        node: ast.AST = read
+        node = self._statement_of(read)
+        return _LOST if node is None else self._followed(lambda: self._onward(node, names_in(read)))
+
+    def thrown(self, call: ast.AST, made: Decision) -> Decision | Flow:
+        """What comes of an exception that a call raises: the same decision, where nothing in this function stops it."""
+        node = self._statement_of(call)
+        return _LOST if node is None else self._followed(lambda: self._outward(raised(made), node, frozenset()))
+
+    def _statement_of(self, node: ast.AST) -> ast.stmt | None:
         while not isinstance(node, ast.stmt):
             if node not in self._syntax.parents:
-                return _LOST
+                return None
             node = self._syntax.parents[node]
+        return node
+
+    def _followed(self, follow: Callable[[], Decision | Flow]) -> Decision | Flow:
         try:
-            flow = self._onward(node, names_in(read))
+            flow = follow()
         except _DecidedError as decided:
             return decided.made
+        except _RaisedError as error:
+            return error.flow.made or _LOST
         except RecursionError:
             return _LOST
         return flow if isinstance(flow, Decision) else self._skipped or flow
@@ -130,7 +160,11 @@ class Following:
 
     def _onward(self, node: ast.stmt, read: frozenset[str]) -> Decision | Flow:
         """From a statement on, through the blocks around it."""
-        flow = self._statement(node)
+        return self._outward(self._statement(node), node, read)
+
+    def _outward(self, flow: Flow, node: ast.stmt, read: frozenset[str]) -> Decision | Flow:
+        """From the end of a statement on."""
+        left = False
         while True:
             if flow.kind == "falls":
                 flow = self._block(self._behind(node))
@@ -141,14 +175,39 @@ class Following:
                 return flow
             if not isinstance(parent, ast.stmt) or isinstance(parent, _SCOPES):
                 return self._out_of_function(flow, node)
-            if isinstance(parent, ast.Try) and flow.kind == "raise" and flow.led and parent.handlers:
-                return self._decision("skips", flow.line)
-            if isinstance(parent, _LOOPS) and _goes_over(parent, read) and flow.kind in ("break", "continue"):
+            if isinstance(parent, ast.Try) and flow.kind == "raise" and node in parent.body:
+                flow = self._handled(parent, flow, node.lineno if flow.made else flow.line, left=left)
+            elif isinstance(parent, _LOOPS) and flow.kind == "raise":
+                left = left or self._trains([parent])
+            elif isinstance(parent, _LOOPS) and _goes_over(parent, read) and flow.kind in ("break", "continue"):
                 # a loop over what is tested computes nothing anew: what was noted in it counts behind it
                 flow = _FALLS
-            elif isinstance(parent, _LOOPS) and flow.kind != "raise":
+            elif isinstance(parent, ast.For) and flow.kind == "falls" and not self._trains([parent]):
+                # further turns may store other values, but what was noted because of the number stays
+                self.values.forget(parent, but_constants=True)
+            elif isinstance(parent, _LOOPS):
                 return self._out_of_loop(flow, parent)
             node = parent
+
+    def _handled(self, node: ast.Try, flow: Flow, line: int, *, left: bool = False) -> Flow:
+        """What becomes of an exception in a ``try``, at a line of it; `left`: it has left a loop that trains."""
+        handler = next((each for each in node.handlers if flow.led and _catches(each, flow)), None)
+        if handler is None:
+            return flow
+        self._led += 1
+        try:
+            after = self._block(handler.body)
+        finally:
+            self._led -= 1
+        if after.kind == "raise":
+            return flow._replace(exits=after.exits, raises=after.raises or flow.raises)
+        if after.kind == "falls" and left:
+            raise _DecidedError(self._decision("leaves", flow.line))
+        passes = (flow.made is not None and flow.made.passes) or self._trains(_behind_line(node, line))
+        if after.kind in ("falls", "continue") and passes:
+            made = flow.made or self._decision("skips", flow.line)
+            raise _DecidedError(made._replace(does="skips"))
+        return after
 
     def _out_of_loop(self, flow: Flow, loop: ast.stmt) -> Decision | Flow:
         """A turn of a loop is over; a ``while`` asks again."""
@@ -165,7 +224,9 @@ class Following:
 
     def _out_of_function(self, flow: Flow, last: ast.stmt) -> Decision | Flow:
         if flow.led and flow.kind == "raise":
-            return self._decision("ends", flow.line, exits=flow.exits)
+            passes = self._trains(self._below(last.lineno if flow.made else flow.line, last))
+            made = flow.made or self._decision("ends", flow.line, exits=flow.exits, raises=flow.raises)
+            return made._replace(passes=made.passes or passes)
         if flow.led and flow.kind == "return" and self._trains(self._below(flow.line, last)):
             return self._decision("skips", flow.line)
         return flow
@@ -196,15 +257,21 @@ class Following:
         return _FALLS
 
     def _statement(self, node: ast.stmt) -> Flow:
+        try:
+            return self._executed(node)
+        except _RaisedError as error:
+            return error.flow
+
+    def _executed(self, node: ast.stmt) -> Flow:
         match node:
             case ast.If(test=test, body=body, orelse=orelse):
                 return self._branch(node.lineno, self.values.of(test), body, orelse)
             case ast.Assert(test=test):
                 found = self.values.of(test)
                 fails = found.known and found.led and not found.value
-                return Flow("raise", led=True, line=node.lineno) if fails else _FALLS
-            case ast.Raise():
-                return Flow("raise", self._led > 0, node.lineno)
+                return Flow("raise", led=True, line=node.lineno, raises="AssertionError") if fails else _FALLS
+            case ast.Raise(exc=error):
+                return Flow("raise", self._led > 0, node.lineno, raises=_raised_name(error))
             case ast.Break():
                 return Flow("break", self._led > 0, node.lineno)
             case ast.Continue():
@@ -217,11 +284,10 @@ class Following:
                 return Flow("raise", led=True, line=node.lineno, exits=True)
             case ast.With(body=body) | ast.AsyncWith(body=body):
                 return self._block(body)
-            case ast.Try(body=body, handlers=handlers):
+            case ast.Try(body=body):
                 flow = self._block(body)
-                if flow.kind == "raise" and flow.led and handlers:
-                    raise _DecidedError(self._decision("skips", flow.line))
-                return flow
+                line = node.lineno if flow.made else flow.line
+                return self._handled(node, flow, line) if flow.kind == "raise" else flow
             case ast.While(test=test):
                 found = self.values.of(test)
                 if found.known and found.led and not found.value and self._trains([node]):
@@ -270,8 +336,8 @@ class Following:
             self._skipped = self._skipped or self._decision("skips", line)
         return flow
 
-    def _decision(self, does: Does, line: int, *, exits: bool = False) -> Decision:
-        return Decision(does, self._place[0], line, self._place[1], exits=exits)
+    def _decision(self, does: Does, line: int, *, exits: bool = False, raises: str = "") -> Decision:
+        return Decision(does, self._place[0], line, self._place[1], exits=exits, raises=raises)
 
     # -- functions of the program's ----------------------------------------------------------------------------------
 
@@ -317,7 +383,9 @@ class Following:
         flow = inside._block(definition.body)
         self._skipped = self._skipped or inside._skipped
         if flow.kind == "raise" and flow.led:
-            raise _DecidedError(inside._decision("ends", flow.line, exits=flow.exits))
+            made = flow.made or inside._decision("ends", flow.line, exits=flow.exits, raises=flow.raises)
+            passes = inside._trains(_behind_line(definition, flow.line))
+            raise _RaisedError(made._replace(passes=made.passes or passes))
         return flow.value if flow.kind == "return" else Value(known=True)
 
 
@@ -353,30 +421,28 @@ def _definition(syntax: Syntax, name: str, line: int) -> ast.FunctionDef | None:
     return None
 
 
-def caught(syntax: Syntax, node: ast.AST, made: Decision) -> bool:
-    """Whether what is raised at a place of a function is caught around it by a handler that goes on."""
-    while node in syntax.parents and not isinstance(node, _SCOPES):
-        around = syntax.parents[node]
-        if isinstance(around, ast.Try) and node in around.body:
-            handler = next((each for each in around.handlers if _catches(each, exits=made.exits)), None)
-            if handler is not None:
-                return not _ends(handler)
-        node = around
-    return False
+def raised(made: Decision) -> Flow:
+    """The exception that a function has decided to raise."""
+    return Flow("raise", led=True, line=made.line, exits=made.exits, raises=made.raises, made=made)
 
 
-def _catches(handler: ast.ExceptHandler, *, exits: bool) -> bool:
-    kinds = {"BaseException"} if handler.type is None else names_of(handler.type)
-    return bool(kinds & {"BaseException", "SystemExit"}) if exits else bool(kinds - _OTHERS)
+def _raised_name(error: ast.expr | None) -> str:
+    """The last name of what is raised: of ``raise errors.Lost("x")`` it is ``Lost``."""
+    named = error.func if isinstance(error, ast.Call) else error
+    return ast.unparse(named).rpartition(".")[2] if isinstance(named, ast.Name | ast.Attribute) else ""
 
 
-def _ends(handler: ast.ExceptHandler) -> bool:
-    """Whether a handler raises again, or ends the program itself."""
-    return any(
-        isinstance(each, ast.Raise) or (isinstance(each, ast.Call) and called(each) in _EXITS)
-        for statement in handler.body
-        for each in ast.walk(statement)
-    )
+def _catches(handler: ast.ExceptHandler, flow: Flow) -> bool:
+    kinds = frozenset({"BaseException"}) if handler.type is None else names_of(handler.type)
+    if flow.exits:
+        return bool(kinds & {"BaseException", "SystemExit"})
+    if flow.raises in kinds:
+        return True
+    error = getattr(builtins, flow.raises, None)
+    known = [getattr(builtins, kind, None) for kind in kinds]
+    if isinstance(error, type) and all(isinstance(kind, type) for kind in known):
+        return any(isinstance(kind, type) and issubclass(error, kind) for kind in known)
+    return bool(kinds - _OTHERS)
 
 
 def _goes_over(loop: ast.stmt, read: frozenset[str]) -> bool:

@@ -112,10 +112,18 @@ class Values:
         flags: Flags,
     ) -> None:
         self._reads = reads
+        self._equal: dict[str, Value] = {}
+        """What else is written as what was read, until something is stored."""
         self._flags = flags
         self._stored: dict[str, Value] = {}
         self._names, self._others = names, others
         self._calls = calls
+
+    def equal_to(self, read: ast.expr, value: Value) -> None:
+        """Take what is written as a read is for the same number: it is read again, and nothing has changed it."""
+        calls = [called(node) for node in ast.walk(read) if isinstance(node, ast.Call)]
+        if type(value.value) is float and all(name in _SAME for name in calls):
+            self._equal[ast.dump(read)] = value
 
     def bind(self, name: str, value: Value) -> None:
         """Give a name a value."""
@@ -123,6 +131,7 @@ class Values:
 
     def store(self, target: ast.expr, value: Value) -> None:
         """Assign to a target."""
+        self._equal.clear()
         match target:
             case ast.Name() | ast.Attribute() | ast.Subscript():
                 self._stored[ast.unparse(target)] = value
@@ -134,10 +143,11 @@ class Values:
             case _:
                 pass
 
-    def forget(self, node: ast.AST) -> None:
-        """Names that code may store which is not followed."""
+    def forget(self, node: ast.AST, *, but_constants: bool = False) -> None:
+        """Names that code may store which is not followed; `but_constants`: not those that it gives constants alone."""
+        kept = _given_constants(node) if but_constants else frozenset[str]()
         for each in ast.walk(node):
-            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store) and each.id not in kept:
                 self._stored[each.id] = UNKNOWN
 
     def function(self, node: ast.Call) -> FunctionType | None:
@@ -159,6 +169,8 @@ class Values:
         """What is known of an expression."""
         if id(node) in self._reads:
             return self._reads[id(node)]
+        if isinstance(node, ast.Call | ast.Name | ast.Attribute) and (known := self._equal.get(ast.dump(node))):
+            return known
         match node:
             case ast.Constant(value=value):
                 return Value(known=True, value=value)
@@ -269,6 +281,29 @@ class Values:
         if name == "logical_not" and led.known:
             return led._replace(value=not led.value)
         return led if name in _SAME else self._calls(node)
+
+
+def _given_constants(node: ast.AST) -> frozenset[str]:
+    """The names that code gives constants, and nothing else but what it adds to them."""
+    constant, other = set[str](), set[str]()
+    for each in ast.walk(node):
+        match each:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant()) | ast.AugAssign(target=ast.Name(id=name))
+            ):
+                constant.add(name)
+            case ast.Assign(targets=targets):
+                other |= {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+            case (
+                ast.For(target=target)
+                | ast.comprehension(target=target)
+                | ast.NamedExpr(target=target)
+                | ast.AnnAssign(target=target)
+            ):
+                other |= {n.id for n in ast.walk(target) if isinstance(n, ast.Name)}
+            case _:
+                pass
+    return frozenset(constant - other)
 
 
 def computed(op: ast.operator, left: Value, right: Value) -> Value:
