@@ -143,6 +143,8 @@ def _end(syntax: Syntax, node: ast.expr) -> ast.expr | None:
     """What is no name any more, and no other dtype of something."""
     for _ in range(_MOST):
         node = _converted(syntax, node)
+        if isinstance(node, ast.Attribute):
+            return _of_class(syntax, node) or node
         if not isinstance(node, ast.Name):
             return node
         found = _reaching(syntax, node) or _of_module(syntax, node.id)
@@ -154,9 +156,25 @@ def _end(syntax: Syntax, node: ast.expr) -> ast.expr | None:
 
 def _of_module(syntax: Syntax, name: str) -> ast.expr | None:
     """The number that a module gives a name, where nothing else in its file has that name."""
+    return _given_once(syntax, name, ast.Module)
+
+
+def _of_class(syntax: Syntax, node: ast.Attribute) -> ast.expr | None:
+    """The number that a class gives ``self.name``, where nothing else in its file has that name or stores into it."""
+    own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+    if not own or any(isinstance(n, ast.Attribute) and _stores(n, node.attr) for n in syntax.parents):
+        return None
+    return _given_once(syntax, node.attr, ast.ClassDef)
+
+
+def _stores(node: ast.Attribute, name: str) -> bool:
+    return node.attr == name and not isinstance(node.ctx, ast.Load)
+
+
+def _given_once(syntax: Syntax, name: str, scope: type[ast.AST]) -> ast.expr | None:
     binding = [node for node in syntax.parents if _binds(node, name)]
     statement = syntax.parents.get(binding[0]) if len(binding) == 1 else None
-    if not isinstance(statement, ast.stmt) or not isinstance(syntax.parents.get(statement), ast.Module):
+    if not isinstance(statement, ast.stmt) or not isinstance(syntax.parents.get(statement), scope):
         return None
     value = _assigned(statement, name)
     return value if value is not None and all(isinstance(n, _OF_NUMBERS) for n in ast.walk(value)) else None

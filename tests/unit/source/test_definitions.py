@@ -37,6 +37,13 @@ def given(lines: str, folder: Path) -> Numbers | None:
         ("take([x, 1e39])", [None, 1e39]),
         ("BIG = -1e9\ndef f():\n    take([BIG, 1])\nf()", [-1e9, 1.0]),
         ("BIG: float = 2 * 1e39\nclass A:\n    def f(self):\n        take(BIG)\nA().f()", 2e39),
+        ("class A:\n    BIG = -1e9\n    def f(self):\n        take(self.BIG)\nA().f()", -1e9),
+        ("class A:\n    BIG = 1e39\n    def f(self):\n        take(self.BIG)\nA.BIG = 1.0\nA().f()", None),
+        (
+            "class A:\n    BIG = 1e39\nclass B(A):\n    BIG = 2.0\n    def f(self):\n        take(self.BIG)\nB().f()",
+            None,
+        ),
+        ("class A:\n    BIG = 1e39\n    def f(self, other):\n        take(other.BIG)\nA().f(A())", None),
         ("BIG = 1e39\nBIG = 1.0\ndef f():\n    take(BIG)\nf()", None),
         ("BIG = 1e39\ndef f():\n    take(BIG)\ndef g(BIG):\n    pass\nf()", None),
         ("BIG = 1e39\ndef g():\n    global BIG\n    BIG = 1.0\ng()\ndef f():\n    take(BIG)\nf()", None),

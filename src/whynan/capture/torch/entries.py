@@ -9,7 +9,7 @@ import torch
 
 from whynan.capture.torch import attribution, planes
 from whynan.capture.torch.computed import computed
-from whynan.capture.torch.operands import at, element_of, first_index
+from whynan.capture.torch.operands import at, dtype_name, element_of, first_index
 from whynan.capture.torch.planes import bad_mask, nan_mask, store
 from whynan.floats import infinity
 from whynan.records import ChainLink, Operand
@@ -93,6 +93,8 @@ class Entries:
                     if uninitialised
                     else f"{kind or ('a constant' if written else 'data')} {described}"
                 )
+                if constant is not None and not (is_nan or written or kind or exchanged or uninitialised):
+                    note = f"{note} (Inf there, or beyond {dtype_name(tensor.dtype)})"
                 if since and (is_nan or not literal or kind == "parameter"):
                     note = f"{note} ({since})"
                 data = tracer.origins.data_of(holder, mask)
