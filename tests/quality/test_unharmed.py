@@ -43,7 +43,7 @@ OF_A_WATCH = frozenset(
 # CPU has none
 UNREACHED = frozenset(
     [
-        *("report_internal_error", "tell_once", "warn", "Capture.abandon", "Tracer.fail"),
+        *("report_internal_error", "tell_once", "warn", "Capture.abandon", "Capture._failed", "Tracer.fail"),
         "TraceMode._should_skip_dynamo",
         # only declared
         *("Seen.read", "Seen.operation"),
