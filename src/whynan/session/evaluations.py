@@ -142,7 +142,7 @@ class Beside:
             self._last = found, self._training.guard.steps, leaves
         elif found is not None and (self._last is None or not self._last[0].findings):
             # what was only read may be as it should
-            verdict = "clean" if leaves else "inconclusive"
+            verdict = "clean" if leaves and not _stops(fault.decision) else "inconclusive"
             self._last = (
                 _unexplained(self._training.replays.command, found, verdict),
                 self._training.guard.steps,
@@ -178,6 +178,11 @@ def _looked(region: Region, step: int) -> Generator[None]:
 def _end(region: Region) -> None:
     region.watching.tell(lambda capture: capture.nothing_follows())
     region.end(early=True)
+
+
+def _stops(made: Decision | None) -> bool:
+    """Whether the program ends, or leaves its loop, for a number, though that may be no loss."""
+    return made is not None and made.does != "skips"
 
 
 def _unexplained(command: str, notes: tuple[str, ...], verdict: Verdict = "inconclusive") -> Report:

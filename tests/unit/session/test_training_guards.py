@@ -50,6 +50,25 @@ def that_breaks(bad: int | None = BAD, **options: Any) -> tuple[Report, nn.Linea
     return w.report, model, made
 
 
+class Turn:
+    number = 0
+
+
+def that_cannot_run_again(bad: int | None = BAD) -> Report:
+    """A loop whose items nobody can tell: one of its targets is no variable."""
+    model, optimizer = network()
+    turn = Turn()
+    with watch(optimizer) as w:
+        for turn.number, x in enumerate(batches(bad)):
+            loss = model(torch.log(x)).pow(2).mean()
+            if not math.isfinite(float(loss.detach())):
+                break
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return w.report
+
+
 def that_raises(bad: int | None = BAD, watches: list[Any] | None = None) -> Report:
     model, optimizer = network()
     w = watch(optimizer)
@@ -136,6 +155,13 @@ def test_a_loop_that_may_continue_is_left_by_the_program_itself() -> None:
 def test_an_error_is_raised_where_that_was_asked_for() -> None:
     with pytest.raises(NonFiniteError):
         that_breaks(on_nonfinite="raise")
+
+
+def test_a_loop_that_is_left_is_not_clean_where_it_cannot_run_again() -> None:
+    report = that_cannot_run_again()
+    assert (report.verdict, report.findings) == ("inconclusive", ())
+    assert f"NaN or Inf in a number that was read at step {BAD}" in report.coverage.notes
+    assert that_cannot_run_again(None).verdict == "clean"
 
 
 def test_a_number_that_is_only_read_is_a_warning() -> None:
