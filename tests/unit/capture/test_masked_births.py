@@ -140,6 +140,32 @@ def test_what_a_derivative_makes_of_finite_numbers_is_born_in_it() -> None:
     assert report.absorbed == ()
 
 
+SPREADS: dict[str, Callable[[Tensor], Tensor]] = {
+    "of all": lambda x: torch.stack([x[:1].var(), x.var()]),
+    "of rows": lambda x: torch.cat([x[None, :1].var(1), x[None].var(1)]),
+    "with its mean": lambda x: torch.stack([torch.var_mean(x[:1])[0], torch.var_mean(x)[0]]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+@pytest.mark.parametrize("spread", SPREADS.values(), ids=SPREADS)
+def test_a_constant_in_the_formula_of_a_derivative_is_none_of_the_programs(spread: Callable[[Tensor], Tensor]) -> None:
+    """The variance of one number divides by 0, forward and, by a constant that PyTorch writes, backward."""
+    x = torch.tensor([1.0, 4.0], requires_grad=True)
+    report = traced(lambda: torch.where(WANTED, spread(x), 0.0).sum().backward())
+    finding = only(report)
+    assert (finding.rule, finding.phase, finding.birth, report.absorbed) == ("WN601", "forward", "invalid", ())
+    assert sinks(finding) == {("gradient", "x")}
+
+
+def test_a_constant_that_the_program_multiplies_by_stays_its_own() -> None:
+    """The twin: the derivative reads what the program has written."""
+    x = torch.tensor([0.0, 4.0], requires_grad=True)
+    finding = only(traced(lambda: (x * INF).masked_fill(WANTED | True, 0.0).sum().backward()))
+    assert (code(finding), finding.phase) == ("x * INF", "backward")
+    assert finding.chain[0].summary == "a constant that mul writes"
+
+
 def test_what_is_masked_in_the_backward_too_does_no_harm() -> None:
     x = torch.tensor([-1.0, 4.0], requires_grad=True)
     report = traced(lambda: torch.where(x > 0, x.log(), 0.0).sum().backward())

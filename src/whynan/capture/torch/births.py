@@ -162,7 +162,8 @@ class BadEvents:
         carriers = self._carriers(row, operator, arguments, old.changed, event, lane)
         scalar = 0
         if attribution.has_bad_scalar(arguments):
-            scalar = entries.returned(arguments) or entries.literal(row, event, operator, written[bad[0]])
+            scalar = entries.returned(arguments) or self._of_formula(event, lane, node)
+            scalar = scalar or entries.literal(row, event, operator, written[bad[0]])
         question = Question(operator, arguments, carriers, scalar, tracer.labels, written, old.gone)
         determinant = determinant_of(tracer, row, arguments[0])
         for i in bad:
@@ -195,6 +196,15 @@ class BadEvents:
             self._write(output, carried, row)
             self.damage.carry(operator, old, output, i, carried)
             self._steps(verdict, event, operator)
+
+    def _of_formula(self, event: Event, lane: Lane, node: Any) -> int:
+        """What an operation bore whose derivative has a constant in its formula: 2 / 0 in that of a `var` of one."""
+        forward = self.events.forward_row(event, lane, node)
+        if forward is None or self.entries.is_literal(forward):
+            return 0
+        here = forward.ordinal - self.tracer.first
+        births = (b for b in self.tracer.labels.births if b.event.ordinal == here and b.label_kind == "birth")
+        return self.tracer.labels.intern(frozenset(b.label for b in births))
 
     # -- operands ------------------------------------------------------------------------------------------------
 

@@ -228,7 +228,7 @@ class Entries:
 
     def literal(self, row: Row, event: Event, operator: Operator, output: Tensor, note: str | None = None) -> int:
         """A constant that the program writes, each place once."""
-        key = ("literal", self.tracer.sites.key(row.site), operator.name, self.tracer.scope)
+        key = self._key(row, operator)
         found = self.groups.get(key)
         if found:
             self.tracer.labels.only(found[0]).occurrences += 1
@@ -246,6 +246,13 @@ class Entries:
         set_id = self.tracer.labels.add(birth)
         self.groups[key] = [set_id]
         return set_id
+
+    def is_literal(self, row: Row) -> bool:
+        """Whether an event was given a constant that the program writes."""
+        return self._key(row, row.operator) in self.groups
+
+    def _key(self, row: Row, operator: Operator) -> object:
+        return "literal", self.tracer.sites.key(row.site), operator.name, self.tracer.scope
 
     def name_literals(self, carried: Tensor, row: Row, event: Event, output: Tensor, *, copies: bool) -> Tensor:
         """Literals that pass a first reduction, selection or computation are named after it from here on.
