@@ -60,11 +60,18 @@ class Beside:
         guard = self._training.guard
         try:
             fault = guard.raised(error)
-            known = self._decided if self._last is None else self._last[1]
-            if fault is not None and known != guard.steps:
+            if fault is not None and not self._knows(fault):
                 self._look_into(fault, leaves=False)
         except Exception:
             guard.fail()
+
+    def _knows(self, fault: Fault) -> bool:
+        """Whether it has been told what led to an exception; of what was only read it is not, where it names that."""
+        steps = self._training.guard.steps
+        if self._last is None:
+            return self._decided == steps
+        names_it = fault.raised is not None and fault.raised.names_it
+        return self._last[1] == steps and not names_it
 
     def pieces(self) -> list[Report]:
         """All that was found."""
@@ -193,6 +200,8 @@ def _unexplained(command: str, notes: tuple[str, ...], verdict: Verdict = "incon
 def _as_in_a_run(report: Report) -> Report:
     """What was only read is no error in a run that has made steps."""
     fatal = any(reached.kind != "observed" for finding in report.findings for reached in finding.reaches)
+    # the line that decides is told as a link of its own
+    fatal |= any(link.role == "sink" and link.site for finding in report.findings for link in finding.chain)
     return report if fatal else _as_warning(report)
 
 

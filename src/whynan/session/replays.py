@@ -202,8 +202,9 @@ class Replays:
                 yield
             finally:
                 if fault.optimizer is None:
-                    region.watching.tell(lambda capture: capture.nothing_follows(self._guard.here.seen))
-                    self._guard.here.seen = None
+                    here = self._guard.here
+                    region.watching.tell(lambda capture: capture.nothing_follows(here.seen, here.raised))
+                    here.seen = here.raised = None
                 region.end(early=True)
 
 

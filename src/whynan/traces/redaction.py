@@ -51,7 +51,8 @@ CUSTOM_FUNCTION: Final = "a custom function"
 _POSITION: Final = re.compile(r"(output|argument \d+)(\[\d+\])*", re.ASCII)
 _MORE_EVENTS: Final = re.compile(r"\d+ more events", re.ASCII)
 _DECIDED: Final = re.compile(
-    "(?:ends the program|leaves its loop|skips the step) because (?:the loss|what it tests) is (?:NaN or Inf|NaN|-?Inf)"
+    "(?:ends the program|leaves its loop|skips the step) because (?:the loss|what it tests|what it tests of the "
+    "gradients|what it holds) is (?:NaN or Inf|NaN|-?Inf)"
 )
 _BIRTH_NOTE: Final = re.compile(r"(parameter|buffer|argument) (.+)", re.DOTALL)
 _DEVICE: Final = re.compile(r"(cpu|cuda|mps|xpu|hpu|xla|meta)(:\d+)?", re.ASCII)

@@ -11,7 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
+import whynan
 from tests.unit.capture.seen import only, sinks, traced
+from whynan.capture.torch.observed import is_for_a_bad_number
 
 READS: dict[str, Callable[[Tensor], Any]] = {
     "item": lambda t: t[0].item(),
@@ -108,3 +110,48 @@ def test_reading_inside_a_closure_is_none() -> None:
         return loss
 
     assert traced(lambda: optimizer.step(closure)).verdict == "clean"
+
+
+SAYS = {
+    "torch's engine": "Function 'SqrtBackward0' returned nan values in its 0th output.",
+    "a distribution": "found invalid values:\ntensor([nan])",
+    "a draw": "probability tensor contains either `inf`, `nan` or element < 0",
+    "scikit-learn": "Input X contains NaN.",
+    "LAPACK": "the input matrix contained non-finite values.",
+    "scipy": "array must not contain infs or NaNs",
+}
+
+
+@pytest.mark.parametrize("text", SAYS.values(), ids=SAYS)
+def test_an_exception_that_names_a_bad_number_is_told_apart(text: str) -> None:
+    assert is_for_a_bad_number(ValueError(text))
+
+
+class Mute(Exception):  # noqa: N818
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("error", [KeyError("name"), ValueError("no information, an infinite loop"), Mute()])
+def test_any_other_exception_is_not(error: Exception) -> None:
+    """The twin."""
+    assert not is_for_a_bad_number(error)
+
+
+@pytest.mark.parametrize(("text", "severity"), [("Input contains NaN", "error"), ("out of luck", "warning")])
+def test_what_is_held_as_an_exception_is_raised_is_fatal_where_that_names_it(text: str, severity: str) -> None:
+    model = torch.nn.Linear(2, 1)
+
+    def work() -> None:
+        model(torch.ones(1, 2)).sum().backward()
+        logs = torch.zeros(2).log()
+        raise ValueError(f"{text}: {len(logs)}")
+
+    with pytest.raises(ValueError, match=text), whynan.trace() as t:
+        work()
+    finding = only(t.report)
+    assert finding.severity == severity
+    told = [link for link in finding.chain if link.role == "sink" and link.site is not None]
+    assert [link.summary for link in told] == ["ends the program because what it holds is NaN or Inf"] * (
+        severity == "error"
+    )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -85,6 +87,55 @@ def that_raises(bad: int | None = BAD, watches: list[Any] | None = None) -> Repo
     return w.report
 
 
+def that_detects_anomalies(bad: int | None = BAD) -> Report:
+    """Of what is bad in a gradient alone torch's own mode tells, and nothing that the program holds."""
+    model, optimizer = network()
+    w = watch(optimizer)
+    with contextlib.suppress(RuntimeError), w, torch.autograd.detect_anomaly():
+        for x in batches(bad):
+            error = model(x) - model(torch.where(x == 0, x, x + 1))
+            loss = (error * (x > 0).all(1, keepdim=True)).pow(2).sum(1).sqrt().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return w.report
+
+
+def that_draws(bad: int | None = BAD) -> Report:
+    """A library raises, and says for what."""
+    model, optimizer = network()
+    w = watch(optimizer)
+    with contextlib.suppress(ValueError), w:
+        for x in batches(bad):
+            normal = torch.distributions.Normal(model(torch.log(x) * 0), 1.0)
+            loss = -normal.log_prob(torch.ones(4, 1)).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return w.report
+
+
+def score(predicted: Any, says: str) -> float:
+    if not np.isfinite(predicted).all():
+        raise ValueError(says)
+    return float(predicted.mean())
+
+
+def that_scores(bad: int | None = BAD, says: str = "Input contains NaN or infinity") -> Report:
+    """A function on an array raises."""
+    model, optimizer = network()
+    w = watch(optimizer)
+    with contextlib.suppress(ValueError), w:
+        for x in batches(bad):
+            loss = model(x).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            with torch.no_grad():
+                score((model(x) - torch.log(x)).numpy(), says)
+    return w.report
+
+
 def that_reads(bad: int | None = BAD) -> Report:
     """A number that is printed, and no part of the loss."""
     model, optimizer = network()
@@ -147,6 +198,30 @@ def test_a_loss_for_which_the_program_raises_is_an_error_and_the_exception_its_o
     assert (report.verdict, finding.severity, finding.rule) == ("nonfinite", "error", "WN201")
 
 
+NAMED: dict[str, tuple[Any, str]] = {
+    "an anomaly": (that_detects_anomalies, "(error * (x > 0).all(1, keepdim=True)).pow(2).sum(1).sqrt()"),
+    "a library": (that_draws, "torch.log(x)"),
+    "an array": (that_scores, "torch.log(x)"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection:UserWarning", "ignore:Error detected:UserWarning")
+@pytest.mark.parametrize(("program", "code"), NAMED.values(), ids=NAMED)
+def test_an_exception_that_names_a_bad_number_is_an_error(program: Any, code: str) -> None:
+    report = program()
+    finding = report.findings[0]
+    assert (report.verdict, finding.severity) == ("nonfinite", "error")
+    assert finding.site is not None
+    assert finding.site.code == code
+    assert report.run.replay.faithful
+
+
+def test_an_exception_that_names_none_leaves_what_was_read_a_warning() -> None:
+    """The twin: it may be raised for anything."""
+    report = that_scores(says="no score")
+    assert (report.verdict, {f.severity for f in report.findings}) == ("damaged", {"warning"})
+
+
 def test_a_loop_that_may_continue_is_left_by_the_program_itself() -> None:
     report, _, made = that_breaks(on_nonfinite="continue")
     assert (report.verdict, made) == ("nonfinite", BAD - 1)
@@ -180,7 +255,10 @@ def test_an_evaluation_is_looked_at() -> None:
 
 @pytest.mark.parametrize(
     "program",
-    [lambda: that_breaks(None)[0], *(functools.partial(p, None) for p in (that_raises, that_reads, that_evaluates))],
+    [
+        lambda: that_breaks(None)[0],
+        *(functools.partial(p, None) for p in (that_raises, that_reads, that_evaluates, *NAMED.values())),
+    ],
 )
 def test_the_same_programs_with_good_data_are_clean(program: Any) -> None:
     """The twin."""

@@ -17,7 +17,6 @@ from whynan.capture.torch.hooks import StepHooks
 from whynan.capture.torch.leaves import distinct
 from whynan.capture.torch.mode import TraceMode, enter_below, leave
 from whynan.capture.torch.narrowing import Attempts, Only
-from whynan.capture.torch.observed import held_tensors
 from whynan.capture.torch.patches import Patches
 from whynan.capture.torch.recording import Recording
 from whynan.capture.torch.silent import Silents
@@ -126,10 +125,15 @@ class Capture:
         steps = self.tracer.bad.sinks.steps
         steps.offset, steps.met = step - 1, True
 
-    def nothing_follows(self, read: Any = None) -> None:
-        """No backward comes to what the modules have given so far, and to a tensor that was read: it has left."""
+    def nothing_follows(self, read: Any = None, error: BaseException | None = None) -> None:
+        """No backward comes to what the modules have given so far, and to a tensor that was read: it has left.
+
+        `error`: what was raised for a number that is NaN or Inf.
+        """
         quietly(self.tracer, self.tracer.deferred.settle)
         quietly(self.tracer, self.tracer.bad.sinks.outputs_leave)
+        if error is not None:
+            quietly(self.tracer, self.tracer.bad.sinks.raised, error)
         if isinstance(read, torch.Tensor):
             quietly(self.tracer, self.tracer.bad.sinks.leaves_for_python, read)
 
@@ -188,7 +192,7 @@ class Capture:
                     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
                         tracer.deferred.settle()
                         if error is not None:
-                            tracer.bad.sinks.raised(held_tensors(error))
+                            tracer.bad.sinks.raised(error)
                         if tracer.only is not None:
                             tracer.only.finish(tracer)
                         self.trace = self._finish()

@@ -79,6 +79,11 @@ def _sinks(sinks: Sinks, tensor: Tensor, made: Decision, comes: str) -> Iterator
         yield replace(sink, decision=ChainLink(role="sink", op=None, site=site, summary=summary))
 
 
+def ended(place: Site) -> ChainLink:
+    """That the program has ended by an exception that names what it held as NaN or Inf."""
+    return ChainLink(role="sink", op=None, site=place, summary="ends the program because what it holds is NaN or Inf")
+
+
 def _compared(tracer: Tracer, answer: Tensor) -> Iterator[Tensor]:
     """The numbers that a tensor of answers was made of."""
     waiting, known = [tracer.rows.writer_of(answer)], set[int]()

@@ -64,6 +64,8 @@ class Raised:
 
     kind: type[BaseException]
     frames: tuple[FrameType, ...]
+    names_it: bool = False
+    """Whether it says itself that something is NaN or Inf."""
 
 
 @dataclass(frozen=True)

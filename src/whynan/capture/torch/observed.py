@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import sys
 import threading
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -19,8 +20,10 @@ from whynan.capture.torch.doors import DOORS, named
 from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.planes import readable
+from whynan.records import Site
 from whynan.source.decisions import Decision, decision
 from whynan.source.ownership import Owner, owner_of
+from whynan.source.positions import file_of_site
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 _SCALARS: Final = ("item", "__float__")
 _TRUTH: Final = "__bool__"
 _ARRAYS: Final = ("tolist", "numpy", "__array__")
+_BAD: Final = re.compile(r"\b(?:nans?|infs?|infinity|infinities|non-?finite|not finite)\b", re.IGNORECASE)
 _MOST_ELEMENTS: Final = 1 << 12
 _MOST_PLACES: Final = 8
 """So many lines of a program that read a bad number are looked into."""
@@ -236,8 +240,32 @@ def held_tensors(error: BaseException) -> list[tuple[str, Tensor]]:
     return found
 
 
+def is_for_a_bad_number(error: BaseException) -> bool:
+    """Whether an exception says that something is NaN or Inf, as those of ``torch.distributions`` do."""
+    try:
+        return _BAD.search(str(error)) is not None
+    except Exception:
+        # its text is code of the program's
+        return False
+
+
+def raised_at(error: BaseException) -> Site | None:
+    """The line of the program's that an exception has left first."""
+    step, found = error.__traceback__, None
+    while step is not None:
+        code = step.tb_frame.f_code
+        if owner_of(code.co_filename) is Owner.USER:
+            function = code.co_qualname.replace("<locals>.", "")
+            found = Site(file=file_of_site(code.co_filename), line=step.tb_lineno, function=function)
+        step = step.tb_next
+    return found
+
+
 def held_by(error: BaseException) -> tuple[bytes, tuple[FrameType, ...]] | None:
-    """Which elements were bad of what a program held as it raised, as bits, and the frames; None where none was."""
+    """Which elements were bad of what a program held as it raised, as bits, and the frames; None where none was.
+
+    A gradient that ``detect_anomaly`` raises for is held by the engine alone: its text tells of it.
+    """
     frames = _frames_of(error)
     held: dict[str, bytes] = {}
     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
@@ -247,6 +275,8 @@ def held_by(error: BaseException) -> tuple[bytes, tuple[FrameType, ...]] | None:
                     bits = _bad_array(value, None) if isinstance(value, torch.Tensor) else None
                     if bits is not None:
                         held[name] = bits
+    if not held and is_for_a_bad_number(error):
+        held[""] = str(error).partition("\n")[0].encode("utf-8", "surrogatepass")
     return (repr(sorted(held.items())).encode(), frames) if held else None
 
 

@@ -165,8 +165,10 @@ def replay(
             run = way.prepared(lambda: bool(reached or refused or (onward is not None and onward.over)))
         except Exception as error:
             return Outcome(None, f"it cannot be made ({error})")
-        # a `with` around the mark is entered again, and leaves behind what was before it
-        restore(dataclasses.replace(way.rng, switches=begun.switches, inference=begun.inference))
+        # a `with` around the mark is entered again, and leaves behind what was before it; one that an exception has
+        # left is not, where a loop is in it
+        switches = way.rng.switches if fault.raised else begun.switches
+        restore(dataclasses.replace(way.rng, switches=switches, inference=begun.inference))
         if guard.here.depth:
             torch._C._set_grad_enabled(guard.here.differentiates)
         if way.scaler is not None:
@@ -226,6 +228,7 @@ def replay(
                 held = held_by(error) if fault.raised and fault.raised.kind is type(error) else None
                 if held is not None:
                     reached.append(Judged((held[0],), (), bad_loss=True))
+                    guard.here.raised = error if fault.raised and fault.raised.names_it else None
             if onward is not None and onward.first is not None and not (failed and fault.decision is not None):
                 reached.append(onward.first)
             if refused and not reached:

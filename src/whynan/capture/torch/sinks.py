@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.capture.torch import experiments
-from whynan.capture.torch.decided import decide
+from whynan.capture.torch.decided import decide, ended
 from whynan.capture.torch.leaves import Backward, Leaf, distinct, incurable
 from whynan.capture.torch.names import tensors_of
+from whynan.capture.torch.observed import held_tensors, is_for_a_bad_number, raised_at
 from whynan.capture.torch.planes import State, bad_mask, is_bad, is_strided, local, one_of, readable, strided
 from whynan.capture.torch.rows import address
 from whynan.capture.torch.scaling import Scaler
@@ -332,11 +333,18 @@ class Sinks:
                 seen = self.sink(tensor, "observed", None, False)
                 self.found += [s for s in seen if not self.scaler.reads(s)]
 
-    def raised(self, tensors: list[tuple[str, Tensor]]) -> None:
-        """An exception left the region: what its frames held is fatal if it is bad."""
-        for name, tensor in tensors:
+    def raised(self, error: BaseException) -> None:
+        """An exception left the region with what its frames held: a fatal sink where it was raised for that."""
+        place = raised_at(error) if is_for_a_bad_number(error) else None
+        made = None if place is None else ended(place)
+        held: list[Sink] = []
+        for name, tensor in held_tensors(error):
             if self.tracer.state_of(tensor) is not None:
-                self.found += self.sink(tensor, "observed", name, False)
+                held += self.sink(tensor, "observed", name, made is not None)
+        if made is not None and not held and self.found and self.found[-1].kind == "observed":
+            # an array that NumPy has: its tensor was read, and is gone
+            held.append(replace(self.found.pop(), fatal=True))
+        self.found += [replace(sink, decision=made) for sink in held]
 
     def finish(self) -> list[Sink]:
         """The run has ended: what is still in `.grad`, in parameters and buffers, and held unread."""

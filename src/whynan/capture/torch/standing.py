@@ -48,6 +48,8 @@ class Here(threading.local):
         """Whether only a number counts there on which the program decides."""
         self.seen: Any = None
         """The tensor that it was read from."""
+        self.raised: BaseException | None = None
+        """What a replay has raised as the program had, for a number that is NaN or Inf."""
         self.stepped = False
         """Whether an optimizer has stepped in one of them."""
         self.model_wanted = True

@@ -33,7 +33,7 @@ from whynan.capture.torch.judging import (
     spoilt_of,
     trained_of,
 )
-from whynan.capture.torch.observed import Observations, Read, held_by
+from whynan.capture.torch.observed import Observations, Read, held_by, is_for_a_bad_number
 from whynan.capture.torch.reading import Parts, Reading, read
 from whynan.capture.torch.samples import Samples
 from whynan.capture.torch.standing import Here, Marking
@@ -182,7 +182,8 @@ class Guard:
         if not (self.on and self.looks) or held is None:
             return None
         judged = Judged((held[0],), (), bad_loss=True)
-        return Fault(None, self.steps + 1, judged, raised=Raised(type(error), held[1]))
+        raised = Raised(type(error), held[1], names_it=is_for_a_bad_number(error))
+        return Fault(None, self.steps + 1, judged, raised=raised)
 
     def optimizers(self) -> list[Any]:
         """Those that have tried a step, by their first one."""
