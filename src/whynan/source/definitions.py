@@ -147,7 +147,7 @@ def _end(syntax: Syntax, node: ast.expr) -> ast.expr | None:
             return _of_class(syntax, node) or node
         if not isinstance(node, ast.Name):
             return node
-        found = _reaching(syntax, node) or _of_module(syntax, node.id)
+        found = reaching(syntax, node) or _of_module(syntax, node.id)
         if found is None:
             return None
         node = found
@@ -220,7 +220,7 @@ def numpy_name(syntax: Syntax, node: ast.expr) -> str | None:
     return ".".join([syntax.imports[node.id], *reversed(parts)])
 
 
-def _reaching(syntax: Syntax, use: ast.Name) -> ast.expr | None:
+def reaching(syntax: Syntax, use: ast.Name) -> ast.expr | None:
     """The one value that a name surely has where it is read; None where it is not certain."""
     node: ast.AST = use
     parents = syntax.parents
@@ -232,8 +232,6 @@ def _reaching(syntax: Syntax, use: ast.Name) -> ast.expr | None:
             return None
         if isinstance(parent, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.NamedExpr)):
             return None
-        if isinstance(parent, _LOOPS) and _touches(parent, use.id):
-            return None
         if isinstance(node, ast.stmt):
             block = next((b for b in _blocks(parent) if node in b), None)
             if block is None:
@@ -241,6 +239,8 @@ def _reaching(syntax: Syntax, use: ast.Name) -> ast.expr | None:
             for earlier in reversed(block[: block.index(node)]):
                 if _touches(earlier, use.id):
                     return _assigned(earlier, use.id)
+        if isinstance(parent, _LOOPS) and _touches(parent, use.id):
+            return None
         node = parent
     return None
 

@@ -52,6 +52,20 @@ def that_breaks(bad: int | None = BAD, **options: Any) -> tuple[Report, nn.Linea
     return w.report, model, made
 
 
+def that_names_its_test(bad: int | None = BAD) -> Report:
+    model, optimizer = network()
+    with watch(optimizer) as w:
+        for x in batches(bad):
+            loss = model(torch.log(x)).pow(2).mean()
+            stops = torch.isnan(loss) | torch.isinf(loss)
+            if stops:
+                break
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return w.report
+
+
 class Turn:
     number = 0
 
@@ -179,6 +193,12 @@ def test_a_loop_that_is_left_for_its_loss_is_an_error() -> None:
     assert report.run.replay.faithful
 
 
+def test_so_is_one_that_is_left_for_a_test_that_has_a_name() -> None:
+    report = that_names_its_test()
+    (finding,) = report.findings
+    assert (report.verdict, finding.severity, finding.rule) == ("nonfinite", "error", "WN201")
+
+
 def test_the_weights_stay_those_before_the_step() -> None:
     _, model, _ = that_breaks()
     expected, optimizer = network()
@@ -257,7 +277,10 @@ def test_an_evaluation_is_looked_at() -> None:
     "program",
     [
         lambda: that_breaks(None)[0],
-        *(functools.partial(p, None) for p in (that_raises, that_reads, that_evaluates, *NAMED.values())),
+        *(
+            functools.partial(p, None)
+            for p in (that_raises, that_names_its_test, that_reads, that_evaluates, *(p for p, _ in NAMED.values()))
+        ),
     ],
 )
 def test_the_same_programs_with_good_data_are_clean(program: Any) -> None:

@@ -139,6 +139,15 @@ def test_a_number_for_which_a_step_is_skipped(name: str, tmp_path: Path) -> None
     assert [made.does for made in found] == ["skips"]
 
 
+STEP = "def {}():\n    loss = read()\n    if math.isnan(loss):\n        return None\n    return loss\n\n{}()"
+
+
+@pytest.mark.parametrize(("name", "does"), [("training_step", "skips"), ("validation_step", None)])
+def test_a_step_function_that_gives_no_loss_skips_the_step(name: str, does: str | None, tmp_path: Path) -> None:
+    found = decided(tmp_path, STEP.format(name, name), NAN)
+    assert [made and made.does for made in found] == [does]
+
+
 NOTHING = {
     "printed": "print(read())",
     "logged if it is a number": (
@@ -174,6 +183,23 @@ def test_the_answer_of_a_test_of_a_tensor(answer: bool, does: str | None, tmp_pa
     found = decided(tmp_path, "loss = 1\nif isnan(loss):\n    raise ValueError", answer)
     assert [made and made.does for made in found] == [does]
     assert all(made is None or (made.tests and "loss" in made.names) for made in found)
+
+
+NAMED = {
+    "a mask": ("bad = isnan(loss)", "if bad:\n        break"),
+    "a mask of a mask": ("mask = isnan(loss)\n    bad = mask", "if bad:\n        break"),
+    "another answer": ("bad = answers(loss)\n    isnan(loss)", "if bad:\n        break"),
+    "one that is changed": ("bad = isnan(loss)\n    bad = answers(loss)", "if bad:\n        break"),
+}
+
+
+@pytest.mark.parametrize(("name", "tests"), [(name, index < 2) for index, name in enumerate(NAMED)])
+def test_an_answer_that_has_a_name(name: str, tests: bool, tmp_path: Path) -> None:
+    """The twins: names of what is no test of finiteness."""
+    before, after = NAMED[name]
+    program = f"answers = isnan\nloss = 1\nfor i in range(1):\n    {before}\n    {after}\n    step()"
+    (made,) = decided(tmp_path, program, value=True)
+    assert (made.does, made.tests, "loss" in made.names) == ("leaves", tests, True)
 
 
 def test_an_answer_that_is_one_part_of_a_test(tmp_path: Path) -> None:

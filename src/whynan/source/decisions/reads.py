@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from whynan.source.asking import called
 from whynan.source.decisions.statements import Decision, Flow, Following, names_in
 from whynan.source.decisions.values import SETTLED, TESTS, UNKNOWN, Comprehension, Flags, Value, holding, of_all, tested
+from whynan.source.definitions import reaching
 from whynan.source.ownership import Owner, owner_of
 from whynan.source.positions import locate
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _MOST_FRAMES: Final = 4
 """Through so many functions is what was read handed back."""
+_MOST_DEFINITIONS: Final = 8
 _COMPREHENSIONS: Final = ("<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>")
 
 
@@ -36,9 +38,22 @@ def decision(frame: FrameType | None, value: float | bool) -> Decision | None:
         made = _from(frame, located.syntax, read, Value(known=True, value=value, led=True))
         found = None if made is None else _uncaught(*made)
         if found is not None:
-            calls = {called(node) for node in ast.walk(read) if isinstance(node, ast.Call)}
-            return found._replace(names=names_in(read), tests=not calls.isdisjoint(TESTS))
+            asked = _with_definitions(located.syntax, read)
+            calls = {called(node) for part in asked for node in ast.walk(part) if isinstance(node, ast.Call)}
+            names = frozenset(name for part in asked for name in names_in(part))
+            return found._replace(names=names, tests=not calls.isdisjoint(TESTS))
     return None
+
+
+def _with_definitions(syntax: Syntax, read: ast.expr) -> list[ast.expr]:
+    """What was read, and what its names surely stand for: ``bad = torch.isnan(loss)`` of ``if bad:``."""
+    found = [read]
+    for part in found:
+        if len(found) > _MOST_DEFINITIONS:
+            break
+        uses = (node for node in ast.walk(part) if isinstance(node, ast.Name))
+        found += [value for node in uses if (value := reaching(syntax, node)) is not None and value not in found]
+    return found
 
 
 def _uncaught(made: Decision, frame: FrameType) -> Decision | None:

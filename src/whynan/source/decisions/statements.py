@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 Does = Literal["ends", "leaves", "skips"]
 
 _EXITS: Final = frozenset("exit quit _exit abort".split())
-_TRAINS: Final = frozenset("backward step grad manual_backward minimize optimize train_step training_step".split())
+_STEPS: Final = frozenset(("train_step", "training_step"))
+_TRAINS: Final = _STEPS | frozenset("backward step grad manual_backward minimize optimize".split())
 """The last names of calls that differentiate or step."""
 _MOST_CALLS: Final = 4
 """So deep are the program's own functions followed."""
@@ -227,9 +228,18 @@ class Following:
             passes = self._trains(self._below(last.lineno if flow.made else flow.line, last))
             made = flow.made or self._decision("ends", flow.line, exits=flow.exits, raises=flow.raises)
             return made._replace(passes=made.passes or passes)
-        if flow.led and flow.kind == "return" and self._trains(self._below(flow.line, last)):
+        if (
+            flow.led
+            and flow.kind == "return"
+            and (self._gives_no_loss(flow) or self._trains(self._below(flow.line, last)))
+        ):
             return self._decision("skips", flow.line)
         return flow
+
+    def _gives_no_loss(self, flow: Flow) -> bool:
+        """Whether a step function gives None: the library that has called it makes no step of that (Lightning)."""
+        name = self._place[1].rpartition(".")[2]
+        return name in _STEPS and flow.value.known and flow.value.value is None
 
     def _behind(self, statement: ast.stmt) -> list[ast.stmt]:
         """The statements behind one in its block."""
