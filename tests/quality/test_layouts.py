@@ -10,7 +10,7 @@ import torch
 import whynan
 from tests.quality.identity import UNINITIALISED, operators, samples
 from tests.quality.layouts import BAD, FORMS, WHERE, Case, compare, of_an_empty_mode
-from whynan.capture.torch import silent
+from whynan.capture.torch import detectors
 from whynan.capture.torch.rows import Rows
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _sum_of_dense_and_sparse() -> list[str]:
 
 def test_a_failure_of_whynans_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not _sum_of_dense_and_sparse()
-    monkeypatch.setattr(silent, "is_strided", lambda _tensor: True)
+    monkeypatch.setattr(detectors, "is_strided", lambda _tensor: True)
     monkeypatch.setattr(Rows, "writer_of", lambda _self, tensor: tensor.untyped_storage() and -1)
     assert "NotImplementedError" in "".join(_sum_of_dense_and_sparse())
 

@@ -30,18 +30,18 @@ from whynan.capture.torch import (
     falling,
     gates,
     graphs,
-    harm,
     history,
     hooks,
     judging,
     marks,
+    optimizer_updates,
     reading,
     samples,
-    stalling,
     together,
     transfers,
     unread,
     watch,
+    watch_detectors,
 )
 from whynan.capture.torch import standing as standing_module
 
@@ -71,8 +71,8 @@ MODULES = (
     entrances,
     together,
     falling,
-    harm,
-    stalling,
+    watch_detectors,
+    optimizer_updates,
 )
 ERRORS = (Forced, MemoryError, RuntimeError)
 
@@ -267,6 +267,8 @@ def as_at_a_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Own errors warn."""
     monkeypatch.delenv("WHYNAN_RAISE_INTERNAL", raising=False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    # the short trainings come to such a step, too
+    monkeypatch.setattr(watch_detectors, "FIRST", 1)
 
 
 DOORS = frozenset(["StepHooks._call", "Guard._before", "Guard._after"])

@@ -524,9 +524,11 @@ def silent() -> Values:
     kept = x * near.logical_not() + near * 1e-6
     chosen = torch.where(near, torch.full_like(x, 1e-6), x)
     half = (torch.zeros(3).half() + 1e-8).clamp(1e-8, 1)
+    # the program asks for it itself
+    asked = (torch.zeros(3).half() + 1e-8) == 0
     bound = torch.ones(3).clamp(max=1 - 1e-8)
     cast = torch.full((2,), 1e6).to(torch.float8_e4m3fn).float()
-    values = [written, kept, chosen, half, bound, cast]
+    values = [written, kept, chosen, half, asked, bound, cast]
     for dtype, scale, rate in ((torch.bfloat16, 1.0, 1e-5), (torch.float32, 1e12, 1e-20), (torch.float16, 3e4, 0.1)):
         w = torch.ones(8, dtype=dtype, requires_grad=True)
         w.backward(torch.full_like(w, scale))

@@ -52,6 +52,14 @@ def a_single_parameter() -> None:
     optimizer.step()
 
 
+def at_a_rate_that_has_fallen_a_little() -> None:
+    w = torch.ones(8, dtype=torch.bfloat16, requires_grad=True)
+    optimizer = torch.optim.SGD([w], lr=1e-3)
+    torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 0.75)
+    w.sum().backward()
+    optimizer.step()
+
+
 def large_enough() -> None:
     step(torch.optim.SGD, lr=0.1)
 
@@ -79,6 +87,14 @@ def in_a_warm_up() -> None:
     optimizer.step()
 
 
+def in_the_warm_up_of_a_cycle() -> None:
+    w = torch.ones(8, dtype=torch.bfloat16, requires_grad=True)
+    optimizer = torch.optim.SGD([w], lr=0.01)
+    torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.01, total_steps=100, cycle_momentum=False)
+    w.sum().backward()
+    optimizer.step()
+
+
 def one_element_moves() -> None:
     w = torch.ones(8, dtype=torch.bfloat16)
     w[3] = 1e-3
@@ -97,7 +113,17 @@ def a_few_weights_beside_many() -> None:
 
 
 @pytest.mark.parametrize(
-    "program", [sgd, momentum_of_all_at_once, adam, adamw_of_all_at_once, rmsprop, in_float16, a_single_parameter]
+    "program",
+    [
+        sgd,
+        momentum_of_all_at_once,
+        adam,
+        adamw_of_all_at_once,
+        rmsprop,
+        in_float16,
+        a_single_parameter,
+        at_a_rate_that_has_fallen_a_little,
+    ],
 )
 def test_it_says_what_happened(
     program: Any, warned: Callable[..., dict[str, str]], snapshot: SnapshotAssertion
@@ -115,6 +141,7 @@ def test_it_says_what_happened(
         a_rate_of_zero,
         gradients_of_zero,
         in_a_warm_up,
+        in_the_warm_up_of_a_cycle,
         one_element_moves,
         a_few_weights_beside_many,
     ],

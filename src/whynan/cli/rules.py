@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 def _called(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """Families and codes, and names where one is begun."""
     del context, parameter
-    from whynan.rules.search import names
+    from whynan.rules.catalogue import names
 
     return [CompletionItem(name) for name in names() if name.lower().startswith(begun.lower())]
 
@@ -42,8 +42,8 @@ def rules(rule: str | None, format_: str) -> None:
     """
     from whynan.report.catalogue import show
     from whynan.report.catalogue_json import to_json
+    from whynan.rules.catalogue import called
     from whynan.rules.catalogue import rules as all_rules
-    from whynan.rules.search import called
 
     found = all_rules() if rule is None else called(rule)
     if format_ == "json":

@@ -1,6 +1,6 @@
-"""Rules of other distributions: modules named by entry points of the group ``whynan.rules``.
+"""Plug-ins: the rules of other distributions, whose modules are named by entry points of the group ``whynan.rules``.
 
-What a distribution brings may be broken. Then one warning names it, and the rest goes on without its rules.
+What a distribution has may be broken. Then a warning names it, and the rest goes on without that rule.
 """
 
 # pyright: strict
@@ -10,8 +10,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, replace
 from importlib import metadata
-from types import ModuleType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from whynan.errors import UsageError
 from whynan.rules.base import Explanation, Rule
@@ -19,69 +18,55 @@ from whynan.rules.families import CODE, FAMILIES, NAME
 from whynan.rules.page import read
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Iterable
 
     from whynan.records import Finding
 
-GROUP: Final = "whynan.rules"
-"""The group of entry points, each of which names the module of one rule."""
-
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A rule, the docstring that is its page, and the distribution that brings it; None for whynan's own."""
+class Entry:
+    """A rule, the docstring that is its page, and the distribution that has it; None for whynan's own."""
 
     rule: Rule
-    doc: str
+    page: str
     distribution: str | None = None
 
 
-def brought(taken: Collection[Rule]) -> list[Held]:
-    """The rules that installed distributions bring, beside those whose codes and names are taken."""
-    owners = {key: "whynan" for rule in taken for key in (rule.code, rule.name)}
-    found: list[Held] = []
-    for distribution, points in _offers():
-        wrong: list[str] = []
-        for point in points:
-            try:
-                held = _loaded(point, distribution)
-                _refuse_taken(held.rule, owners)
-            except (Exception, SystemExit) as error:
-                wrong.append(f"{point.name} ({type(error).__name__}: {error})")
-                continue
-            owners |= {held.rule.code: distribution, held.rule.name: distribution}
-            found.append(held)
-        if wrong:
-            _warn(f"whynan leaves out rules of {distribution}", "; ".join(wrong))
+def plugins(own: Iterable[Rule]) -> list[Entry]:
+    """The rules of installed distributions, whose codes and names are neither those of `own` nor of each other."""
+    owners = {key: "whynan" for rule in own for key in (rule.code, rule.name)}
+    found: list[Entry] = []
+    for distribution, point in _points():
+        try:
+            entry = _load(point, distribution)
+            keys = entry.rule.code, entry.rule.name
+            for key in keys:
+                if key in owners:
+                    raise ValueError(f"{key} is a rule of {owners[key]} already")
+        except (Exception, SystemExit) as error:
+            _warn(f"whynan leaves out rules of {distribution}", f"{point.name} ({type(error).__name__}: {error})")
+            continue
+        owners |= dict.fromkeys(keys, distribution)
+        found.append(entry)
     return found
 
 
-def _offers() -> Iterator[tuple[str, list[metadata.EntryPoint]]]:
-    """The distributions that have rules, by name, with their entry points; of two of one name the first on the path."""
-    found: dict[str, list[metadata.EntryPoint]] = {}
-    for distribution in metadata.distributions():
-        try:
-            points = list(distribution.entry_points.select(group=GROUP))
-        except Exception:  # whose metadata nobody can read: it need not be one that has rules
-            continue
-        if points:
-            found.setdefault(_name(distribution), points)
-    for name in sorted(found):
-        yield name, sorted(found[name], key=lambda point: point.name)
-
-
-def _name(distribution: metadata.Distribution) -> str:
+def _points() -> list[tuple[str, metadata.EntryPoint]]:
+    """The entry points by the name of their distribution, which stands before each."""
     try:
-        return f"{distribution.metadata['Name']} {distribution.version}"
-    except Exception:
-        return "a distribution without a name"
+        points = metadata.entry_points(group="whynan.rules")
+        named = [(f"{p.dist.name} {p.dist.version}" if p.dist else "a distribution without a name", p) for p in points]
+        return sorted(named, key=lambda one: (one[0], one[1].name))
+    except Exception as error:
+        _warn("whynan leaves out all rules of other distributions", f"{type(error).__name__}: {error}")
+        return []
 
 
-def _loaded(point: metadata.EntryPoint, distribution: str) -> Held:
+def _load(point: metadata.EntryPoint, distribution: str) -> Entry:
     """The rule of a module; raises ``TypeError`` or ``ValueError`` for anything else, and what the import raises."""
     module = point.load()
     rule: object = getattr(module, "RULE", None)
-    if not isinstance(module, ModuleType) or not isinstance(rule, Rule):
+    if not isinstance(rule, Rule):
         raise TypeError(f"{point.value} is no module with a RULE")
     code = CODE.fullmatch(rule.code)
     if code is None or code["letters"] == "WN":
@@ -92,50 +77,39 @@ def _loaded(point: metadata.EntryPoint, distribution: str) -> Held:
         raise ValueError(f"{rule.name!r} is no name: small letters and digits, in words with hyphens")
     if unknown := [start for start in rule.also if start[-1:] not in FAMILIES]:
         raise ValueError(f"{unknown[0]!r} is no family")
-    doc = module.__doc__ or ""
-    if not read(doc).summary.startswith(f"{rule.code} {rule.name}: "):
+    page: str = module.__doc__ or ""
+    if not read(page).summary.startswith(f"{rule.code} {rule.name}: "):
         raise ValueError(f"its page does not begin with '{rule.code} {rule.name}: '")
-    return Held(replace(rule, match=_Guarded(rule, distribution)), doc, distribution)
+    return Entry(replace(rule, match=_guarded(rule, distribution)), page, distribution)
 
 
-def _refuse_taken(rule: Rule, owners: dict[str, str]) -> None:
-    for key in (rule.code, rule.name):
-        if key in owners:
-            raise ValueError(f"{key} is a rule of {owners[key]} already")
-
-
-class _Guarded:
+def _guarded(rule: Rule, distribution: str) -> Callable[[Finding], Explanation | None]:
     """The function of a rule, which recognises nothing any more once it has failed."""
+    failed = False
 
-    def __init__(self, rule: Rule, distribution: str) -> None:
-        self._rule = rule
-        self._distribution = distribution
-        self._failed = False
-
-    def __call__(self, finding: Finding) -> Explanation | None:
-        if self._failed:
-            return None
+    def match(finding: Finding) -> Explanation | None:
+        nonlocal failed
         try:
-            return _checked(self._rule.match(finding))
+            return None if failed else _checked(rule.match(finding))
         except Exception as error:
-            self._failed = True
+            failed = True
             _warn(
-                f"whynan goes on without {self._rule.code} of {self._distribution}, which failed",
+                f"whynan goes on without {rule.code} of {distribution}, which failed",
                 f"{type(error).__name__}: {error}",
             )
             return None
+
+    return match
 
 
 def _checked(found: object) -> Explanation | None:
     """What a rule has made; raises ``TypeError`` where that is no explanation."""
     if found is None:
         return None
-    if (
-        isinstance(found, Explanation)
-        and all(type(text) is str for text in (found.message, found.explanation))
-        and type(found.specificity) is int
-    ):
-        return found
+    if isinstance(found, Explanation):
+        texts = found.message, found.explanation
+        if all(type(text) is str for text in texts) and type(found.specificity) is int:
+            return found
     raise TypeError(f"{found!r} is no explanation")
 
 

@@ -59,12 +59,9 @@ def match(finding: Finding) -> Explanation | None:
     update, ulp, least = (said(numbers.get(key)) for key in ("update", "ulp", "least"))
     several = int(numbers.get("parameters", 1))
     more = f", nor any element of {several - 1:,} more" if several > 1 else ""
-    steps = numbers.get("steps")
-    when = "" if steps is None else f" in {int(steps):,} steps"
-    moves = "the step moves no element of" if steps is None else "no step has moved an element of"
     return Explanation(
-        f"{moves} {name}{more}{when}: the update is {update} at most, and the next {dtype} number is {ulp} "
-        f"away, at the least magnitude {least}",
+        f"the step moves no element of {name}{more}: the update is {update} at most, and the next {dtype} number is "
+        f"{ulp} away, at the least magnitude {least}",
         f"Gradients and learning rate ({said(numbers.get('rate'))}) are not 0, but less than half of that distance is "
         "rounded away, in this step as in the next. Keep the weights in float32 and compute in low precision by autocast, "
         "or round stochastically.",

@@ -53,9 +53,9 @@ class Training:
         only: Sequence[Any] = (),
         metrics: Sequence[MetricSink] = (),
     ) -> None:
-        from whynan.capture.torch.harm import Harms
         from whynan.capture.torch.marks import Marks
         from whynan.capture.torch.watch import Guard
+        from whynan.capture.torch.watch_detectors import WatchDetectors
 
         self._allowed: list[Allowance] = []
         self.options = options
@@ -71,9 +71,9 @@ class Training:
             deferred=options.sync == "deferred",
             holds=options.on_nonfinite != "continue",
             told=Metrics(metrics).tell if metrics else None,
-            harms=Harms(readings("watch", options.allow), lambda: scope_of(options, self._allowed)),
+            detectors=WatchDetectors(readings("watch", options.allow), lambda: scope_of(options, self._allowed)),
         )
-        self.guard.harms.look_into = self._doubted
+        self.guard.detectors.look_into = self._doubted
         self._beneath: list[Report] = []
         """What was found wrong in steps that nothing bad was in."""
         self.report: Report | None = None
@@ -145,7 +145,7 @@ class Training:
             self.guard.remove()
             if not pauses:
                 self.guard.samples.forget()
-                self.guard.harms.forget()
+                self.guard.detectors.forget()
             self.marks.clear()
         except Exception:
             self.guard.fail()
@@ -170,10 +170,10 @@ class Training:
 
     def _with_silent(self, report: Report) -> Report:
         """A report with the silent damage of the steps that were watched, as far as it does not tell of it already."""
-        if not self.guard.harms.found or any(f.severity == "error" for f in report.findings):
+        if not self.guard.detectors.log.found or any(f.severity == "error" for f in report.findings):
             return report
         known = {(f.rule, f.site) for f in report.damaging}
-        trace = Trace([], [], Coverage(), silent=[replace(s) for s in self.guard.harms.found])
+        trace = Trace([], [], Coverage(), silent=[replace(s) for s in self.guard.detectors.log.found])
         found = build_report(
             trace,
             command=self.command,

@@ -7,7 +7,7 @@ import torch
 
 from whynan.capture.failure import InternalError
 from whynan.capture.torch import Capture
-from whynan.capture.torch.silent import Silents
+from whynan.capture.torch.detectors import Detectors
 from whynan.traces import Trace
 
 READS = frozenset(("masks", "bounds", "ranges", "parameters", "gradients"))
@@ -60,7 +60,7 @@ def test_nothing_is_looked_at_that_no_rule_reads(monkeypatch: pytest.MonkeyPatch
     def refuse(*_: object) -> None:
         raise AssertionError("it was looked at")
 
-    monkeypatch.setattr(Silents, "look", refuse)
+    monkeypatch.setattr(Detectors, "look", refuse)
     assert seen(frozenset()).silent == []
     with pytest.raises(InternalError):
         seen(frozenset(("bounds",)))

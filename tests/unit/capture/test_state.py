@@ -253,8 +253,20 @@ class Judging(type):
         raise AssertionError("code of the program's")
 
 
-def test_classes_are_told_apart_by_identity() -> None:
-    class Config(metaclass=Judging):
+class Answering(type):
+    """What answers by itself when a name of a class is asked for."""
+
+    refuses = False
+
+    def __getattribute__(cls, name: str) -> Any:
+        if Answering.refuses:
+            raise AssertionError("code of the program's")
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("metaclass", [Judging, Answering])
+def test_classes_are_told_apart_by_identity(metaclass: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Config(metaclass=metaclass):
         def __init__(self) -> None:
             self.seen = [1]
 
@@ -262,6 +274,7 @@ def test_classes_are_told_apart_by_identity() -> None:
             yield from self.seen
 
     held = Config()
+    monkeypatch.setattr(Answering, "refuses", True)
     found = Contents([{"held": held, "kind": Config, "each": iter(held)}])
     held.seen.append(2)
     found.put_back()

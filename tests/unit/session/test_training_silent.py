@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 import whynan
 from whynan import Report
-from whynan.capture.torch.harm import Harms
 from whynan.capture.torch.judging import Fault, Losses
 from whynan.capture.torch.reading import Reading
+from whynan.capture.torch.watch_detectors import WatchDetectors
 
 BF16 = torch.bfloat16
 
@@ -65,6 +65,13 @@ def scheduled(lr: float, rate: Callable[[int], float], steps: int = 80) -> None:
     model = linear()
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
     fit(model, optimizer, steps, torch.optim.lr_scheduler.LambdaLR(optimizer, rate))
+
+
+def one_cycle(highest: float) -> None:
+    """A rate that rises above the one it begins with."""
+    model = linear()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=highest)
+    fit(model, optimizer, 80, torch.optim.lr_scheduler.OneCycleLR(optimizer, highest, total_steps=10_000))
 
 
 def late(lr: float) -> None:
@@ -138,6 +145,7 @@ MOVING = {
     "copies in float32": copied_in_float32,
     "no learning rate": lambda: adam(0.0),
     "a warm-up": lambda: scheduled(1e-3, lambda step: step / 5000),
+    "the warm-up of a cycle": lambda: one_cycle(4e-4),
     "a rate that has been low and rises": lambda: scheduled(1e-3, lambda step: 1e-3 if step < 50 else 1.0),
     "the end of a schedule": lambda: late(1e-6),
     "no gradients": without_gradients,
@@ -304,17 +312,17 @@ def looked_into(norms: list[float], loss: float = 1.0, *, finds: bool = False) -
     """The steps that are looked into, of an optimizer whose gradients have these norms."""
     weight = torch.zeros(1, requires_grad=True)
     optimizer = torch.optim.SGD([weight], lr=0.1)
-    harms, seen = Harms(frozenset({"gradients"}), tuple), list[int]()
+    detectors, seen = WatchDetectors(frozenset({"gradients"}), tuple), list[int]()
 
     def look(fault: Fault) -> bool:
         seen.append(fault.step)
         return finds
 
-    harms.look_into = look
+    detectors.look_into = look
     for step, norm in enumerate(norms, 1):
         weight.grad = torch.full((1,), norm)
-        harms.consumes(optimizer, step, Reading(norm, (loss,)), None, Losses())
-        harms.look()
+        detectors.consume(optimizer, step, Reading(norm, (loss,)), None, Losses())
+        detectors.look()
     return seen
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
+from whynan.capture.torch.detectors import Detectors
 from whynan.capture.torch.doors import quietly
 from whynan.capture.torch.hooks import StepHooks
 from whynan.capture.torch.leaves import distinct
@@ -19,7 +20,6 @@ from whynan.capture.torch.mode import TraceMode, enter_below, leave
 from whynan.capture.torch.narrowing import Attempts, Only
 from whynan.capture.torch.patches import Patches
 from whynan.capture.torch.recording import Recording
-from whynan.capture.torch.silent import Silents
 from whynan.capture.torch.tracer import Tracer
 from whynan.records import Coverage
 from whynan.traces import Trace
@@ -60,7 +60,7 @@ class Capture:
     ) -> None:
         self.tracer = Tracer(memory=memory, ranges=ranges, copy_all=copy_all)
         self.tracer.keeper = keeper
-        self.tracer.silent = Silents(self.tracer, reads)
+        self.tracer.detectors = Detectors(self.tracer, reads)
         if recording is not None:
             self.tracer.recording = Recording(recording, self.tracer, self.so_far)
         if on_sink is not None:
@@ -314,7 +314,7 @@ class Capture:
 
     def _silent(self) -> list[Silent]:
         """Silent damage, with a step where the program has any."""
-        found = self.tracer.silent.found
+        found = self.tracer.detectors.log.found
         if self.tracer.bad.sinks.steps.met:
             return list(found)
         return [replace(s, event=replace(s.event, step=None, micro=None)) for s in found]

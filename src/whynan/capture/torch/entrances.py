@@ -145,7 +145,7 @@ class Entrances:
         # a mark holds on to what the program has: where nothing is trained it would be for nothing
         if here.model_wanted and (self._trains or self._guard.looks):
             here.model_wanted = False
-            self._guard.harms.names.roots.add(module)
+            self._guard.detectors.names.roots.add(module)
             # what traces the first steps must not see it
             with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
                 self._marking.model()
@@ -200,7 +200,7 @@ class Entrances:
         def clip(parameters: Any, max_norm: Any, total_norm: Any, *args: Any, **kwargs: Any) -> Any:
             try:
                 if self._guard.on and self._guard.looks and not torch.compiler.is_compiling():
-                    self._guard.harms.clips(total_norm)
+                    self._guard.detectors.clip(total_norm)
             except Exception:
                 if self._guard.fail():
                     raise

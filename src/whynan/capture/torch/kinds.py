@@ -1,6 +1,7 @@
-"""What a class says of its instances, asked of Python itself and not of the class, whose code may be the program's.
+"""Static look-ups in a class: its ancestors, names, layout and owner, without running code of the program's.
 
-Classes are told apart by identity: one whose own class has an ``__eq__`` may have no hash.
+A class is known by its identity: one whose metaclass has an ``__eq__`` may have no hash. ``inspect.getattr_static``
+hashes the class of an instance (Python 3.12), and calls the ``__getattribute__`` of a metaclass.
 """
 
 from __future__ import annotations
@@ -68,15 +69,9 @@ def identities(kinds: Iterable[type]) -> frozenset[int]:
     return frozenset(map(id, kinds))
 
 
-@_once
-def _ancestors(kind: type) -> frozenset[int]:
-    return identities(_mro_of(kind))
-
-
 def is_a(kind: type, of: type | tuple[type, ...]) -> bool:
-    """Whether a class inherits from another, whatever the other's class says."""
-    ancestors = _ancestors(kind)
-    return any(id(one) in ancestors for one in of) if isinstance(of, tuple) else id(of) in ancestors
+    """Whether a class inherits from another, whatever the other's metaclass says."""
+    return any(type.__subclasscheck__(one, kind) for one in (of if isinstance(of, tuple) else (of,)))
 
 
 def frame_name(kind: type) -> str | None:

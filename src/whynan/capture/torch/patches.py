@@ -357,13 +357,13 @@ def _step_starts(tracer: Tracer, optimizer: Any, closure: bool) -> None:
     lane.optimizer = optimizer
     lane.closure = closure
     # a closure computes its gradients only then
-    tracer.silent.updates.begin(None if closure else optimizer, lane)
+    tracer.detectors.updates.begin(None if closure else optimizer, lane)
 
 
 def _step_ends(tracer: Tracer, optimizer: Any) -> None:
     tracer.deferred.settle()
     lane = tracer.lane()
-    tracer.silent.updates.end(lane)
+    tracer.detectors.updates.end(lane)
     lane.optimizer = None
     if lane.closure:
         tracer.bad.sinks.closure_ends(optimizer)

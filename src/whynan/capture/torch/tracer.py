@@ -15,6 +15,7 @@ from whynan.capture.interruptions import theirs
 from whynan.capture.torch import experiments
 from whynan.capture.torch.births import BadEvents
 from whynan.capture.torch.deferred import Deferred
+from whynan.capture.torch.detectors import Detectors
 from whynan.capture.torch.formulas import CHANGED_FORMULAS, FORMULA_NOTE
 from whynan.capture.torch.labels import Labels
 from whynan.capture.torch.lanes import ACCUMULATION, BACKWARD, FORWARD, NODES_MASK, OPTIMIZER, Lane
@@ -36,7 +37,6 @@ from whynan.capture.torch.planes import (
 from whynan.capture.torch.ranges import Counted, Ranges, counters
 from whynan.capture.torch.rows import ACCUMULATE_GRAD, Row, Rows, forward_number, is_leaf
 from whynan.capture.torch.rows import MASK as RING_MASK
-from whynan.capture.torch.silent import Silents
 from whynan.capture.torch.sites import Sites, in_a_hook
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Tracer:
         self.ranges = Ranges()
         self.want_ranges = ranges
         self._counted: dict[int, Counted] = {}
-        self.silent = Silents(self)
+        self.detectors = Detectors(self)
         self.notes: dict[str, None] = {}
         self.compiled_regions = 0
         self.regions_watched = False
@@ -251,9 +251,9 @@ class Tracer:
             self.bad.look(row, operator, args, kwargs, out, list(written), bad or [], before, node, lane, marked)
         if self.want_ranges:
             self.add_ranges(Row(ordinal, operator, site, phase, kind, lane.module), operator, written)
-        if operator.base in self.silent.asked[phase]:
+        if operator.base in self.detectors.asked[phase]:
             row = Row(ordinal, operator, site, phase, kind, lane.module)
-            self.silent.look(row, operator, args, kwargs, written, before, node, lane)
+            self.detectors.look(row, operator, args, kwargs, written, before, node, lane)
 
     def _in_backward(self, node: Any, operator: Operator, lane: Lane) -> tuple[int, int]:
         number = forward_number(node)

@@ -17,7 +17,6 @@ from whynan.capture.torch.behind import Behind
 from whynan.capture.torch.entrances import Entrances
 from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.graphs import Graphs, is_capturing
-from whynan.capture.torch.harm import Harms
 from whynan.capture.torch.history import History
 from whynan.capture.torch.hooks import StepHooks
 from whynan.capture.torch.identities import Identities
@@ -37,6 +36,7 @@ from whynan.capture.torch.observed import Observations, Read, held_by, is_for_a_
 from whynan.capture.torch.reading import Parts, Reading, read
 from whynan.capture.torch.samples import Samples
 from whynan.capture.torch.standing import Here, Marking
+from whynan.capture.torch.watch_detectors import WatchDetectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,7 +55,7 @@ class Guard:
     `late`: the program ran before it was watched. `marking` is told where the program stands: after a step, as the
     first module is called after that, as a backward begins, and what a loader gives. `after`: so many steps are not
     judged, but counted. `only`: the optimizers that are judged; all where there are none. `deferred`, `holds`: as of
-    `Behind`. `told` is given the numbers of each step. `harms` looks for silent damage.
+    `Behind`. `told` is given the numbers of each step. `detectors` look for silent damage.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Guard:
         deferred: bool = False,
         holds: bool = True,
         told: Callable[[Entry], None] | None = None,
-        harms: Harms | None = None,
+        detectors: WatchDetectors | None = None,
     ) -> None:
         self._explain = explain
         self._deliver = deliver
@@ -82,7 +82,7 @@ class Guard:
         """How many the optimizer has tried that has tried the most, be it there or not."""
         self.history = History(told)
         self.samples = Samples()
-        self.harms = harms or Harms(frozenset(), tuple)
+        self.detectors = detectors or WatchDetectors(frozenset(), tuple)
         self.judging = not after
         """Off while the program is traced."""
         self.failed = False
@@ -266,7 +266,7 @@ class Guard:
                 self.behind.moved(optimizer, moved)
         if self._judges(optimizer):
             with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-                self.harms.made(optimizer, self.attempts(optimizer))
+                self.detectors.end(optimizer, self.attempts(optimizer))
         self.history.tell(waits=False)
 
     def _judge(self, optimizer: Any, *, samples: bool = False) -> BaseException | None:
@@ -283,8 +283,8 @@ class Guard:
             beside = not self.here.depth and self.here.together.step(optimizer)
             if samples:
                 self.here.sampled = self.samples.before(optimizer, len(gradients))
-                self.harms.begins(optimizer)
-            clipped = self.harms.clipped()
+                self.detectors.begin(optimizer, step)
+            clipped = self.detectors.take_norm()
             if self.behind.lets(optimizer, step, parts, gradients, self._marking.lent):
                 self.watched += 1
                 return None
@@ -296,12 +296,12 @@ class Guard:
                 if not reading.is_finite or reading.bad_loss(scaled=self.here.scaler is not None):
                     judged = judge(optimizer, self.here.losses)
                 if judged is None or judged.is_good:
-                    self.harms.consumes(optimizer, step, reading, clipped, losses)
+                    self.detectors.consume(optimizer, step, reading, clipped, losses)
         if reading.passed:
             return self.skipped(self.here.scaler, optimizer, reading)
         if judged is None or judged.is_good:
             # finite gradients, whose norm may be none
-            self.harms.look()
+            self.detectors.look()
             self._look_ahead(optimizer)
             return None
         return self.fault(Fault(optimizer, step, judged, beside=beside))
