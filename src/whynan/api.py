@@ -100,7 +100,7 @@ def watch(
             of another have been moved by it.
         quiet: print no report.
         metrics: one ``MetricSink`` or several, which are given the numbers of each step: the loss, the norm of the
-            gradients, by how much of itself a sample of the weights has moved, the loss scale.
+            gradients, the loss scale.
 
     Raises:
         UsageError: for an option that there is not, or a sink that is none.

@@ -144,7 +144,6 @@ class Training:
             ending = self.guard.behind.settle() if self.guard.on else None
             self.guard.remove()
             if not pauses:
-                self.guard.samples.forget()
                 self.guard.harms.forget()
             self.marks.clear()
         except Exception:

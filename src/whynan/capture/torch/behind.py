@@ -62,12 +62,6 @@ class Behind:
         self._steps[id(optimizer)] = unread
         return True
 
-    def moved(self, optimizer: Any, norms: tuple[Tensor, Tensor] | None) -> None:
-        """The step of an optimizer that is not read yet has moved a sample of the weights: the norms of `Entry`."""
-        unread = self._steps.get(id(optimizer))
-        if unread is not None:
-            unread.moved = norms
-
     def made(self, optimizer: Any, step: int, captured: Captured) -> BaseException | None:
         """A step was made that nothing could hold back; its weights are looked at too."""
         ending = self.catch_up(optimizer)
@@ -104,10 +98,7 @@ class Behind:
         reading, here, optimizer = unread.reading(), self._guard.here, unread.optimizer
         late = replace(unread.late, spoilt=unread.spoilt(), moved="" if reading.passed else unread.late.moved)
         norm = None if reading.passed else reading.norm
-        entry = self._guard.history.note(
-            optimizer, unread.step, reading.loss, norm, reading.scale, skipped=reading.passed
-        )
-        entry.moved = None if reading.passed else unread.moved
+        self._guard.history.note(optimizer, unread.step, reading.loss, norm, reading.scale, skipped=reading.passed)
         (here.falling.skip if reading.passed else here.falling.made)(reading.scale)
         self._guard.passed_over += reading.passed
         lost = here.falling.lost() if reading.passed else None

@@ -174,11 +174,6 @@ def parameters_of(optimizer: Any) -> list[Tensor]:
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 
-def trained_of(optimizer: Any) -> int:
-    """How many parameters of an optimizer are trained, whether or not they have a gradient now."""
-    return sum(p.requires_grad for p in parameters_of(optimizer))
-
-
 def gradients_of(optimizer: Any) -> list[tuple[Tensor, Tensor]]:
     """The parameters of an optimizer that have a gradient, with what this process can read of it."""
     return [(p, here) for p in parameters_of(optimizer) if p.grad is not None and (here := local(p.grad)) is not None]

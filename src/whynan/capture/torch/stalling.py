@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from whynan.capture.torch.samples import is_plain
-
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -26,6 +24,8 @@ _BYTES: Final = 64 << 20
 _MOSTLY: Final = 0.5
 """The part of an optimizer's elements of low precision that stands still where it is told."""
 _FRACTION_BITS: Final = {torch.bfloat16: 7, torch.float16: 10}
+_KINDS: Final = (torch.nn.Parameter, torch.Tensor)
+_READ: Final = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 @dataclass(frozen=True)
@@ -216,3 +216,22 @@ def _adam(state: dict[str, Any], group: dict[str, Any], weights: Tensor, *, deco
     squares = state.get("max_exp_avg_sq", state["exp_avg_sq"]).float() / (1 - second**step)
     moved = state["exp_avg"].float() / (1 - first**step) / (squares.sqrt() + group["eps"])
     return moved + group["weight_decay"] * weights if decoupled else moved
+
+
+def is_plain(tensor: Any) -> bool:
+    """Whether a tensor is numbers in memory, each element once, and nothing else."""
+    return (
+        type(tensor) in _KINDS
+        and tensor.layout is torch.strided
+        and tensor.dtype in _READ
+        and not tensor.is_meta
+        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # pyright: ignore[reportAttributeAccessIssue]
+        and tensor.numel() > 0
+        and tensor.data_ptr() != 0
+        and _is_dense(tensor)
+    )
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
+    return tensor.data.permute(order).is_contiguous()

@@ -12,9 +12,6 @@ from whynan.capture.torch.together import Together
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torch import Tensor
-
-    from whynan.capture.torch.history import Entry
     from whynan.capture.torch.judging import Judged, Probes
     from whynan.capture.torch.loaders import Came
     from whynan.capture.torch.marks import Mark
@@ -59,10 +56,6 @@ class Here(threading.local):
         """What scalers have skipped."""
         self.probes: Probes | None = None
         self.together = Together()
-        self.noted: Entry | None = None
-        """The step under way."""
-        self.sampled: Tensor | None = None
-        """A sample of the weights before it."""
 
     def is_fresh(self, iterator: Any) -> bool:
         """Whether a replay has begun with an iterator of a loader; the program's own would lack what it takes."""

@@ -52,8 +52,6 @@ class Unread:
         self.step = step
         self.late = late
         self.scaled = parts.scaler is not None
-        self.moved: tuple[Tensor, Tensor] | None = None
-        """What it has moved a sample of the weights by, as of `Entry`."""
         self.numbers = Numbers(parts, exact=True)
         self._weights = Numbers(Parts(weights, ()), exact=True) if weights else None
         self._parameters = [p for p, _ in gradients]

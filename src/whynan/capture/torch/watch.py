@@ -31,11 +31,9 @@ from whynan.capture.torch.judging import (
     judge,
     parameters_of,
     spoilt_of,
-    trained_of,
 )
 from whynan.capture.torch.observed import Observations, Read, held_by
 from whynan.capture.torch.reading import Parts, Reading, read
-from whynan.capture.torch.samples import Samples
 from whynan.capture.torch.standing import Here, Marking
 
 if TYPE_CHECKING:
@@ -81,7 +79,6 @@ class Guard:
         self.steps = 0
         """How many the optimizer has tried that has tried the most, be it there or not."""
         self.history = History(told)
-        self.samples = Samples()
         self.harms = harms or Harms(frozenset(), tuple)
         self.judging = not after
         """Off while the program is traced."""
@@ -209,12 +206,10 @@ class Guard:
                 self._graphs.step(optimizer, self.here.scaler)
             elif self.on:
                 self._tries(optimizer)
-                self.here.noted = self.here.sampled = None
                 if closure is not None:
                     new = self._with_closure(optimizer, closure, args, kwargs)
                 elif self.judging:
-                    # in a backward there may be a step for each parameter
-                    ending = self._judge(optimizer, samples=not self.here.depth)
+                    ending = self._judge(optimizer)
         except Exception:
             if self.fail():
                 raise
@@ -244,6 +239,7 @@ class Guard:
 
     def stepped(self, scaler: Any = None) -> None:
         """A step has been made, or skipped: what led to it is over."""
+        self.history.tell()
         self.here.losses.clear()
         self.here.model_wanted = True
         if self._unjudged:
@@ -253,22 +249,12 @@ class Guard:
             self._marking.step(scaler)
 
     def _moved(self, optimizer: Any) -> None:
-        """A step has been made: how far the weights have moved."""
-        entry, sampled = self.here.noted, self.here.sampled
-        self.here.noted = self.here.sampled = None
-        if sampled is not None and (entry is None or entry.optimizer == id(optimizer)):
-            with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-                moved = self.samples.moved(optimizer, sampled)
-            if entry is not None:
-                entry.moved = moved
-            else:
-                self.behind.moved(optimizer, moved)
+        """A step has moved the weights."""
         if self._judges(optimizer):
             with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
                 self.harms.made(optimizer, self.attempts(optimizer))
-        self.history.tell(waits=False)
 
-    def _judge(self, optimizer: Any, *, samples: bool = False) -> BaseException | None:
+    def _judge(self, optimizer: Any, *, in_closure: bool = False) -> BaseException | None:
         if not self._judges(optimizer):
             return None
         if (ending := self.behind.catch_up(optimizer)) is not None:
@@ -280,8 +266,8 @@ class Guard:
             parts = Parts([g for _, g in gradients], (*losses.held,), self.here.scaler, found_inf, (*losses.before,))
             step, judged = self.attempts(optimizer), None
             beside = not self.here.depth and self.here.together.step(optimizer)
-            if samples:
-                self.here.sampled = self.samples.before(optimizer, len(gradients))
+            if not in_closure and not self.here.depth:
+                # in a backward there may be a step for each parameter
                 self.harms.begins(optimizer)
             clipped = self.harms.clipped()
             if self.behind.lets(optimizer, step, parts, gradients, self._marking.lent):
@@ -291,7 +277,7 @@ class Guard:
             if not reading.passed:
                 self.here.falling.made(reading.scale)
                 self.watched += 1
-                self.here.noted = self.history.note(optimizer, step, reading.loss, reading.norm, reading.scale)
+                self.history.note(optimizer, step, reading.loss, reading.norm, reading.scale)
                 if not reading.is_finite or reading.bad_loss(scaled=self.here.scaler is not None):
                     judged = judge(optimizer, self.here.losses)
                 if judged is None or judged.is_good:
@@ -348,7 +334,6 @@ class Guard:
         if judged is not None and not judged.is_good:
             ending = self.fault(Fault(optimizer, step, judged, self.here.falling.on_end, lost))
             self.here.falling.forget()
-        self.history.tell()
         if ending is None and not self.here.reached:
             self.stepped(scaler)
         return ending
@@ -357,9 +342,6 @@ class Guard:
         """The closure of a step, looked at when it has run: before the weights move, but for those that probe."""
         probes = Probes(optimizer) if isinstance(optimizer, LBFGS) and self.looks else None
         self.here.probes = probes
-        if probes is None and self.looks and not self.here.depth and self._watches(optimizer):
-            with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-                self.here.sampled = self.samples.before(optimizer, trained_of(optimizer))
 
         @functools.wraps(closure)
         def run() -> Any:
@@ -372,7 +354,7 @@ class Guard:
             try:
                 if self.on and self.looks:
                     if probes is None:
-                        ending = self._judge(optimizer)
+                        ending = self._judge(optimizer, in_closure=True)
                     else:
                         self._probed(probes)
                 if ending is None:
