@@ -12,6 +12,7 @@ from whynan.config import Options
 from whynan.errors import UsageError
 from whynan.session.calling import Call
 from whynan.session.capsules import check_place, delivered, keeper_for, packed
+from whynan.session.checking import check_sync
 from whynan.session.metrics import sinks_of
 from whynan.session.proving import Once, proved, with_surroundings
 from whynan.session.recalling import Recalling
@@ -96,16 +97,17 @@ def watch(
         on_nonfinite: at a bad step ``"stop"`` leaves the block, the weights as they are before it; ``"skip"`` lets the
             program go on without that step, ``"continue"`` with it; ``"raise"`` raises ``NonFiniteError`` there.
         sync: ``"step"`` reads the numbers of a step before it is made, which on an accelerator waits for it once;
-            ``"deferred"`` reads them at the next step. A fused optimizer passes over a bad step by itself; the weights
-            of another have been moved by it.
+            ``"deferred"`` reads them at the next step: a bad one is found one step late, when it has moved the weights,
+            and is not run again. ``on_nonfinite`` is ``"stop"`` or ``"continue"`` then.
         quiet: print no report.
         metrics: one ``MetricSink`` or several, which are given the numbers of each step: the loss, the norm of the
             gradients, the loss scale.
 
     Raises:
-        UsageError: for an option that there is not, or a sink that is none.
+        UsageError: for an option that there is not, options that cannot be had together, or a sink that is none.
     """
     options = Options.load(on_nonfinite=on_nonfinite, sync=sync, quiet=quiet)
+    check_sync(options)
     watched = [o for o in optimizers if hasattr(o, "param_groups")]
     return Watch(options, watched, metrics=sinks_of(metrics))
 

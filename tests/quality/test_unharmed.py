@@ -34,8 +34,8 @@ OF_A_WATCH = frozenset(
         outside streams taking reaching lookout waking
         torch.watch torch.entrances torch.observed torch.evaluations torch.judging torch.standing torch.marks
         torch.moving torch.history torch.replay torch.ways torch.undo torch.contents torch.state
-        torch.inherited torch.together torch.reading torch.transfers torch.unread torch.behind torch.gates torch.graphs
-        torch.harm torch.stalling torch.falling torch.kinds
+        torch.inherited torch.together torch.reading torch.transfers torch.read_back torch.cuda_graphs torch.harm
+        torch.stalling torch.falling torch.kinds
     """.split()
 )
 # some run only after a failure, five are asked by a watch only, one is torch's question about a mode while it

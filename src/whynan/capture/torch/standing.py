@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch.judging import Judged, Probes
     from whynan.capture.torch.loaders import Came
-    from whynan.capture.torch.marks import Mark
 
 
 class TakenByHand(BaseException):
@@ -85,10 +84,6 @@ class Marking(Protocol):
     def batch(self, batch: Any, came: Came) -> None:
         """A loader has given a batch, and where that came from."""
 
-    def lent(self) -> tuple[Mark, ...]:
-        """The marks from which what has led to here can be run again, for somebody who may need them a step later."""
-        ...
-
 
 class Unmarked:
     """Keeps nothing of where the program stands; `stepped` is called after each step."""
@@ -115,7 +110,3 @@ class Unmarked:
 
     def batch(self, batch: Any, came: Came) -> None:
         """Nothing is kept."""
-
-    def lent(self) -> tuple[Mark, ...]:
-        """Nothing is kept."""
-        return ()

@@ -13,10 +13,9 @@ from torch.optim import LBFGS
 
 from whynan.capture.failure import report_internal_error
 from whynan.capture.interruptions import theirs
-from whynan.capture.torch.behind import Behind
+from whynan.capture.torch.cuda_graphs import GraphReplays, is_capturing
 from whynan.capture.torch.entrances import Entrances
 from whynan.capture.torch.frames import unseen
-from whynan.capture.torch.graphs import Graphs, is_capturing
 from whynan.capture.torch.harm import Harms
 from whynan.capture.torch.history import History
 from whynan.capture.torch.hooks import StepHooks
@@ -33,6 +32,7 @@ from whynan.capture.torch.judging import (
     spoilt_of,
 )
 from whynan.capture.torch.observed import Observations, Read, held_by
+from whynan.capture.torch.read_back import PendingReads, ReadBack
 from whynan.capture.torch.reading import Parts, Reading, read
 from whynan.capture.torch.standing import Here, Marking
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from whynan.capture.torch.evaluations import Evaluations
-    from whynan.capture.torch.graphs import Captured
     from whynan.capture.torch.history import Entry
     from whynan.source.decisions import Decision
 
@@ -52,8 +51,8 @@ class Guard:
 
     `late`: the program ran before it was watched. `marking` is told where the program stands: after a step, as the
     first module is called after that, as a backward begins, and what a loader gives. `after`: so many steps are not
-    judged, but counted. `only`: the optimizers that are judged; all where there are none. `deferred`, `holds`: as of
-    `Behind`. `told` is given the numbers of each step. `harms` looks for silent damage.
+    judged, but counted. `only`: the optimizers that are judged; all where there are none. `deferred`: the numbers of a
+    step are read at the next one. `told` is given the numbers of each step. `harms` looks for silent damage.
     """
 
     def __init__(
@@ -66,7 +65,6 @@ class Guard:
         only: Sequence[Any] = (),
         late: bool = True,
         deferred: bool = False,
-        holds: bool = True,
         told: Callable[[Entry], None] | None = None,
         harms: Harms | None = None,
     ) -> None:
@@ -89,14 +87,15 @@ class Guard:
         """How many steps have been judged."""
         self._unjudged = after
         self._only = [id(o) for o in only]
-        self.behind = Behind(self, deferred=deferred, holds=holds)
-        self._graphs = Graphs(self)
+        self._deferred = deferred
+        self.pending = PendingReads(self._read_back)
+        self.graph_replays = GraphReplays(self)
         self.evaluations: Evaluations | None = None
         """Who calls modules without gradients."""
         self.observations: Observations | None = None
         self._observed: Callable[[Fault], BaseException | None] | None = None
         self.decided: Callable[[Fault], BaseException | None] = lambda _: None  # the same, while it is traced
-        self._entrances = Entrances(self, marking, self._graphs, late=late)
+        self._entrances = Entrances(self, marking, late=late)
         self.on = False
 
     def install(self) -> None:
@@ -109,7 +108,6 @@ class Guard:
     def remove(self) -> None:
         """Leave the doors."""
         self.on = False
-        self.behind.gates.open_all()
         self._hooks.remove()
         self._entrances.remove()
         self.history.tell()
@@ -201,9 +199,9 @@ class Guard:
             return args[:1], {name: value for name, value in kwargs.items() if name != "closure"}
         try:
             self.here.reached = True
-            self.behind.gates.open(optimizer)
             if self.on and is_capturing():
-                self._graphs.step(optimizer, self.here.scaler)
+                # known, and not counted: its weights are looked at as the watch ends
+                self._steps.set(optimizer, self.attempts(optimizer))
             elif self.on:
                 self._tries(optimizer)
                 if closure is not None:
@@ -220,7 +218,6 @@ class Guard:
     def _after(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         ending = None
         try:
-            self.behind.gates.open(optimizer)
             if self.here.depth:
                 self.here.stepped = True
             elif self.on and not self.here.replaying and not is_capturing():
@@ -257,7 +254,7 @@ class Guard:
     def _judge(self, optimizer: Any, *, in_closure: bool = False) -> BaseException | None:
         if not self._judges(optimizer):
             return None
-        if (ending := self.behind.catch_up(optimizer)) is not None:
+        if (ending := self.pending.read(optimizer)) is not None:
             return ending
         with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             gradients = gradients_of(optimizer)
@@ -270,7 +267,8 @@ class Guard:
                 # in a backward there may be a step for each parameter
                 self.harms.begins(optimizer)
             clipped = self.harms.clipped()
-            if self.behind.lets(optimizer, step, parts, gradients, self._marking.lent):
+            if self._deferred:
+                self.pending.add(ReadBack(optimizer, step, parts, gradients))
                 self.watched += 1
                 return None
             reading = read(parts)
@@ -299,17 +297,24 @@ class Guard:
             fault = Fault(found[0], self.attempts(found[0]) + 1, found[1], ahead=True)
             self.here.together.keep(fault, self._explain(fault))
 
-    def graphed(self, steps: list[Captured]) -> BaseException | None:
-        """A CUDA graph has made steps."""
-        ending = None
-        for captured in steps:
-            optimizer = captured.optimizer()
-            self._tries(optimizer)
-            if self._judges(optimizer):
-                self.watched += 1
-                ending = ending or self.behind.made(optimizer, self.attempts(optimizer), captured)
-        self.stepped()
-        return ending
+    def _read_back(self, made: ReadBack) -> BaseException | None:
+        """Read the numbers of a step that has been made."""
+        with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            fault = self._lagging(made)
+        return None if fault is None else self.fault(fault)
+
+    def _lagging(self, made: ReadBack) -> Fault | None:
+        """What was bad of a step that has been made, or that a fused optimizer has skipped for a loss scaler."""
+        reading, falling = made.reading(), self.here.falling
+        norm = None if reading.passed else reading.norm
+        self.history.note(made.optimizer, made.step, reading.loss, norm, reading.scale, skipped=reading.passed)
+        (falling.skip if reading.passed else falling.made)(reading.scale)
+        self.passed_over += reading.passed
+        lost = falling.lost() if reading.passed else None
+        bad = reading.bad_loss(scaled=made.scaled) or lost is not None
+        if not bad and (reading.passed or not any(reading.bad)):
+            return None
+        return Fault(made.optimizer, made.step, made.judged(reading), falling.on_end, lost, lag=1)
 
     def fault(self, fault: Fault) -> BaseException | None:
         """A step is bad: have it explained, and told of."""
