@@ -81,7 +81,7 @@ _KNOWN: Final = (
     "differ without",
     "{node}: PyTorch computes this gradient by another formula while it is watched; it can differ without",
     "a compiled region{place} was looked at only where values enter and leave it; "
-    "torch.compiler.set_stance('force_eager') shows what happens inside",
+    "TORCH_COMPILE_DISABLE=1, or torch.compiler.set_stance('force_eager'), shows what happens inside",
     "{thread} was not entered: what it computed was not traced",
     "damage of absorbed births was not followed any further: too many events",
     "operands of {count} earlier events were let go to keep within the memory budget: what came before may be missing, "
