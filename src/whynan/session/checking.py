@@ -74,7 +74,7 @@ def check_sync(options: Options) -> None:
     """Raise ``UsageError`` where a bad step is to be found too late for what is to be done at it."""
     if options.sync == "deferred" and options.on_nonfinite in _TOO_LATE:
         raise UsageError(
-            f'sync="deferred" finds a bad step after it was made: on_nonfinite="{options.on_nonfinite}" has '
+            f'sync="deferred" finds a bad step after it was made, so on_nonfinite="{options.on_nonfinite}" has '
             f"{_TOO_LATE[options.on_nonfinite]}",
             'give sync="step", which finds it before, or on_nonfinite="stop" or "continue"',
         )
