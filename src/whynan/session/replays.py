@@ -49,8 +49,8 @@ BESIDE = (
     "that were seen to step so before are explained"
 )
 
-GONE_ON = "no replay: the program has gone on from that step"
-SOONER = 'sync="step" finds such a step before it is made, and explains it there'
+LAG_REFUSAL = "no replay: the program has gone on from that step"
+LAG_ADVICE = 'sync="step" finds such a step before it is made, and explains it there'
 
 
 class Replays:
@@ -82,7 +82,7 @@ class Replays:
         """The report of a faithful replay; or why there is none. None where all that was born is allowed."""
         from whynan.capture.torch.ways import ways
 
-        refused = [GONE_ON] if fault.lag else []
+        refused = [LAG_REFUSAL] if fault.lag else []
         if refuses_another():
             refused.append("no replay: another thread is looked at")
         if is_one_of_several():
@@ -115,8 +115,8 @@ class Replays:
             refused = [BESIDE]
         if not refused and not suspected:
             refused.append(f"no replay: {NO_WAY}")
-        advice = (SOONER,) if fault.lag else ()
-        return (_bad(fault), *_lag(fault), *suspected[:1], *_spoilt(fault), *refused, *advice, hint)
+        advice = (LAG_ADVICE,) if fault.lag else ()
+        return (_bad(fault), *_lag_note(fault), *suspected[:1], *_spoilt(fault), *refused, *advice, hint)
 
     def doubted(self, fault: Fault) -> Report | None:
         """The report of a faithful replay of a step in which nothing is bad, if something in it is wrong."""
@@ -251,7 +251,7 @@ def _same(fault: Fault, where: str) -> str:
     return f"{' and '.join(what)} identical, run again {where}"
 
 
-def _lag(fault: Fault) -> tuple[str, ...]:
+def _lag_note(fault: Fault) -> tuple[str, ...]:
     """How a step was made whose numbers were read at the next one."""
     if not fault.lag:
         return ()
