@@ -12,13 +12,13 @@ from whynan.config import Options
 from whynan.errors import UsageError
 from whynan.session.calling import Call
 from whynan.session.capsules import check_place, delivered, keeper_for, packed
+from whynan.session.checking import check_sync
 from whynan.session.metrics import sinks_of
 from whynan.session.proving import Once, proved, with_surroundings
 from whynan.session.recalling import Recalling
 from whynan.session.region import Region, allowed, exception_text
 from whynan.session.reruns import with_rerun, without_rerun
 from whynan.session.training import Watch
-from whynan.session.uncompiled import born_in_a_region, with_eager
 from whynan.session.watching import Watched
 from whynan.traces.format import FAILED
 
@@ -96,16 +96,17 @@ def watch(
         on_nonfinite: at a bad step ``"stop"`` leaves the block, the weights as they are before it; ``"skip"`` lets the
             program go on without that step, ``"continue"`` with it; ``"raise"`` raises ``NonFiniteError`` there.
         sync: ``"step"`` reads the numbers of a step before it is made, which on an accelerator waits for it once;
-            ``"deferred"`` reads them at the next step. A fused optimizer passes over a bad step by itself; the weights
-            of another have been moved by it.
+            ``"deferred"`` reads them at the next step: a bad one is found one step late, when it has moved the weights,
+            and is not run again. ``on_nonfinite`` is ``"stop"`` or ``"continue"`` then.
         quiet: print no report.
         metrics: one ``MetricSink`` or several, which are given the numbers of each step: the loss, the norm of the
-            gradients, by how much of itself a sample of the weights has moved, the loss scale.
+            gradients, the loss scale.
 
     Raises:
-        UsageError: for an option that there is not, or a sink that is none.
+        UsageError: for an option that there is not, options that cannot be had together, or a sink that is none.
     """
     options = Options.load(on_nonfinite=on_nonfinite, sync=sync, quiet=quiet)
+    check_sync(options)
     watched = [o for o in optimizers if hasattr(o, "param_groups")]
     return Watch(options, watched, metrics=sinks_of(metrics))
 
@@ -128,9 +129,8 @@ def explain(
         target: a function or ``torch.nn.Module``; called once as ``target(*inputs, **kwargs)``. Or the path of an ONNX
             model, which is run as ``whynan onnx`` does.
         inputs: its arguments; for a model its inputs as arrays, or one dictionary of them by name.
-        rerun: call it a second time, from the same state, for operand values that were gone; without torch.compile, if
-            a bad number was born in a compiled region. And a few times more, for as long as 20 seconds, to prove the
-            fixes of what was found.
+        rerun: call it a second time, from the same state, for operand values that were gone. And a few times more, for
+            as long as 20 seconds, to prove the fixes of what was found.
         ranges: record counters and finite range of every tensor.
         memory: bytes of operands to hold.
         capsule: a new folder to pack the failing operation into, for ``whynan replay``.
@@ -174,7 +174,6 @@ def _explained(
         return proved(first, Once(CALLED_ONCE))
     if (once := _only_once()) is not None:
         return proved(without_rerun(first, once), Once(once))
-    eager = born_in_a_region(region.report)
     second = Trace(memory=RERUN_MEMORY, command=region.report.run.command, copy_all=True, quiet=True)
     second.redacts = region.redacts
     if (taken := call.advanced(second.watching)) is not None:
@@ -183,18 +182,15 @@ def _explained(
         return without_rerun(region.report, FAILED)
     try:
         with second:
-            call.run(second.watching, eager=eager)
+            call.run(second.watching)
     except Exception as error:
         return without_rerun(region.report, f"the second run raised {exception_text(error)}")
     finally:
         call.restore(second.watching)
-    if eager:
-        report = with_eager(first, second.report, failed=second.watching.failed or second.trace.failed)
-    else:
-        identical = call.identical(second.watching)
-        # asked after that, which may have failed as well
-        failed = second.watching.failed or second.trace.failed
-        report = with_rerun(first, second.report, identical=identical, failed=failed)
+    identical = call.identical(second.watching)
+    # asked after that, which may have failed as well
+    failed = second.watching.failed or second.trace.failed
+    report = with_rerun(first, second.report, identical=identical, failed=failed)
     if report.run.replay.faithful is False:
         return proved(report, Once(f"no faithful second call: {report.run.replay.why}"))
     again = Recalling(call, lambda: Trace(memory=options.memory, command=report.run.command, quiet=True))

@@ -46,7 +46,8 @@ class Options:
         mode: ``trace`` looks at every operation; ``watch`` at the steps, from the first one on, and at the operations
             of a bad one. ``None`` is ``watch`` where nothing else that is chosen asks for all operations.
         sync: where steps are watched, when the numbers of one are read: at the ``step``, which on an accelerator waits
-            for it once; or ``deferred`` to the next one, which waits for nothing.
+            for it once; or ``deferred`` to the next one, which waits for nothing, and finds a bad step when it has
+            moved the weights.
         json: the file to write the report to.
         trace: the folder to record the trace in.
         capsule: the folder to pack the failing operation into.

@@ -33,8 +33,8 @@ OF_A_WATCH = frozenset(
     for name in """
         outside streams taking reaching lookout waking
         torch.watch torch.entrances torch.observed torch.evaluations torch.judging torch.standing torch.marks
-        torch.moving torch.history torch.samples torch.replay torch.ways torch.undo torch.contents torch.state
-        torch.inherited torch.together torch.reading torch.transfers torch.unread torch.behind torch.gates torch.graphs
+        torch.moving torch.history torch.replay torch.ways torch.undo torch.contents torch.state
+        torch.inherited torch.together torch.reading torch.transfers torch.read_back torch.cuda_graphs
         torch.watch_detectors torch.falling torch.kinds
     """.split()
 )

@@ -25,21 +25,18 @@ from torch.utils.data import DataLoader, TensorDataset
 import whynan
 from tests.quality.unharmed import OWN, Forced, standing
 from whynan.capture.torch import (
-    behind,
+    cuda_graphs,
     entrances,
     falling,
-    gates,
-    graphs,
     history,
     hooks,
     judging,
     marks,
     optimizer_updates,
+    read_back,
     reading,
-    samples,
     together,
     transfers,
-    unread,
     watch,
     watch_detectors,
 )
@@ -59,15 +56,12 @@ MODULES = (
     marks,
     judging,
     history,
-    samples,
     standing_module,
     hooks,
     reading,
     transfers,
-    unread,
-    behind,
-    gates,
-    graphs,
+    read_back,
+    cuda_graphs,
     entrances,
     together,
     falling,
@@ -209,7 +203,10 @@ def test_a_watched_training_is_the_bare_one_bit_for_bit(name: str, sync: Callabl
     assert changed == []
 
 
-def test_a_gradient_that_is_off_by_one_bit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("sync", [_watched, _deferred])
+def test_a_gradient_that_is_off_by_one_bit_is_noticed(
+    sync: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     training = TRAININGS["adam foreach"]
     bare = _run(training, _bare)
     original = watch.gradients_of
@@ -220,30 +217,7 @@ def test_a_gradient_that_is_off_by_one_bit_is_noticed(monkeypatch: pytest.Monkey
         return found
 
     monkeypatch.setattr(watch, "gradients_of", meddling)
-    assert {*_changed(bare, _run(training, _watched))} >= {"losses", "weights", "optimizer"}
-
-
-def test_a_gate_that_is_closed_to_a_healthy_step_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    training = TRAININGS["adam fused"]
-    bare = _run(training, _bare)
-    monkeypatch.setattr(reading.Numbers, "bad", lambda *_: torch.ones(()))
-    assert {*_changed(bare, _run(training, _deferred))} >= {"losses", "weights", "optimizer"}
-
-
-def test_what_a_scaler_has_found_is_not_lost_at_a_gate(monkeypatch: pytest.MonkeyPatch) -> None:
-    training = TRAININGS["scaler, fused"]
-    bare = _run(training, _bare)
-    close = gates.Gates.close
-
-    def careless(self: Any, optimizer: Any, bad: Tensor) -> None:
-        close(self, optimizer, bad)
-        optimizer.found_inf.zero_()
-
-    def around(optimizer: Any) -> AbstractContextManager[Any]:
-        return whynan.watch(optimizer, quiet=True, sync="deferred", on_nonfinite="skip")
-
-    monkeypatch.setattr(gates.Gates, "close", careless)
-    assert "weights" in _changed(bare, _run(training, around))
+    assert {*_changed(bare, _run(training, sync))} >= {"losses", "weights", "optimizer"}
 
 
 def test_a_random_number_that_is_drawn_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,8 +278,7 @@ FUNCTIONS = {
 }
 # the makers of the doors run as a watch begins; what they make is made to fail by name below
 MAKERS = frozenset(f"entrances.Entrances.{name}" for name in ("_engine", "_module", "_scaled", "_fetched")) | {
-    "graphs.Graphs._begins",
-    "graphs.Graphs._replays",
+    "cuda_graphs.GraphReplays._door"
 }
 
 
@@ -405,7 +378,7 @@ def test_a_function_of_the_watch_that_fails_changes_nothing(name: str, expected:
 OF_DEFERRED = sorted(
     key
     for key, (_, _, function) in FUNCTIONS.items()
-    if key not in MAKERS and function.__module__.rpartition(".")[2] in ("watch", "behind", "gates", "unread", "reading")
+    if key not in MAKERS and function.__module__.rpartition(".")[2] in ("watch", "read_back", "reading")
 )
 
 
@@ -424,8 +397,13 @@ def test_a_function_that_fails_while_steps_are_read_later_changes_nothing(name: 
                 tally.listed("forced failures of a watch", harms[-1])
             if not reached:
                 break
-    assert reached_in >= {"behind.Behind.lets", "behind.Behind._read", "unread.Unread.reading", "gates.Gates.open"}
-    assert ("gates.Gates.close" in reached_in) == ("fused" in name)
+    assert reached_in >= {
+        "read_back.PendingReads.add",
+        "read_back.PendingReads.read",
+        "read_back.PendingReads.read_all",
+        "read_back.ReadBack.reading",
+        "watch.Guard._read_back",
+    }
     assert not harms, "\n".join(harms)
 
 

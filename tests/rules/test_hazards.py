@@ -17,7 +17,7 @@ WITHOUT_PROGRAM = {
     99: "the rule of its birth",
     102: "none: they are no findings, and are counted",
     103: "the rule of its birth, else [WN810](rules/WN810.md)",
-    110: "none: `explain(..., rerun=True)` says whether it is born without torch.compile",
+    110: "none, at the region's border: `TORCH_COMPILE_DISABLE=1` shows whether it is born without torch.compile",
     111: "none yet: each process is looked at by itself, and ranks are not compared",
 }
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from whynan.config import Options
+from whynan.session.checking import check_sync
 from whynan.session.metrics import sinks_of
 from whynan.session.training import Training
 
@@ -33,6 +34,7 @@ class Watched:
     ) -> None:
         self._metrics = sinks_of(metrics)
         self._options = Options.load(on_nonfinite=on_nonfinite, quiet=quiet)
+        check_sync(self._options)
         self._training: Training | None = None
         self.report: Report | None = None
 

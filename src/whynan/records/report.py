@@ -255,13 +255,11 @@ class Step(Record):
     """One attempt at an optimizer's step: the last loss differentiated for it, the norm of its gradients, the scale.
 
     ``scale`` is that of a loss scaler, by which the loss and the norm have been divided; ``skipped`` by it.
-    ``update_ratio``: the norm of what a sample of the weights moved by in this step, over the norm of the sample.
     """
 
     step: int
     loss: Number | None = None
     norm: Number | None = None
-    update_ratio: Number | None = None
     scale: Number | None = None
     skipped: bool = False
 

@@ -32,9 +32,6 @@ def history_lines(steps: Sequence[Step]) -> list[str]:
         parts.append(f"loss {', '.join(format_value(s.loss) for s in shown)}")
     if any(step.norm is not None for step in shown):
         parts.append(f"gradient norm {', '.join(format_value(s.norm) for s in shown)}")
-    if _growth([s.update_ratio for s in steps[:-1]]) is not None:
-        # but for the bad step, which has not moved the weights
-        parts.append(f"update ratio {', '.join(format_value(s.update_ratio) for s in shown[:-1])}")
     if not parts:
         return []
     first, last = shown[0].step, shown[-1].step
@@ -55,20 +52,11 @@ def _skipped(steps: Sequence[Step]) -> list[str]:
 
 def _told(before: Sequence[Step]) -> list[str]:
     """Whether the steps before the bad one led to it."""
-    for name, of, grown, jumped in (
-        ("gradient norm", [s.norm for s in before], "it diverges", "the bad number has begun before"),
-        ("loss", [s.loss for s in before], "it diverges", "the bad number has begun before"),
-        (
-            "update ratio",
-            [s.update_ratio for s in before],
-            "steps move the weights ever further",
-            "one moved the weights much further",
-        ),
-    ):
+    for name, of in (("gradient norm", [s.norm for s in before]), ("loss", [s.loss for s in before])):
         growth = _growth(of)
         if growth is not None:
             times, rising = growth
-            led, what = ("grew", grown) if rising else ("jumped", jumped)
+            led, what = ("grew", "it diverges") if rising else ("jumped", "the bad number has begun before")
             return [f"the {name} {led} {format_value(times)}-fold in the steps before: {what}"]
     return ["the steps before were like the others: it came at once, with this batch or these weights"]
 

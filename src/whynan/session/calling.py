@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from whynan.errors import WhynanError
@@ -40,19 +39,18 @@ class Call:
         except Exception:
             watching.fail()
 
-    def run(self, watching: Watching, *, eager: bool = False) -> None:
-        """Call the target; `watching` sees its arguments, and its value as a sink. `eager`: nothing of it compiled."""
+    def run(self, watching: Watching) -> None:
+        """Call the target; `watching` sees its arguments, and its value as a sink."""
         known = self._known
         if known is not None:
             watching.tell(known.introduce)
-        with _uncompiled() if eager else nullcontext():
-            result = self._target(*self._inputs, **self._kwargs)
+        result = self._target(*self._inputs, **self._kwargs)
         watching.tell(lambda capture: capture.target_returned(result))
         if known is not None:
             watching.tell(lambda _: known.keep(result))
 
     def again(self, watching: Watching) -> None:
-        """Call the target for the sake of a fix: nothing of it compiled, and its value is not kept."""
+        """Call the target for a fix, as it is written: nothing of it compiled, and its value is not kept."""
         known = self._known
         if known is not None:
             watching.tell(known.introduce)

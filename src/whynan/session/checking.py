@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from whynan.errors import UsageError
 from whynan.session.capsules import check_place
@@ -14,6 +14,8 @@ from whynan.session.overwriting import check_apart
 
 if TYPE_CHECKING:
     from whynan.config import Options
+
+_TOO_LATE: Final = {"skip": "no step to leave out any more", "raise": "no finding to raise"}
 
 
 def check(options: Options) -> None:
@@ -33,6 +35,7 @@ def check(options: Options) -> None:
             "--on-nonfinite skip leaves out a bad step, which is known in advance where steps are watched",
             "leave out --mode trace, --trace, --start-step, --steps and --only",
         )
+    check_sync(options)
     if options.sync == "deferred" and not options.watches:
         raise UsageError(
             "--sync deferred reads the numbers of a step at the next one, where steps are watched",
@@ -65,6 +68,16 @@ def check(options: Options) -> None:
 
         # last: it makes the folder
         TraceWriter(options.trace)
+
+
+def check_sync(options: Options) -> None:
+    """Raise ``UsageError`` where a bad step is to be found too late for what is to be done at it."""
+    if options.sync == "deferred" and options.on_nonfinite in _TOO_LATE:
+        raise UsageError(
+            f'sync="deferred" finds a bad step after it was made, so on_nonfinite="{options.on_nonfinite}" has '
+            f"{_TOO_LATE[options.on_nonfinite]}",
+            'give sync="step", which finds it before, or on_nonfinite="stop" or "continue"',
+        )
 
 
 def _check_place(option: str, path: str | None) -> None:

@@ -99,7 +99,7 @@ class Leaving:
             return f"it {self._outward.first}"
         if is_one_of_several():
             return "it is one of several processes"
-        if fault.late is not None:
+        if fault.lag:
             return "the step was read after it was made"
         if fault.skipped:
             return "a loss scaler skips the step"

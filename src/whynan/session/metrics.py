@@ -21,9 +21,9 @@ class MetricSink(Protocol):
     def record(self, step: int, numbers: Mapping[str, float]) -> None:
         """The numbers of one step, as soon as all that will be known of it is known.
 
-        By name: ``whynan/loss``, ``whynan/gradient_norm``, ``whynan/update_ratio``, ``whynan/scale``, and
-        ``whynan/skipped`` (0 or 1); what is not known is not there. NaN and Inf are. Those of a second optimizer are
-        ``whynan/optimizer2/loss`` and so on. What this raises is warned of once, and the sink is given no more.
+        By name: ``whynan/loss``, ``whynan/gradient_norm``, ``whynan/scale``, and ``whynan/skipped`` (0 or 1); what is
+        not known is not there. NaN and Inf are. Those of a second optimizer are ``whynan/optimizer2/loss`` and so on.
+        What this raises is warned of once, and the sink is given no more.
         """
         ...
 
@@ -49,7 +49,6 @@ def as_step(entry: Entry) -> Step:
         step=entry.step,
         loss=entry.loss,
         norm=entry.norm,
-        update_ratio=entry.update_ratio,
         scale=entry.scale,
         skipped=entry.skipped,
     )
@@ -85,7 +84,6 @@ class Metrics:
         known = {
             "loss": entry.loss,
             "gradient_norm": entry.norm,
-            "update_ratio": entry.update_ratio,
             "scale": entry.scale,
             "skipped": float(entry.skipped) if entry.skipped or entry.scale is not None else None,
         }

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from whynan.capture.ranks import TOGETHER, is_one_of_several
 from whynan.records import Replay
 from whynan.report.values import count_text
-from whynan.session.lateness import advised, compared, made, refused_late
 from whynan.session.proving import RERUN, Once, proved, with_surroundings
 from whynan.session.region import Region, refuses_another
 from whynan.session.retelling import Replaying
@@ -50,6 +49,9 @@ BESIDE = (
     "that were seen to step so before are explained"
 )
 
+LAG_REFUSAL = "no replay: the program has gone on from that step"
+LAG_ADVICE = 'sync="step" finds such a step before it is made, and explains it there'
+
 
 class Replays:
     """The replays of one training."""
@@ -80,15 +82,15 @@ class Replays:
         """The report of a faithful replay; or why there is none. None where all that was born is allowed."""
         from whynan.capture.torch.ways import ways
 
-        refused, late = refused_late(fault), fault.late
+        refused = [LAG_REFUSAL] if fault.lag else []
         if refuses_another():
             refused.append("no replay: another thread is looked at")
         if is_one_of_several():
             refused.append(f"no replay: {TOGETHER}")
-        marks = self._marks.kept() if late is None else list(late.marks)
         left = fault.raised.frames if fault.raised is not None else ()
+        tried = [] if refused else [*self.called, *ways(self._marks.kept(), left)]
         suspected: list[str] = []
-        for way, eager, region, outcome in () if refused else self._runs(fault, [*self.called, *ways(marks, left)]):
+        for way, eager, region, outcome in self._runs(fault, tried):
             where = _where(way, eager=eager)
             if outcome.judged is None:
                 refused.append(f"no replay {where}: {outcome.why}")
@@ -104,7 +106,7 @@ class Replays:
             elif not region.report.findings:
                 refused.append(f"no replay {where}: nothing bad was born in it")
             else:
-                said = (*made(fault), *suspected[:1], *_spoilt(fault))
+                said = (*suspected[:1], *_spoilt(fault))
                 report = with_surroundings(region.report, region.trace)
                 report = _replayed(report, Replay(kind=way.kind, faithful=True, why=_same(fault, where)), said)
                 return self._proved(report, way, fault, eager=eager, keep=self._keep())
@@ -113,7 +115,8 @@ class Replays:
             refused = [BESIDE]
         if not refused and not suspected:
             refused.append(f"no replay: {NO_WAY}")
-        return (_bad(fault), *made(fault), *suspected[:1], *_spoilt(fault), *refused, *advised(fault), hint)
+        advice = (LAG_ADVICE,) if fault.lag else ()
+        return (_bad(fault), *_lag_note(fault), *suspected[:1], *_spoilt(fault), *refused, *advice, hint)
 
     def doubted(self, fault: Fault) -> Report | None:
         """The report of a faithful replay of a step in which nothing is bad, if something in it is wrong."""
@@ -246,7 +249,15 @@ def _same(fault: Fault, where: str) -> str:
     losses, bad = len(fault.judged.losses), len(fault.judged.bad)
     what = [count_text(losses, "loss", "losses")] if losses else []
     what += [count_text(bad, "bad gradient")] if bad else []
-    return f"{' and '.join(what)} identical{compared(fault)}, run again {where}"
+    return f"{' and '.join(what)} identical, run again {where}"
+
+
+def _lag_note(fault: Fault) -> tuple[str, ...]:
+    """How a step was made whose numbers were read at the next one."""
+    if not fault.lag:
+        return ()
+    made = "a loss scaler has skipped" if fault.skipped else "weights were moved by"
+    return (f'found one step late: sync="deferred"; {made} step {fault.step}',)
 
 
 def _bad(fault: Fault) -> str:

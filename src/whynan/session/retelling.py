@@ -132,7 +132,7 @@ class Replaying:
         fault = self._fault
         if fault.optimizer is None and fault.decision is None:
             return None
-        if fault.judged.spoilt or fault.ahead or fault.beside or fault.late is not None:
+        if fault.judged.spoilt or fault.ahead or fault.beside or fault.lag:
             return None
         return Onward(fault, self._seconds)
 

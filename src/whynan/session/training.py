@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from whynan.capture.ranks import is_one_of_several
 from whynan.errors import NestedTraceError, NonFiniteError, UsageError
@@ -18,7 +18,7 @@ from whynan.session.region import STEPPED_ASIDE, refuses_another, scope_of
 from whynan.session.replays import Replays
 from whynan.session.runs import build_report, versions
 from whynan.traces import Trace
-from whynan.traces.format import FAILED, WATCHED
+from whynan.traces.format import FAILED, GRAPHS, WATCHED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from whynan.session.metrics import MetricSink
     from whynan.source.decisions import Decision
 
-
+SPOILT: Final = "bad after the last step: spoilt by that step"
+SPOILT_IN_A_GRAPH: Final = "bad at the end: spoilt by the last step, or in a CUDA graph"
 _active: list[Training] = []
 
 
@@ -69,7 +70,6 @@ class Training:
             only=only,
             late=not traced,
             deferred=options.sync == "deferred",
-            holds=options.on_nonfinite != "continue",
             told=Metrics(metrics).tell if metrics else None,
             detectors=WatchDetectors(readings("watch", options.allow), lambda: scope_of(options, self._allowed)),
         )
@@ -141,10 +141,9 @@ class Training:
         if self in _active:
             _active.remove(self)
         try:
-            ending = self.guard.behind.settle() if self.guard.on else None
+            ending = self.guard.pending.read_all() if self.guard.on else None
             self.guard.remove()
             if not pauses:
-                self.guard.samples.forget()
                 self.guard.detectors.forget()
             self.marks.clear()
         except Exception:
@@ -215,20 +214,26 @@ class Training:
             seen.append(STEPPED_ASIDE)
         watched = count_text(self.guard.watched, "step")
         seen.append(WATCHED.format(steps=watched))
-        verdict, run = report.verdict, report.run
+        verdict, run, graphs = report.verdict, report.run, self._of_graphs()
         if spoilt := self.guard.spoilt():
             verdict = "inconclusive"
             run = run.model_copy(update={"exit_status": run.exit_status.model_copy(update={"whynan": 1})})
-            seen.append(f"{count_text(spoilt, 'parameter')} bad after the last step: spoilt by that step")
+            seen.append(f"{count_text(spoilt, 'parameter')} {SPOILT_IN_A_GRAPH if graphs else SPOILT}")
+        seen += graphs
         coverage = report.coverage.model_copy(update={"notes": tuple(seen)})
         return self._counted(report.model_copy(update={"verdict": verdict, "coverage": coverage, "run": run}))
+
+    def _of_graphs(self) -> tuple[str, ...]:
+        """What is said of CUDA graphs."""
+        count = self.guard.graph_replays.count
+        return (GRAPHS.format(replays=count_text(count, "replay")),) if count else ()
 
     def _deliver(self, report: Report | None, fault: Fault) -> BaseException | None:
         """Tell of the first bad step; gives what to raise at it."""
         if report is None and self.report is None:
             # what was born is meant
             return None
-        if self.options.on_nonfinite == "skip" and fault.late is None and not is_one_of_several():
+        if self.options.on_nonfinite == "skip" and not fault.lag and not is_one_of_several():
             # an optimizer passes over what has no gradient
             for parameter in fault.parameters():
                 parameter.grad = None
@@ -274,7 +279,10 @@ class Training:
 
     def _with_history(self, report: Report, fault: Fault) -> Report:
         history = tuple(as_step(entry) for entry in self.guard.history.of(fault.optimizer))
-        return self._counted(report.model_copy(update={"run": report.run.model_copy(update={"history": history})}))
+        run = report.run.model_copy(update={"history": history})
+        notes = (*report.coverage.notes, *self._of_graphs())
+        coverage = report.coverage.model_copy(update={"notes": notes})
+        return self._counted(report.model_copy(update={"run": run, "coverage": coverage}))
 
     def _told(self, verdict: Any, notes: tuple[str, ...]) -> Report:
         whynan = 0 if verdict == "clean" else 1

@@ -50,6 +50,7 @@ NO_FACTS: Final = "the trace holds no facts: its run was over before any were wr
 FAILED: Final = "whynan met an error of its own and stopped looking: what follows it was not seen"
 """The note of a run of which whynan has not seen all, by a fault of its own."""
 WATCHED: Final = "{steps} watched: the loss and the gradients of each were finite"
+GRAPHS: Final = "{replays} of CUDA graphs: what ran inside was not looked at"
 """The note of a training in which no step went bad."""
 GIVEN: Final = "what is bad in {outputs} was given: {literals}"
 """The note of a run whose outputs are bad by literals alone: none of its operations has made a number bad."""

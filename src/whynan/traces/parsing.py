@@ -8,7 +8,7 @@ import json
 from typing import Any, Final, NoReturn, cast
 
 _WORDS: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
-_NUMBERS: Final = frozenset("value min max finite_min finite_max loss norm scale update_ratio".split())
+_NUMBERS: Final = frozenset("value min max finite_min finite_max loss norm scale".split())
 """Fields in which these words are numbers."""
 _LISTS: Final = frozenset(("numbers",))
 """Fields that may hold a list of such numbers."""

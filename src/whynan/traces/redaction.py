@@ -336,7 +336,7 @@ FACTS: Final[Mapping[type, Table]] = {
     ExitStatus: {"script": kept, "whynan": kept},
     Replay: {"kind": kept, "faithful": kept, "why": by_value(lambda why: without_names(why) or "")},
     Step: {
-        "step": kept, "loss": unknown, "norm": unknown, "update_ratio": unknown, "scale": unknown, "skipped": kept,
+        "step": kept, "loss": unknown, "norm": unknown, "scale": unknown, "skipped": kept,
     },
     Run: {
         "command": by_value(lambda _: "left out"), "exit_status": record, "versions": by_value(_versions),

@@ -44,9 +44,20 @@ def test_a_region_that_makes_nan_is_the_birth(graph: type[_Graph]) -> None:
     assert finding.site is not None
     assert finding.site.code == "region([x])"
     assert report.coverage.compiled_regions == 1
-    assert "torch.compiler.set_stance('force_eager')" in report.coverage.notes[0]
+    (note,) = report.coverage.notes
+    assert note.endswith(
+        "TORCH_COMPILE_DISABLE=1, or torch.compiler.set_stance('force_eager'), shows what happens inside"
+    )
     # a region is no dispatcher call
     assert report.coverage.events == report.coverage.eager == 4
+
+
+def test_a_second_run_of_a_target_stays_compiled(graph: type[_Graph], monkeypatch: pytest.MonkeyPatch) -> None:
+    region, stances = graph(lambda x: (x / x,)), []
+    monkeypatch.setattr(torch.compiler, "set_stance", stances.append)
+    report = whynan.explain(lambda x: region([x])[0], torch.zeros(2), rerun=True)
+    assert (report.findings[0].op, report.run.replay.faithful) == ("inductor.compiled_region", True)
+    assert stances == []
 
 
 def test_what_was_bad_before_it_goes_through_a_region(graph: type[_Graph]) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import whynan
 from whynan.records import Report
+from whynan.session.calling import Call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -189,3 +190,13 @@ def test_what_is_taken_from_an_iterator_that_cannot_be_put_back_is_said(
     assert faithful is False
     assert f"it takes from {name}, which goes on from where it is" in why
     assert {fix.verdict.why for fix in report.findings[0].fixes} == {why}
+
+
+def test_a_call_for_a_fix_runs_as_it_is_written_and_leaves_the_stance_of_the_program() -> None:
+    import torch._dynamo.eval_frame as frames
+
+    stances: list[str] = []
+    call = Call(lambda: stances.append(frames._stance.stance), (), {})
+    call.run(whynan.trace().watching)
+    call.again(whynan.trace().watching)
+    assert (stances, frames._stance.stance) == (["default", "force_eager"], "default")

@@ -36,6 +36,8 @@ REFUSED: dict[str, dict[str, object]] = {
     "a debugger where nothing stops": {"pdb": True, "on_nonfinite": "continue"},
     "proofs and none": {"rerun": True, "prove": False},
     "reading later where nothing is read": {"sync": "deferred", "mode": "trace"},
+    "a step that is found too late to be left out": {"sync": "deferred", "on_nonfinite": "skip"},
+    "a step that is found too late to be raised": {"sync": "deferred", "on_nonfinite": "raise"},
 }
 
 

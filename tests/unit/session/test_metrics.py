@@ -39,20 +39,15 @@ class Sink:
 
 
 class Own(torch.optim.Optimizer):
-    """Descends, and notes its numbers itself, from all weights; `before` is called as a step begins."""
+    """Descends, and notes the norm of its gradients itself; `before` is called as a step begins."""
 
     def __init__(self, parameters: Any, before: Callable[[], object] = lambda: None) -> None:
         super().__init__(parameters, {})
         self.norms: list[float] = []
-        self.ratios: list[float] = []
         self.before = before
-
-    def _all(self, what: Callable[[Any], Tensor]) -> Tensor:
-        return torch.cat([what(p).detach().double().flatten() for group in self.param_groups for p in group["params"]])
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """One step, which looks around first where it has a closure."""
-        was = self._all(lambda p: p)
         self.before()
         if closure is not None:
             closure()
@@ -63,8 +58,8 @@ class Own(torch.optim.Optimizer):
         with torch.no_grad():
             for parameter in self.param_groups[0]["params"]:
                 parameter.sub_(parameter.grad, alpha=0.1)
-        self.norms.append(float(self._all(lambda p: p.grad).norm()))
-        self.ratios.append(float((self._all(lambda p: p) - was).norm() / was.norm()))
+        gradients = [p.grad.double().flatten() for p in self.param_groups[0]["params"]]
+        self.norms.append(float(torch.cat(gradients).norm()))
 
 
 def test_a_sink_is_given_each_step_before_the_next_one() -> None:
@@ -79,18 +74,19 @@ def test_a_sink_is_given_each_step_before_the_next_one() -> None:
     assert [step for step, _ in sink.rows] == seen
     assert sink.column("loss") == log.losses
     assert sink.column("gradient_norm") == pytest.approx(optimizer.norms, rel=1e-5)
-    assert sink.column("update_ratio") == pytest.approx(optimizer.ratios, rel=1e-5)
-    assert set(sink.rows[0][1]) == {"whynan/loss", "whynan/gradient_norm", "whynan/update_ratio"}
+    assert set(sink.rows[0][1]) == {"whynan/loss", "whynan/gradient_norm"}
 
 
-def test_the_history_of_a_bad_step_has_the_ratios_before_it() -> None:
+def test_the_history_of_a_bad_step_has_the_norms_before_it() -> None:
     model = network()
     optimizer = Own(model.parameters())
     with watch(optimizer) as w:
         fit(model, optimizer, batches(), Log())
-    *before, bad = [step.update_ratio for step in w.report.run.history]
-    assert before == pytest.approx(optimizer.ratios, rel=1e-5)
-    assert (len(before), bad) == (BAD - 1, None)
+    *before, bad = [step.norm for step in w.report.run.history]
+    assert before == pytest.approx(optimizer.norms, rel=1e-5)
+    assert len(before) == BAD - 1
+    assert bad is not None
+    assert bad != bad
 
 
 def test_the_bad_step_is_told_of_and_its_replay_is_not() -> None:
@@ -101,9 +97,6 @@ def test_the_bad_step_is_told_of_and_its_replay_is_not() -> None:
     assert w.report.run.replay.faithful is True
     assert [step for step, _ in sink.rows] == [1, 2, 3, 4, 5, 6]
     assert [loss == loss for loss in sink.column("loss") if loss is not None] == [n != BAD for n in range(1, 7)]
-    ratios = sink.column("update_ratio")
-    assert ratios[BAD - 1] in (None, 0.0)
-    assert all(ratio for n, ratio in enumerate(ratios, 1) if n != BAD)
 
 
 def test_a_step_function_tells_of_each_call() -> None:
@@ -121,9 +114,7 @@ def test_a_step_function_tells_of_each_call() -> None:
         for x in batches():
             step(x)
     assert [step for step, _ in sink.rows] == list(range(1, BAD + 1))
-    *before, bad = sink.column("update_ratio")
-    assert before == pytest.approx(optimizer.ratios, rel=1e-5)
-    assert bad is None
+    assert sink.column("gradient_norm")[:-1] == pytest.approx(optimizer.norms, rel=1e-5)
 
 
 def _closed(optimizer: Any, model: nn.Module, x: Tensor) -> Callable[[], Tensor]:
@@ -136,36 +127,26 @@ def _closed(optimizer: Any, model: nn.Module, x: Tensor) -> Callable[[], Tensor]
     return closure
 
 
-def test_a_step_that_calls_its_closure_twice_has_one_ratio_and_it_is_that_of_the_whole_step() -> None:
+def test_a_step_that_calls_its_closure_twice_is_told_of_twice() -> None:
     model = network()
     sink, optimizer = Sink(), Own(model.parameters())
     with watch(optimizer, metrics=sink):
         for x in batches(None):
             optimizer.step(_closed(optimizer, model, x))
     assert [step for step, _ in sink.rows] == [n for n in range(1, 7) for _ in range(2)]
-    assert sink.column("update_ratio")[::2] == [None] * 6
-    assert sink.column("update_ratio")[1::2] == pytest.approx(optimizer.ratios, rel=1e-5)
+    assert sink.column("gradient_norm")[1::2] == pytest.approx(optimizer.norms, rel=1e-5)
 
 
-def test_a_step_of_l_bfgs_has_none() -> None:
-    model = network()
-    sink, optimizer = Sink(), torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=3)
-    with watch(optimizer, metrics=sink):
-        optimizer.step(_closed(optimizer, model, batches(None)[0]))
-    assert not any(sink.column("update_ratio"))
-
-
-def test_steps_inside_a_backward_are_told_of_without_a_ratio() -> None:
+def test_steps_inside_a_backward_are_told_of_as_it_ends() -> None:
     model = network()
     optimizers = {p: torch.optim.SGD([p], lr=0.1) for p in model.parameters()}
     for parameter, optimizer in optimizers.items():
         parameter.register_post_accumulate_grad_hook(lambda _, optimizer=optimizer: optimizer.step())
     sink = Sink()
     with watch(metrics=sink):
-        for x in batches(None, 2):
+        for step, x in enumerate(batches(None, 2), 1):
             model(x).square().mean().backward()
-    assert len(sink.rows) == 2 * len(optimizers)
-    assert not any(name.endswith("update_ratio") for _, numbers in sink.rows for name in numbers)
+            assert len(sink.rows) == step * len(optimizers)
 
 
 @pytest.mark.parametrize("fused", [False, True])
@@ -186,8 +167,7 @@ def test_steps_that_a_scaler_skips_are_told_of_as_such(fused: bool) -> None:
     skipped = [scale > 2.0**120 for scale in scales]
     assert sink.column("skipped") == [float(each) for each in skipped]
     assert sink.column("scale") == scales
-    assert [ratio is None for ratio in sink.column("update_ratio")] == skipped
-    assert all(ratio for ratio in sink.column("update_ratio") if ratio is not None)
+    assert [norm is None for norm in sink.column("gradient_norm")] == skipped
 
 
 def test_each_optimizer_has_names_of_its_own_and_one_that_is_not_watched_none() -> None:
@@ -201,7 +181,7 @@ def test_each_optimizer_has_names_of_its_own_and_one_that_is_not_watched_none() 
     assert loss == [(n, f"whynan/{second}loss") for second in ("", "optimizer2/") for n in (1, 2)]
 
 
-def test_an_optimizer_inside_of_another_is_told_of_for_itself() -> None:
+def test_an_optimizer_inside_of_another_has_names_of_its_own() -> None:
     model = network()
     inner = Own(model.parameters())
 
@@ -214,12 +194,11 @@ def test_an_optimizer_inside_of_another_is_told_of_for_itself() -> None:
     sink, optimizer = Sink(), Outer(model.parameters(), {})
     with watch(metrics=sink):
         fit(model, optimizer, batches(None), Log())
-    told = [n["whynan/optimizer2/update_ratio"] for _, n in sink.rows if "whynan/optimizer2/update_ratio" in n]
-    assert told == pytest.approx(inner.ratios, rel=1e-5)
-    assert "whynan/update_ratio" not in {name for _, numbers in sink.rows for name in numbers}
+    told = [n["whynan/optimizer2/gradient_norm"] for _, n in sink.rows if "whynan/optimizer2/gradient_norm" in n]
+    assert told == pytest.approx(inner.norms, rel=1e-5)
 
 
-def test_a_step_that_raises_leaves_no_ratio_behind() -> None:
+def test_a_step_that_raises_is_told_of_with_the_next() -> None:
     model = network()
     fails = [ZeroDivisionError]
 
@@ -233,8 +212,7 @@ def test_a_step_that_raises_leaves_no_ratio_behind() -> None:
             fit(model, optimizer, batches(None, 1), Log())
         fit(model, optimizer, batches(None, 2), Log())
     assert [step for step, _ in sink.rows] == [1, 2, 3]
-    assert sink.column("update_ratio")[0] is None
-    assert sink.column("update_ratio")[1:] == pytest.approx(optimizer.ratios, rel=1e-5)
+    assert sink.column("gradient_norm")[1:] == pytest.approx(optimizer.norms, rel=1e-5)
 
 
 # -- that none can harm ----------------------------------------------------------------------------------------------
@@ -293,7 +271,7 @@ def test_what_a_sink_does_with_the_numbers_is_its_own() -> None:
 
     other = Sink()
     _trained([Taking(), other])
-    assert all(len(numbers) == 3 for _, numbers in other.rows)
+    assert all(len(numbers) == 2 for _, numbers in other.rows)
 
 
 @pytest.mark.parametrize("given", [print, 3, "runs", [Sink(), None], torch.optim.SGD([torch.ones(1)], lr=1.0)])

@@ -45,6 +45,11 @@ BUDGET = (
         "NaN or Inf in 3 gradients at step 17, which a loss scaler has skipped 8 times on end",
         "3 more steps bad after that, not looked into",
         "1 parameter bad after the last step: spoilt by that step",
+        "1 parameter bad at the end: spoilt by the last step, or in a CUDA graph",
+        "1,234 replays of CUDA graphs: what ran inside was not looked at",
+        'found one step late: sync="deferred"; weights were moved by step 7',
+        'found one step late: sync="deferred"; a loss scaler has skipped step 7',
+        "no replay: the program has gone on from that step",
         "2 parameters bad before step 8: by the step before it, or earlier; whynan run --start-step 7 looks at every "
         "operation from that step on",
         "whynan run --start-step 7 looks at every operation from that step on, in another run",

@@ -12,9 +12,9 @@ import torch
 from torch.nn.utils import clip_grad
 from torch.utils.data import dataloader
 
+from whynan.capture.torch.cuda_graphs import is_capturing
 from whynan.capture.torch.doors import put
 from whynan.capture.torch.frames import unseen
-from whynan.capture.torch.graphs import Graphs, is_capturing
 from whynan.capture.torch.loaders import Loaders, Noted, follow
 from whynan.capture.torch.standing import Marking, TakenByHand
 
@@ -28,10 +28,9 @@ if TYPE_CHECKING:
 class Entrances:
     """The doors of one guard, which `marking` is told of; `late`: the program ran before it was watched."""
 
-    def __init__(self, guard: Guard, marking: Marking, graphs: Graphs, *, late: bool) -> None:
+    def __init__(self, guard: Guard, marking: Marking, *, late: bool) -> None:
         self._guard = guard
         self._marking = marking
-        self._graphs = graphs
         self._loaders = Loaders(late=late)
         self._undo: list[Callable[[], object]] = []
         self._trains = late
@@ -55,7 +54,7 @@ class Entrances:
         for owner in (torch.optim.Optimizer, torch.nn.Module):
             self._replace(owner, "zero_grad", self._discarded)
         self._replace(torch.optim.Optimizer, "__init__", self._noting(self._made))
-        self._graphs.install(self._replace)
+        self._guard.graph_replays.install(self._replace)
         if self._guard.observations is not None:
             self._guard.observations.install(self._replace)
 
@@ -72,9 +71,7 @@ class Entrances:
         def engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
             try:
                 if self._guard.on and not torch.compiler.is_compiling():
-                    if is_capturing():
-                        self._graphs.backward(t_outputs)
-                    elif kwargs.get("accumulate_grad"):
+                    if kwargs.get("accumulate_grad") and not is_capturing():
                         # gradients that are only asked for may go anywhere; below the modes of the program and a replay
                         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
                             self._guard.here.losses.note(t_outputs)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from whynan.capture.torch.unread import Late
     from whynan.records import ScaleFall
     from whynan.source.decisions import Decision
 
@@ -46,7 +45,7 @@ class Judged:
     def same_as(self, other: Judged) -> bool:
         """Whether both have the same losses, bit for bit, and the same elements of the same gradients are bad.
 
-        Of gradients whose elements are known of both: else whether the same gradients are.
+        Not where the elements of one are not known any more.
         """
         if self.losses != other.losses or len(self.bad) != len(other.bad):
             return False
@@ -55,7 +54,7 @@ class Judged:
 
 
 def _is_same(one: Tensor | None, other: Tensor | None) -> bool:
-    return one is None or other is None or torch.equal(one, other)
+    return one is not None and other is not None and torch.equal(one, other)
 
 
 @dataclass(frozen=True)
@@ -81,8 +80,8 @@ class Fault:
     skipped: int = 0
     scale_fall: ScaleFall | None = None
     """How a loss scaler has skipped steps in vain, where that is why it is one."""
-    late: Late | None = None
-    """How it was made, where it is found after it."""
+    lag: int = 0
+    """How many steps later its numbers were read; it has been made then."""
     raised: Raised | None = None
     """What the program raised, where that is how it is known."""
     ahead: bool = False
@@ -174,11 +173,6 @@ def _not_finite(tensor: Tensor) -> Tensor:
 def parameters_of(optimizer: Any) -> list[Tensor]:
     """All parameters of an optimizer, in the order of its groups."""
     return [p for group in optimizer.param_groups for p in group["params"]]
-
-
-def trained_of(optimizer: Any) -> int:
-    """How many parameters of an optimizer are trained, whether or not they have a gradient now."""
-    return sum(p.requires_grad for p in parameters_of(optimizer))
 
 
 def gradients_of(optimizer: Any) -> list[tuple[Tensor, Tensor]]:

@@ -11,7 +11,6 @@ import itertools
 import sys
 import threading
 import time
-import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -200,7 +199,6 @@ class Marks(threading.local):
         self.at_model: Mark | None = None
         self._scaler: Any = None
         self._moving = Moving()
-        self._lent: list[weakref.ref[Mark]] = []
 
     def clear(self) -> None:
         """Keep none."""
@@ -252,13 +250,6 @@ class Marks(threading.local):
         """The marks that there are, what runs the most first."""
         return [m for m in (self.after_step, self.at_model) if m is not None]
 
-    def lent(self) -> tuple[Mark, ...]:
-        """The same, for somebody who may keep them for longer: frames that return are let go of there too."""
-        known = [r for r in self._lent if r() is not None]
-        kept = tuple(self.kept())
-        self._lent = [*known, *(weakref.ref(m) for m in kept if not any(r() is m for r in known))]
-        return kept
-
     def _mark(self, kind: Kind) -> Mark:
         made = mark(kind)
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
@@ -272,6 +263,3 @@ class Marks(threading.local):
         for known in self.kept():
             known.prune(alive)
             known.turn()
-        for reference in self._lent:
-            if (lent := reference()) is not None:
-                lent.prune(alive)

@@ -95,7 +95,7 @@ class Numbers:
 
     def __init__(self, parts: Parts, *, exact: bool = False) -> None:
         # no gradient is kept: the next step's would stand beside it
-        self._count, self._scaled = len(parts.gradients), parts.scaler is not None
+        self._count = len(parts.gradients)
         self._gated, self._plain = parts.found_inf is not None, _is_plain(parts)
         self._norms = _norms(parts.gradients)
         self._losses = [_greatest(t).detach().reshape(1) for t in parts.losses]
@@ -129,13 +129,6 @@ class Numbers:
             incurable,
             tuple(bad),
         )
-
-    def bad(self, device: torch.device) -> Tensor:
-        """1 where a gradient or a loss is NaN or Inf, else 0; a number on a device, without waiting for it."""
-        wrong = torch.isnan if self._scaled else _is_wrong
-        flags = [*(v for _, v in self._bad), *(wrong(t) for t in self._losses), *(_is_wrong(t) for t in self._before)]
-        every = [v.to(device, torch.float32, non_blocking=True) for v in flags]
-        return torch.cat(every).amax() if every else torch.zeros((), device=device)
 
 
 def _tensors(found_inf: Tensor | None, scaler: Any) -> list[Tensor]:

@@ -27,7 +27,7 @@ _DOORS = ("patches", "doors", "frames", "hooks", "loaders", "regions")
 _HOME = "torch._inductor.output_code"
 NOTE = (
     "a compiled region{} was looked at only where values enter and leave it; "
-    "torch.compiler.set_stance('force_eager') shows what happens inside"
+    "TORCH_COMPILE_DISABLE=1, or torch.compiler.set_stance('force_eager'), shows what happens inside"
 )
 
 

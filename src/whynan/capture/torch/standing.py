@@ -12,12 +12,8 @@ from whynan.capture.torch.together import Together
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torch import Tensor
-
-    from whynan.capture.torch.history import Entry
     from whynan.capture.torch.judging import Judged, Probes
     from whynan.capture.torch.loaders import Came
-    from whynan.capture.torch.marks import Mark
 
 
 class TakenByHand(BaseException):
@@ -61,10 +57,6 @@ class Here(threading.local):
         """What scalers have skipped."""
         self.probes: Probes | None = None
         self.together = Together()
-        self.noted: Entry | None = None
-        """The step under way."""
-        self.sampled: Tensor | None = None
-        """A sample of the weights before it."""
 
     def is_fresh(self, iterator: Any) -> bool:
         """Whether a replay has begun with an iterator of a loader; the program's own would lack what it takes."""
@@ -94,10 +86,6 @@ class Marking(Protocol):
     def batch(self, batch: Any, came: Came) -> None:
         """A loader has given a batch, and where that came from."""
 
-    def lent(self) -> tuple[Mark, ...]:
-        """The marks from which what has led to here can be run again, for somebody who may need them a step later."""
-        ...
-
 
 class Unmarked:
     """Keeps nothing of where the program stands; `stepped` is called after each step."""
@@ -124,7 +112,3 @@ class Unmarked:
 
     def batch(self, batch: Any, came: Came) -> None:
         """Nothing is kept."""
-
-    def lent(self) -> tuple[Mark, ...]:
-        """Nothing is kept."""
-        return ()

@@ -13,10 +13,9 @@ from torch.optim import LBFGS
 
 from whynan.capture.failure import report_internal_error
 from whynan.capture.interruptions import theirs
-from whynan.capture.torch.behind import Behind
+from whynan.capture.torch.cuda_graphs import GraphReplays, is_capturing
 from whynan.capture.torch.entrances import Entrances
 from whynan.capture.torch.frames import unseen
-from whynan.capture.torch.graphs import Graphs, is_capturing
 from whynan.capture.torch.history import History
 from whynan.capture.torch.hooks import StepHooks
 from whynan.capture.torch.identities import Identities
@@ -30,11 +29,10 @@ from whynan.capture.torch.judging import (
     judge,
     parameters_of,
     spoilt_of,
-    trained_of,
 )
 from whynan.capture.torch.observed import Observations, Read, held_by, is_for_a_bad_number
+from whynan.capture.torch.read_back import PendingReads, ReadBack
 from whynan.capture.torch.reading import Parts, Reading, read
-from whynan.capture.torch.samples import Samples
 from whynan.capture.torch.standing import Here, Marking
 from whynan.capture.torch.watch_detectors import WatchDetectors
 
@@ -42,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from whynan.capture.torch.evaluations import Evaluations
-    from whynan.capture.torch.graphs import Captured
     from whynan.capture.torch.history import Entry
     from whynan.source.decisions import Decision
 
@@ -54,8 +51,8 @@ class Guard:
 
     `late`: the program ran before it was watched. `marking` is told where the program stands: after a step, as the
     first module is called after that, as a backward begins, and what a loader gives. `after`: so many steps are not
-    judged, but counted. `only`: the optimizers that are judged; all where there are none. `deferred`, `holds`: as of
-    `Behind`. `told` is given the numbers of each step. `detectors` look for silent damage.
+    judged, but counted. `only`: the optimizers that are judged; all where there are none. `deferred`: the numbers of a
+    step are read at the next one. `told` is given the numbers of each step. `detectors` look for silent damage.
     """
 
     def __init__(
@@ -68,7 +65,6 @@ class Guard:
         only: Sequence[Any] = (),
         late: bool = True,
         deferred: bool = False,
-        holds: bool = True,
         told: Callable[[Entry], None] | None = None,
         detectors: WatchDetectors | None = None,
     ) -> None:
@@ -81,7 +77,6 @@ class Guard:
         self.steps = 0
         """How many the optimizer has tried that has tried the most, be it there or not."""
         self.history = History(told)
-        self.samples = Samples()
         self.detectors = detectors or WatchDetectors(frozenset(), tuple)
         self.judging = not after
         """Off while the program is traced."""
@@ -92,14 +87,15 @@ class Guard:
         """How many steps have been judged."""
         self._unjudged = after
         self._only = [id(o) for o in only]
-        self.behind = Behind(self, deferred=deferred, holds=holds)
-        self._graphs = Graphs(self)
+        self._deferred = deferred
+        self.pending = PendingReads(self._read_back)
+        self.graph_replays = GraphReplays(self)
         self.evaluations: Evaluations | None = None
         """Who calls modules without gradients."""
         self.observations: Observations | None = None
         self._observed: Callable[[Fault], BaseException | None] | None = None
         self.decided: Callable[[Fault], BaseException | None] = lambda _: None  # the same, while it is traced
-        self._entrances = Entrances(self, marking, self._graphs, late=late)
+        self._entrances = Entrances(self, marking, late=late)
         self.on = False
 
     def install(self) -> None:
@@ -112,7 +108,6 @@ class Guard:
     def remove(self) -> None:
         """Leave the doors."""
         self.on = False
-        self.behind.gates.open_all()
         self._hooks.remove()
         self._entrances.remove()
         self.history.tell()
@@ -205,17 +200,15 @@ class Guard:
             return args[:1], {name: value for name, value in kwargs.items() if name != "closure"}
         try:
             self.here.reached = True
-            self.behind.gates.open(optimizer)
             if self.on and is_capturing():
-                self._graphs.step(optimizer, self.here.scaler)
+                # known, and not counted: its weights are looked at as the watch ends
+                self._steps.set(optimizer, self.attempts(optimizer))
             elif self.on:
                 self._tries(optimizer)
-                self.here.noted = self.here.sampled = None
                 if closure is not None:
                     new = self._with_closure(optimizer, closure, args, kwargs)
                 elif self.judging:
-                    # in a backward there may be a step for each parameter
-                    ending = self._judge(optimizer, samples=not self.here.depth)
+                    ending = self._judge(optimizer)
         except Exception:
             if self.fail():
                 raise
@@ -226,7 +219,6 @@ class Guard:
     def _after(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         ending = None
         try:
-            self.behind.gates.open(optimizer)
             if self.here.depth:
                 self.here.stepped = True
             elif self.on and not self.here.replaying and not is_capturing():
@@ -245,6 +237,7 @@ class Guard:
 
     def stepped(self, scaler: Any = None) -> None:
         """A step has been made, or skipped: what led to it is over."""
+        self.history.tell()
         self.here.losses.clear()
         self.here.model_wanted = True
         if self._unjudged:
@@ -254,25 +247,15 @@ class Guard:
             self._marking.step(scaler)
 
     def _moved(self, optimizer: Any) -> None:
-        """A step has been made: how far the weights have moved."""
-        entry, sampled = self.here.noted, self.here.sampled
-        self.here.noted = self.here.sampled = None
-        if sampled is not None and (entry is None or entry.optimizer == id(optimizer)):
-            with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-                moved = self.samples.moved(optimizer, sampled)
-            if entry is not None:
-                entry.moved = moved
-            else:
-                self.behind.moved(optimizer, moved)
+        """A step has moved the weights."""
         if self._judges(optimizer):
             with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
                 self.detectors.end(optimizer, self.attempts(optimizer))
-        self.history.tell(waits=False)
 
-    def _judge(self, optimizer: Any, *, samples: bool = False) -> BaseException | None:
+    def _judge(self, optimizer: Any, *, in_closure: bool = False) -> BaseException | None:
         if not self._judges(optimizer):
             return None
-        if (ending := self.behind.catch_up(optimizer)) is not None:
+        if (ending := self.pending.read(optimizer)) is not None:
             return ending
         with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             gradients = gradients_of(optimizer)
@@ -281,18 +264,19 @@ class Guard:
             parts = Parts([g for _, g in gradients], (*losses.held,), self.here.scaler, found_inf, (*losses.before,))
             step, judged = self.attempts(optimizer), None
             beside = not self.here.depth and self.here.together.step(optimizer)
-            if samples:
-                self.here.sampled = self.samples.before(optimizer, len(gradients))
+            if not in_closure and not self.here.depth:
+                # in a backward there may be a step for each parameter
                 self.detectors.begin(optimizer, step)
             clipped = self.detectors.take_norm()
-            if self.behind.lets(optimizer, step, parts, gradients, self._marking.lent):
+            if self._deferred:
+                self.pending.add(ReadBack(optimizer, step, parts, gradients))
                 self.watched += 1
                 return None
             reading = read(parts)
             if not reading.passed:
                 self.here.falling.made(reading.scale)
                 self.watched += 1
-                self.here.noted = self.history.note(optimizer, step, reading.loss, reading.norm, reading.scale)
+                self.history.note(optimizer, step, reading.loss, reading.norm, reading.scale)
                 if not reading.is_finite or reading.bad_loss(scaled=self.here.scaler is not None):
                     judged = judge(optimizer, self.here.losses)
                 if judged is None or judged.is_good:
@@ -314,17 +298,24 @@ class Guard:
             fault = Fault(found[0], self.attempts(found[0]) + 1, found[1], ahead=True)
             self.here.together.keep(fault, self._explain(fault))
 
-    def graphed(self, steps: list[Captured]) -> BaseException | None:
-        """A CUDA graph has made steps."""
-        ending = None
-        for captured in steps:
-            optimizer = captured.optimizer()
-            self._tries(optimizer)
-            if self._judges(optimizer):
-                self.watched += 1
-                ending = ending or self.behind.made(optimizer, self.attempts(optimizer), captured)
-        self.stepped()
-        return ending
+    def _read_back(self, made: ReadBack) -> BaseException | None:
+        """Read the numbers of a step that has been made."""
+        with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            fault = self._lagging(made)
+        return None if fault is None else self.fault(fault)
+
+    def _lagging(self, made: ReadBack) -> Fault | None:
+        """What was bad of a step that has been made, or that a fused optimizer has skipped for a loss scaler."""
+        reading, falling = made.reading(), self.here.falling
+        norm = None if reading.passed else reading.norm
+        self.history.note(made.optimizer, made.step, reading.loss, norm, reading.scale, skipped=reading.passed)
+        (falling.skip if reading.passed else falling.made)(reading.scale)
+        self.passed_over += reading.passed
+        lost = falling.lost() if reading.passed else None
+        bad = reading.bad_loss(scaled=made.scaled) or lost is not None
+        if not bad and (reading.passed or not any(reading.bad)):
+            return None
+        return Fault(made.optimizer, made.step, made.judged(reading), falling.on_end, lost, lag=1)
 
     def fault(self, fault: Fault) -> BaseException | None:
         """A step is bad: have it explained, and told of."""
@@ -349,7 +340,6 @@ class Guard:
         if judged is not None and not judged.is_good:
             ending = self.fault(Fault(optimizer, step, judged, self.here.falling.on_end, lost))
             self.here.falling.forget()
-        self.history.tell()
         if ending is None and not self.here.reached:
             self.stepped(scaler)
         return ending
@@ -358,9 +348,6 @@ class Guard:
         """The closure of a step, looked at when it has run: before the weights move, but for those that probe."""
         probes = Probes(optimizer) if isinstance(optimizer, LBFGS) and self.looks else None
         self.here.probes = probes
-        if probes is None and self.looks and not self.here.depth and self._watches(optimizer):
-            with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-                self.here.sampled = self.samples.before(optimizer, trained_of(optimizer))
 
         @functools.wraps(closure)
         def run() -> Any:
@@ -373,7 +360,7 @@ class Guard:
             try:
                 if self.on and self.looks:
                     if probes is None:
-                        ending = self._judge(optimizer)
+                        ending = self._judge(optimizer, in_closure=True)
                     else:
                         self._probed(probes)
                 if ending is None:

@@ -1,4 +1,4 @@
-"""CUDA graphs under a watch: nothing is done while one is captured, and its steps are looked at after each replay."""
+"""CUDA graphs under a watch: nothing is done while one is captured, and its replays are counted."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from syrupy.assertion import SnapshotAssertion
 from torch import Tensor, nn
 
 import whynan
 from tests.unit.session.test_training import batches, bits, network
-from whynan.capture.torch import graphs
-from whynan.errors import NonFiniteError
+from whynan.capture.torch import cuda_graphs, watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,14 +89,11 @@ class Program:
                 p.grad.copy_(gradient)
                 p.sub_(0.1 * gradient)
 
-    def train(self, rows: list[Tensor]) -> int:
-        """Replay for each; gives how many replays came back."""
-        done = 0
+    def train(self, rows: list[Tensor]) -> None:
+        """Replay for each."""
         for x in rows:
             self.x.copy_(x)
             self.graph.replay()
-            done += 1
-        return done
 
 
 def _watch(**more: Any) -> Watch:
@@ -132,82 +127,57 @@ def test_nothing_is_computed_or_read_while_a_graph_is_captured() -> None:
 
 def test_an_operation_in_a_capture_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     bare = _operations(watched=False)
-    monkeypatch.setattr(graphs.Graphs, "step", lambda *_: torch.ones(1))
+    monkeypatch.setattr(watch, "is_capturing", lambda: False)
     assert _operations(watched=True) != bare
 
 
+NOT_LOOKED_AT = "6 replays of CUDA graphs: what ran inside was not looked at"
+
+
+def _notes(w: Watch) -> list[str]:
+    return list(w.report.coverage.notes)
+
+
 @pytest.mark.parametrize("sync", ["step", "deferred"])
-def test_the_steps_of_a_graph_are_watched(sync: str) -> None:
+def test_replays_of_a_graph_are_counted_and_run_as_without_a_watch(sync: str) -> None:
     program, bare = Program(), Program()
     with _watch(sync=sync) as w:
         program.capture()
-        assert program.train(batches(None)) == 6
+        program.train(batches(None))
     bare.capture()
     bare.train(batches(None))
     assert (w.report.verdict, w.report.findings) == ("clean", ())
-    assert any("6 steps watched" in note for note in w.report.coverage.notes)
+    assert _notes(w) == ["0 steps watched: the loss and the gradients of each were finite", NOT_LOOKED_AT]
     assert bits(program.model.state_dict()) == bits(bare.model.state_dict())
 
 
-@pytest.mark.parametrize(("sync", "done"), [("step", 3), ("deferred", 4)])
-def test_a_bad_step_of_a_graph_is_found_after_it(sync: str, done: int, snapshot: SnapshotAssertion) -> None:
+def test_weights_that_a_graph_spoils_are_noticed_as_the_watch_ends() -> None:
     program = Program()
-    counted: list[int] = []
-    rows = batches()
-    with _watch(sync=sync) as w:
+    with _watch() as w:
         program.capture()
-        for x in rows:
-            counted.append(program.train([x]))
-    assert len(counted) == done
-    assert (w.report.verdict, w.report.run.exit_status.whynan) == ("inconclusive", 1)
-    assert list(w.report.coverage.notes) == snapshot
+        program.train(batches())
     assert all(bool(p.isnan().any()) for p in program.model.parameters())
+    assert (w.report.verdict, w.report.run.exit_status.whynan) == ("inconclusive", 1)
+    assert _notes(w)[1:] == ["4 parameters bad at the end: spoilt by the last step, or in a CUDA graph", NOT_LOOKED_AT]
 
 
-def test_a_weight_that_a_graph_spoils_is_found_though_its_gradients_are_finite(snapshot: SnapshotAssertion) -> None:
+def test_without_a_graph_nothing_is_said_of_any() -> None:
     program = Program()
-
-    def spoil() -> None:
-        program.kernels()
-        with torch.no_grad():
-            program.model[0].weight[0, 0] = NAN  # type: ignore[index]
-            for p in program.model.parameters():
-                assert p.grad is not None
-                p.grad.zero_()
-
     with _watch() as w:
-        program.capture()
-        program.train(batches(None, 2))
-        program.graph.run = spoil
-        program.train(batches(None, 1))
-    assert list(w.report.coverage.notes) == snapshot
+        program.body()
+    assert _notes(w) == ["1 step watched: the loss and the gradients of each were finite"]
 
 
-def test_a_graph_raises_where_that_is_asked_for_only_with_a_finding() -> None:
+def test_a_graph_that_raises_does_so_without_a_frame_of_ours() -> None:
     program = Program()
-    with _watch(on_nonfinite="raise") as w:
-        program.capture()
-        assert program.train(batches()) == 6
-    assert w.report.verdict == "inconclusive"
-    assert issubclass(NonFiniteError, Exception)
 
+    def fail() -> None:
+        raise ZeroDivisionError
 
-def test_a_step_that_a_scaler_passes_over_in_a_graph_gives_no_alarm() -> None:
-    program = Program()
-    program.optimizer = torch.optim.SGD(program.model.parameters(), lr=0.1, fused=True)
-    program.optimizer.found_inf = torch.zeros(())  # type: ignore[attr-defined]
-
-    def passed_over() -> None:
-        program.optimizer.found_inf.fill_(1)  # type: ignore[attr-defined]
-        for p in program.model.parameters():
-            assert p.grad is not None
-            p.grad.fill_(float("inf"))
-
-    with _watch() as w:
-        program.capture()
-        program.graph.run = passed_over
-        program.train(batches(None, 3))
-    assert w.report.verdict == "clean"
+    program.graph.run = fail
+    with pytest.raises(ZeroDivisionError) as caught, _watch():
+        program.graph.replay()
+    assert not any("whynan" in str(entry.path) for entry in caught.traceback[1:])
 
 
 def test_a_graph_without_a_step_needs_nothing() -> None:
@@ -245,6 +215,7 @@ def test_a_graph_is_not_run_again_with_what_led_to_a_step() -> None:
     assert len(runs) == 4
     # from the first module on, which comes after it, the step can be run again
     assert w.report.verdict == "nonfinite"
+    assert _notes(w)[-1] == "4 replays of CUDA graphs: what ran inside was not looked at"
 
 
 def test_the_doors_are_left_as_they_were() -> None:
@@ -257,7 +228,7 @@ def test_the_doors_are_left_as_they_were() -> None:
 def test_without_cuda_nothing_captures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     if not torch.cuda.is_available():
-        assert graphs.is_capturing() is False
+        assert cuda_graphs.is_capturing() is False
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -289,4 +260,4 @@ def test_a_captured_training_on_cuda(sync: str, monkeypatch: pytest.MonkeyPatch)
             graph.replay()
     assert w.report.run.device == "cuda"
     assert w.report.run.exit_status.whynan == 1
-    assert any("inside a CUDA graph" in note and "step 6" in note for note in w.report.coverage.notes)
+    assert "4 replays of CUDA graphs: what ran inside was not looked at" in w.report.coverage.notes
