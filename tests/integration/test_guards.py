@@ -90,6 +90,8 @@ GUARDS = {
     ),
 }
 SAMPLE = {("exit", 0), ("break", 5), ("second micro-batch", 5)}
+PROGRAMS = sorted((Path(__file__).parents[1] / "programs" / "guards").glob("*.py"))
+"""Trainings that stop for their loss, each as its kind of program is written."""
 NORM = """
 import math, sys
 import torch
@@ -148,6 +150,17 @@ def test_a_guard_that_stops_is_an_error_and_its_change_is_proved(name: str, bad:
     assert f"{words} because the loss is Inf" in done.stderr
     assert finding["fixes"][0]["verdict"]["status"] == "verified"
     assert "done" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    "program", [p if p.stem == "while_true" else pytest.param(p, marks=FULL) for p in PROGRAMS], ids=lambda p: p.stem
+)
+def test_a_guard_in_a_loop_of_another_kind_is_an_error(program: Path, tmp_path: Path) -> None:
+    done, report, lines = told(tmp_path, program.read_text(encoding="utf-8"), "--no-proof")
+    finding = report["findings"][0]  # type: ignore[index]
+    assert (report["verdict"], finding["severity"]) == ("nonfinite", "error"), done.stderr
+    assert lines[finding["site"]["line"] - 1].endswith("# born")
+    assert done.returncode == 1
 
 
 @pytest.mark.parametrize("name", [n if n == "method" else pytest.param(n, marks=FULL) for n in GUARDS])
