@@ -155,17 +155,11 @@ def test_a_program_that_ends_after_the_birth_is_proved(after: str, tmp_path: Pat
 
 
 @pytest.mark.full
-def test_what_an_edited_program_computes_is_written_nowhere(tmp_path: Path) -> None:
-    before = "log = open('log.txt', 'a'); log.write('began '); log.flush()"
-    after = "torch.save(y, 'y.pt'); open('y.txt', 'a').write(f'{y[0, 1]} ')"
-    assert best(report_of(tmp_path, bug(before, after)))[0] == "verified"
-    import torch
-
-    assert torch.load(tmp_path / "y.pt", weights_only=True)[0, 1] == -torch.inf
-    # by the program, and by its run again as it is
-    assert (tmp_path / "y.txt").read_text() == "-inf -inf "
-    # what comes before the birth, trials do as well
-    assert (tmp_path / "log.txt").read_text().startswith("began began began ")
+def test_all_that_a_program_does_is_done_again(tmp_path: Path) -> None:
+    after = "open('y.txt', 'a').write(f'{y[0, 1]} ')"
+    assert best(report_of(tmp_path, bug(after=after)))[0] == "verified"
+    # by the program, by its run again as it is, and by at least one with an edit
+    assert (tmp_path / "y.txt").read_text().startswith("-inf -inf -1000.0 ")
 
 
 @pytest.mark.full

@@ -109,6 +109,7 @@ REFUSED: dict[str, list[str]] = {
     "no module": ["-m"],
     "no code": ["-c"],
     "no such option": ["--nope", "good.py"],
+    "a second run": ["--no-second-run", "good.py"],
     "no such choice": ["--on-nonfinite", "never", "good.py"],
     "no such mode": ["--mode", "nothing", "good.py"],
     "a watch of some steps": ["--mode", "watch", "--steps", "3", "good.py"],

@@ -46,6 +46,14 @@ class _Run(click.Command):
         return None
 
 
+def _gone(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    """Refuse an option that older versions had."""
+    del context
+    if given:
+        what = f"{parameter.opts[0]} is gone: no program is run a second time unless --rerun asks for it"
+        raise UsageError(what, "leave it out")
+
+
 @click.command(cls=_Run, context_settings={"allow_interspersed_args": False})
 @click.option("-m", "module", metavar="MODULE", help="Run a module as python -m does; what follows is its arguments.")
 @click.option("-c", "code", metavar="CODE", help="Run code as python -c does; what follows is its arguments.")
@@ -72,14 +80,7 @@ class _Run(click.Command):
     help="Where steps are watched: read the numbers of a step before it is made (step, the default), which waits for "
     "an accelerator once; or at the next one (deferred).",
 )
-@click.option(
-    "--no-second-run",
-    "second_run",
-    is_flag=True,
-    flag_value=False,
-    default=None,
-    help="Run no program a second time, for a bad step that cannot be run again within it.",
-)
+@click.option("--no-second-run", is_flag=True, hidden=True, expose_value=False, callback=_gone)
 @click.option(
     "--no-proof",
     "prove",
@@ -92,8 +93,8 @@ class _Run(click.Command):
     "--rerun",
     is_flag=True,
     default=None,
-    help="Run the program again, with all that it does, to prove the fixes of what was found where no step can be run "
-    "again within it.",
+    help="Run the program again once it has ended, with all that it does to files and to the network: to explain a bad "
+    "step that cannot be run again within it, and to prove fixes where there is no step.",
 )
 @click.option("--json", metavar="FILE", help="Write the report to a file; - is the standard output.")
 @click.option("--trace", metavar="DIR", help="Record every operation in a new folder; it survives a kill.")

@@ -1,4 +1,4 @@
-"""A program once more, out of sight and confined, for the bad step that its first run could not explain."""
+"""A program once more, where its user has asked for it: to explain a bad step, or to prove fixes."""
 
 # pyright: strict
 
@@ -174,7 +174,7 @@ def _environment(first: Mapping[str, str], place: str, wanted: dict[str, Any]) -
         **first,
         "_WHYNAN_RUN": json.dumps({**document, "signature": wanted["signature"]}),
         "_WHYNAN_STATUS": os.path.join(place, "status.json"),
-        "_WHYNAN_AGAIN": "1",
+        "_WHYNAN_AGAIN": "step",
         # what it makes there goes with the folder
         "TMPDIR": place,
     }

@@ -42,6 +42,7 @@ MEMORY: Final = 256 << 20
 """Bytes of operands that a run holds unless it is told another number; a region holds fewer."""
 ONE_OF_SEVERAL: Final = "rank {} of {}: one of several processes is not stopped by itself, nor run again"
 TERMINATED: Final = "the program was told to terminate: what it would have done after that is not known"
+RERUN_EXPLAINS: Final = "whynan run --rerun runs the program again, with all that it does, to explain that step"
 RUN_ONCE: Final = f"the program was run once: {RERUN}"
 
 
@@ -70,18 +71,17 @@ class Attended:
         self._terminating: Terminating | None = None
         self._training: Training | None = None
         self._left: Leaving | None = None
+        self._unexplained = False
         self._unproved: Unproved | None = None
         tell_once()
 
-    def leaves(self, left: Leaving) -> None:
-        """Have a report that a second run may better be left for the process that waits."""
-        self._left = left
-
-    def proves(self, folder: str, began: float) -> None:
-        """Have a report whose fixes further runs may prove be left for the process that waits, where that is wanted."""
+    def reruns(self, folder: str, began: float) -> None:
+        """Have a report that further runs may better be left for the process that waits, where that is wanted."""
         if self.options.rerun and (not self.options.quiet or self.options.json is not None):
+            from whynan.session.leaving import Leaving
             from whynan.session.unproved import Unproved
 
+            self._left = Leaving(self.options, folder, began)
             self._unproved = Unproved(self.options, folder, began)
 
     def begin(self) -> None:
@@ -126,6 +126,8 @@ class Attended:
             self._training.guard.decided = self._decides
             if self._left is not None:
                 self._left.hear(self._training)
+            elif not self.options.rerun:
+                self._training.unexplained = self._name_the_option
             self._training.begin()
 
     def end(self, error: BaseException | None = None, *, early: bool = False) -> None:
@@ -155,13 +157,17 @@ class Attended:
         found = region.report if self._training is None else self._training.after(region.report)
         self._tell(found if error is None else _raised(found, error))
 
+    def _name_the_option(self, fault: Fault) -> None:
+        self._unexplained = not (is_one_of_several() or fault.late is not None or fault.skipped)
+
     def _tell(self, found: Report) -> None:
+        if self._unexplained:
+            found = with_note(found, RERUN_EXPLAINS)
         found = found if self._left is None else self._left.told(found)
         report = self._final(found if self._unproved is None else self._unproved.told(found))
         again = False
         try:
-            again = self._left is not None and self._left.leave(report)
-            again = again or self._leave_unproved(report)
+            again = self._leave_unexplained(report) or self._leave_unproved(report)
             if not again:
                 visits = {} if self._training is None else self._training.replays.visits
                 self._deliver(capsules.packed(report, self._keeper, self.options, visits))
@@ -171,6 +177,12 @@ class Attended:
             whynan = report.run.exit_status.whynan
             self._leave_word(f'{{"whynan": {whynan}, "stopped": {stopped_}, "loaded": true, "again": {again_}}}')
             self._told = True
+
+    def _leave_unexplained(self, report: Report) -> bool:
+        left = self._left is not None and self._left.leave(report)
+        if left:
+            self._record(report)
+        return left
 
     def _leave_unproved(self, report: Report) -> bool:
         if self._unproved is None or self._region is None:

@@ -14,7 +14,6 @@ from _thread import get_ident
 from time import monotonic
 
 from whynan.session.apart import Apart
-from whynan.session.outward import Outward, leave
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,23 +36,21 @@ _UNLOADED = '{"whynan": 0, "loaded": false}'
 _FAILED = '{"whynan": 0}'
 _INTERRUPTED = '{"whynan": 130}'
 
-_SECOND, _PROOF, _CONFINED = "1", "proof", "confined trial"
-"""The further runs of a program; any other word is a trial of an edit that is not confined."""
+_STEP, _PROOF = "step", "proof"
+"""The further runs of a program; any other word is a trial of an edit."""
 
 
 class Attending:
     """One program from its start to its end.
 
     `told` says what `whynan run` was asked for, as text; `status` names the file in which it reads how that went.
-    `again`: which further run of it this is, if any: ``1`` is only looked at, and over as soon as it reaches the
-    outside; the others prove fixes, and are over where they are told.
+    `again`: which further run of it this is, if any: one that explains a bad step, or one that proves fixes.
     """
 
     def __init__(self, told: str, status: str, *, again: str | None = None) -> None:
         self._began = monotonic()
         self._again = again
         self._folder = os.path.dirname(status)
-        self.outward = Outward(self._folder, None if again is None else self._met)
         self._told = told
         self._status = status
         self._pid = os.getpid()
@@ -118,7 +115,7 @@ class Attending:
 
     def prepare(self) -> None:
         """Before the program's first line: a run that proves fixes is loaded with other texts."""
-        if self._again in (None, _SECOND):
+        if self._again in (None, _STEP):
             return
         from whynan.session.rerunning import Rerun
         from whynan.session.trials import Trial
@@ -135,28 +132,18 @@ class Attending:
             self._loaded.run_main(code, frame)
             self._running = False
 
-    def _met(self, what: str) -> bool:
-        """A further run is about to reach the outside; the second one ends before it does."""
-        if self._again == _SECOND:
-            leave(self._folder, "why", f"it {what}")
-            _leave_now(0)
-        return self._repeated.met(what)
-
     def _begin(self) -> None:
-        if self._again not in (None, _SECOND):
+        if self._again not in (None, _STEP):
             self._attended = self._repeated
-        elif self._again == _SECOND:
+        elif self._again == _STEP:
             from whynan.session.second import Second
 
             self._attended = Second(self._told, self._folder, self._apart, _leave_now)
         else:
             from whynan.session.attended import Attended
-            from whynan.session.leaving import Leaving
 
             self._attended = Attended(self._told, self._apart, self._leave_word)
-            left = Leaving(self._attended.options, self.outward, self._folder, self._began)
-            self._attended.leaves(left)
-            self._attended.proves(self._folder, self._began)
+            self._attended.reruns(self._folder, self._began)
         try:
             self._attended.begin()
         except BaseException as error:
@@ -256,12 +243,7 @@ class _Finder:
 
 def attend(told: str, status: str, *, again: str | None = None) -> None:
     """Wait for torch, for the exception that ends the program, and for its end; `again`: of which further run."""
-    if again in (_SECOND, _CONFINED):
-        from whynan.session.confined import confine
-
-        confine(os.path.dirname(status))
     attending = Attending(told, status, again=again)
-    hear = attending.outward.hear
     main = get_ident()
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -270,8 +252,6 @@ def attend(told: str, status: str, *, again: str | None = None) -> None:
             attending.end_by(arguments[2])
         elif event == "exec" and again is not None:
             attending.runs(arguments[0], _frame().f_back)
-        else:
-            hear(event, arguments)
 
     def _exit(status: int) -> None:
         attending.end()

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from signal import Signals
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from whynan.errors import UsageError
 from whynan.session.delivery import say
@@ -32,12 +32,20 @@ if TYPE_CHECKING:
     from whynan.session.programs import Program
 
 
+RUN_AGAIN: Final = (
+    "--rerun: once the program has ended, it is run again, as it is and with each fix, with all that it does to files "
+    "and to the network"
+)
+
+
 def launch(program: Program, options: Options) -> int:
     """Run a program and give its exit status, or whynan's where the program's is 0.
 
     Raises ``UsageError`` where the Python that runs whynan would not let it attend, or the system not start it.
     """
     options = _from_anywhere(options)
+    if options.rerun and not options.quiet:
+        say(RUN_AGAIN)
     command = [*called(), *program.command_line]
     earlier = _stamp(options.json)
     with _folder() as folder:

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from whynan.session.region import Region
     from whynan.verify.loading import Loaded
 
-End = Literal["door", "step", "effect", "end", "raised"]
-"""How a run is over: at a door of the program's, after the steps that are traced, before what reaches the outside, at
-its end, or by an exception."""
+End = Literal["door", "step", "end", "raised"]
+"""How a run is over: at a door of the program's, after the steps that are traced, at its end, or by an exception."""
 
 
 class Repeated:
@@ -45,8 +44,6 @@ class Repeated:
         self.asked = read_document(self._document["asked"])
         self.options = Options.restored(self._document["options"])
         self.doors = 0
-        self.effects: list[int] = []
-        """At each time that it reached the outside: how many operations there had been."""
         self._region: Region | None = None
         self._pid = os.getpid()
         self._over = False
@@ -83,7 +80,6 @@ class Repeated:
             from whynan.session.baseline import Baseline
 
             self._region.baseline = Baseline.read(self.options.baseline)
-        self._hear_saving()
         restore_stored(self.asked["random"])
         self._region.__enter__()
         self._region.watching.tell(self._hear)
@@ -97,13 +93,6 @@ class Repeated:
         self._over = True
         if self._region is not None:
             self._region.desert()
-
-    def met(self, what: str) -> bool:
-        """The program is about to reach the outside; whether it may."""
-        del what
-        if os.getpid() == self._pid and not self._over:
-            self.effects.append(self._events())
-        return True
 
     def passed(self) -> None:
         """The program has come to a door."""
@@ -155,24 +144,6 @@ class Repeated:
             is_error = any(f.severity == "error" for f in self._region.preview(capture).findings)
         if is_error:
             self.over("door")
-
-    def _events(self) -> int:
-        capture = None if self._region is None else self._region.watching.capture
-        return 0 if capture is None else capture.tracer.events
-
-    def _hear_saving(self) -> None:
-        """Hear of ``torch.save``, whose own code opens files without a word."""
-        import torch
-
-        save = torch.save
-
-        def saved(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
-            if isinstance(f, str) or hasattr(f, "__fspath__"):
-                self.met("saves a file")
-            return save(obj, f, *args, **kwargs)
-
-        saved.__module__, saved.__qualname__ = save.__module__, save.__qualname__
-        torch.save = saved
 
     def environment(self, told: str, status: str, again: str) -> dict[str, str]:
         """That of one more run."""

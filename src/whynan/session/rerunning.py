@@ -61,7 +61,6 @@ class Rerun(Repeated):
                 self.heard[path] = Listening(path, text, every_function(text) if self.asked["eager"] else lines)
         self.end_of_it: End = "end"
         self.why = ""
-        self.before_births = 0
         self._tried = 0
 
     def loaded(self) -> Loaded:
@@ -88,8 +87,6 @@ class Rerun(Repeated):
         if not same:
             self._leave({"why": self._difference(report)})
             return
-        ordinals = [b.event.ordinal for b in (*region.trace.births, *region.trace.silent)]
-        self.before_births = sum(1 for events in self.effects if events < max(ordinals, default=0))
         visits: dict[Any, Visits] = {}
         report = proved(report, self, keep=None if self.keeper is None else visits.__setitem__)
         self._leave_proved(report, same, visits)
@@ -194,20 +191,18 @@ class Rerun(Repeated):
 
     def _run(self, folder: str, path: str, after: str, seconds: float) -> bool:
         from whynan.session.files import write_text
-        from whynan.session.trials import ASKED, CONFINED, TRIAL
+        from whynan.session.trials import ASKED, TRIAL
 
         asked = {
             "path": path,
             "text": after,
-            "effects": self.before_births,
             "door": self.doors if self.end_of_it == "door" else None,
             "eager": self.asked["eager"],
             "random": self.asked["random"],
         }
         write_text(os.path.join(folder, ASKED), json.dumps(asked))
         told = json.dumps({**self._document, "asked": os.path.join(folder, ASKED)})
-        again = TRIAL if self.before_births else CONFINED
-        environment = self.environment(told, os.path.join(folder, "status.json"), again)
+        environment = self.environment(told, os.path.join(folder, "status.json"), TRIAL)
         process = subprocess.Popen(
             self._document["argv"],
             executable=sys.executable,

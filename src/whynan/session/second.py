@@ -13,7 +13,6 @@ from whynan.config import Options
 from whynan.records import Replay
 from whynan.report.values import count_text
 from whynan.session import capsules
-from whynan.session.outward import leave
 from whynan.session.proving import Once
 from whynan.session.region import Region
 from whynan.session.signatures import Signature, place_of
@@ -120,7 +119,9 @@ class Second:
         self._out(0)
 
     def _leave_off(self, why: str) -> NoReturn:
-        leave(self._folder, WHY, why)
+        from whynan.session.files import write_text
+
+        write_text(os.path.join(self._folder, WHY), why)
         self._out(0)
 
 

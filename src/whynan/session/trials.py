@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from whynan.session.repeated import End
 
 TRIAL: Final = "trial"
-CONFINED: Final = "confined trial"
-"""Of a program that reaches nothing outside before its findings: it may not do so at all."""
 ASKED: Final = "asked.json"
 _REPORT: Final = "report.json"
 _ENDED: Final = "ended.json"
@@ -28,21 +26,11 @@ _NAMES: Final = ("findings", "damaging")
 
 
 class Trial(Repeated):
-    """The run of a program with another text of one file.
-
-    It does no more to the outside than the program without the edit does before its findings are born.
-    """
+    """The run of a program with another text of one file."""
 
     def loaded(self) -> Loaded:
         """The edited text."""
         return Loaded({self.asked["path"]: self.asked["text"]}, self.end)
-
-    def met(self, what: str) -> bool:
-        """The program is about to reach the outside; it ends where that may depend on the edit."""
-        super().met(what)
-        if len(self.effects) > self.asked["effects"] and os.getpid() == self._pid:
-            self.over("effect")
-        return True
 
     def passed(self) -> None:
         """At a door; it ends at that at which the run without the edit ended."""

@@ -323,13 +323,9 @@ def test_a_program_without_torch_is_given_the_listener_alone(tmp_path: Path) -> 
         "__future__",
         "atexit",
         "whynan",
-        "whynan.capture",
-        "whynan.capture.reaching",
         "whynan.session",
         "whynan.session.apart",
         "whynan.session.attending",
-        "whynan.session.harmless",
-        "whynan.session.outward",
     }
     assert left == {"whynan": 0, "loaded": False}
 

@@ -317,7 +317,7 @@ def test_the_second_runs_report_takes_the_place_of_the_first(
     assert (found.verdict, found.run.replay.kind, found.run.exit_status.script) == ("nonfinite", "rerun", None)
     environment = second["environment"]
     assert json.loads(environment["_WHYNAN_RUN"])["signature"] == {"step": 4}
-    assert environment["_WHYNAN_AGAIN"] == "1"
+    assert environment["_WHYNAN_AGAIN"] == "step"
     assert second["seconds"] == again.TIMES + again.AT_LEAST
     assert not os.path.exists(environment["TMPDIR"])
 
@@ -326,7 +326,11 @@ def test_the_second_runs_report_takes_the_place_of_the_first(
     ("ended", "files", "note"),
     [
         ("it was interrupted", {}, "a second run was not used: it was interrupted"),
-        (None, {"why": "it forks at a.py:1"}, "a second run was not used: it forks at a.py:1"),
+        (
+            None,
+            {"why": "other losses than in the first run"},
+            "a second run was not used: other losses than in the first run",
+        ),
         (None, {}, "a second run was not used: it was cut short before it came to step 4"),
         (
             "it took more than 9 seconds",
