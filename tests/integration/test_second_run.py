@@ -28,7 +28,7 @@ import torch
 {SEED}
 model = torch.nn.Linear(3, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-SECOND = os.environ.get("TMPDIR", "").endswith("/again")
+SECOND = "/whynan-" in os.environ.get("TMPDIR", "")
 # before
 
 
@@ -66,7 +66,9 @@ def _run(folder: Path, text: str, *options: str, limits: str = "", **more: Any) 
     (folder / "train.py").write_text(text, encoding="utf-8")
     command = [sys.executable, str(WHYNAN), "run", "--rerun", *options, "train.py"]
     if limits:
-        imports = "import sys; from whynan.session import again; from whynan.cli.main import main"
+        imports = (
+            "import sys; from whynan.session import whole_program_proof as proof; from whynan.cli.main import main"
+        )
         code = f"{imports}; {limits}; sys.exit(main())"
         command = [sys.executable, "-c", code, *command[2:]]
     return subprocess.run(
@@ -188,7 +190,7 @@ HANGING = _program(before="if SECOND: time.sleep(1000)")
 
 @pytest.mark.full
 def test_a_second_run_that_hangs_is_cut_off(tmp_path: Path) -> None:
-    done = _run(tmp_path, HANGING, limits="again.TIMES, again.AT_LEAST = 0.0, 4.0")
+    done = _run(tmp_path, HANGING, limits="proof.TIMES, proof.AT_LEAST = 0.0, 4.0")
     assert _refused(done) == "a second run was not used: it took more than 4 seconds"
 
 
@@ -225,6 +227,6 @@ def _second_of(process: int) -> str:
         for child in children:
             with contextlib.suppress(OSError):
                 # it may be over by now
-                if b"_WHYNAN_AGAIN=step" in Path(f"/proc/{child}/environ").read_bytes():
+                if b"whynan.session.proof_run" in Path(f"/proc/{child}/cmdline").read_bytes():
                     return child
     raise AssertionError("there is no second run")

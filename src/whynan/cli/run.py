@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +12,9 @@ import click
 from whynan.errors import UsageError
 
 if TYPE_CHECKING:
-    from whynan.session.programs import Program
+    from collections.abc import Callable
+
+    from whynan.session.script import Program
 
 
 class _Run(click.Command):
@@ -106,7 +109,7 @@ def _gone(context: click.Context, parameter: click.Parameter, given: bool) -> No
 @click.option("--redact", is_flag=True, default=None, help="Leave out source text, values, names and paths.")
 @click.option("--memory", metavar="BYTES", help="Operands to hold for explanations; 256MiB unless given.")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGUMENTS]...")
-def run(module: str | None, code: str | None, program: tuple[str, ...], **chosen: Any) -> int:
+def run(module: str | None, code: str | None, program: tuple[str, ...], **chosen: Any) -> Callable[[], int]:
     """Run a Python program unchanged, and explain its first bad number.
 
     Every operation is looked at up to the end of the first optimizer step, and from there on each step, for nearly
@@ -129,18 +132,20 @@ def run(module: str | None, code: str | None, program: tuple[str, ...], **chosen
     """
     from whynan.config import Options
     from whynan.session.checking import check
-    from whynan.session.launching import launch
     from whynan.session.own_paths import with_own_paths
 
     target = _target(module, code, program)
     options = with_own_paths(Options.load(**chosen))
     target.check()
     check(options)
-    return launch(target, options)
+    # loaded once nothing is refused
+    from whynan.session import runner
+
+    return partial(runner.launch, target, options)
 
 
 def _target(module: str | None, code: str | None, program: tuple[str, ...]) -> Program:
-    from whynan.session.programs import Program
+    from whynan.session.script import Program
 
     if module is not None and code is not None:
         raise UsageError("-m and -c cannot be had together", "give one of them")
