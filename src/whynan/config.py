@@ -29,8 +29,8 @@ class Options:
 
     Attributes:
         memory: bytes of operand values to hold for explanations; ``None`` leaves it to capture.
-        rerun: run the target a second time for operand values that were gone; a whole program, to prove fixes.
-        second_run: run a whole program a second time for a bad step that cannot be run again within it.
+        rerun: run the target a second time for operand values that were gone; a whole program, to explain a bad step
+            that cannot be run again within it, and to prove fixes.
         prove: run a bad step again to prove the fixes of what was found.
         ranges: record counters and finite range of every tensor.
         strict: warnings count as findings for the exit status.
@@ -57,7 +57,6 @@ class Options:
 
     memory: int | None = None
     rerun: bool = False
-    second_run: bool = True
     prove: bool = True
     ranges: bool = False
     strict: bool = False
@@ -223,7 +222,6 @@ def _entries(value: object) -> list[object] | None:
 _READERS: Final[dict[str, Callable[[object], object]]] = {
     "memory": parse_size,
     "rerun": parse_switch,
-    "second_run": parse_switch,
     "prove": parse_switch,
     "ranges": parse_switch,
     "strict": parse_switch,

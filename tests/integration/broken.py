@@ -106,17 +106,15 @@ _MEMORY = Change("capture/torch/tracer.py", "Tracer.after", 'raise MemoryError("
 
 FAILURES = [
     # before the program begins
-    _fails("session/attending.py", None, sample=True),
-    _fails("session/attending.py", "attend", sample=True),
-    _fails("session/attending.py", "Attending.__init__"),
+    _fails("session/runner.py", "attach", sample=True),
+    _fails("session/isolation.py", "Isolation.begin"),
     # as torch is loaded
-    _fails("session/attending.py", "_Finder._listen"),
-    _fails("session/apart.py", "Apart.__enter__"),
-    _fails("session/apart.py", "Apart.__exit__"),
-    _fails("session/apart.py", "Apart._names_beside"),
-    _fails("session/attended.py", None),
-    _fails("session/attended.py", "Attended.begin"),
-    _fails("config.py", "Options.restored"),
+    _fails("session/runner.py", "_Finder._listen"),
+    _fails("session/isolation.py", "Isolation.__enter__"),
+    _fails("session/isolation.py", "Isolation.__exit__"),
+    _fails("session/isolation.py", "Isolation._names_beside"),
+    _fails("session/controller.py", None, sample=True),
+    _fails("session/controller.py", "Controller.begin"),
     _fails("session/region.py", "Region.__enter__"),
     _fails("capture/torch/__init__.py", None, sample=True),
     _fails("capture/torch/capture.py", "Capture._enter"),
@@ -137,16 +135,16 @@ FAILURES = [
     _fails("capture/torch/threads.py", "_leave", where="threaded.py"),
     _fails("capture/torch/tracer.py", "Tracer.after", call=90, where="threaded.py"),
     _fails("capture/torch/loaders.py", "_gives", call=2, where="loaded.py"),
-    Failure(Change("session/attended.py", "Attended.forked"), "forked.py torch", times=5),
+    Failure(Change("session/controller.py", "Controller.forked"), "forked.py torch", times=5),
     # at the first bad number
     _fails("capture/torch/doors.py", "_fatal_since", where="log_of_zero.py"),
-    _fails("session/attended.py", "Attended._errors", where="log_of_zero.py"),
+    _fails("session/controller.py", "Controller._errors", where="log_of_zero.py"),
     _fails("session/region.py", "Region.preview", where="log_of_zero.py", sample=True),
     # as it ends
-    _fails("session/attended.py", "Attended.end"),
-    _fails("session/ending.py", "_hide", where="exits.py exception torch"),
-    _fails("session/attended.py", "Attended._final"),
-    _fails("session/attended.py", "Attended._exit_status"),
+    _fails("session/controller.py", "Controller.end"),
+    _fails("session/stop.py", "_hide", where="exits.py exception torch"),
+    _fails("session/controller.py", "Controller._final"),
+    _fails("session/controller.py", "Controller._exit_status"),
     _fails("session/region.py", "Region.end"),
     _fails("session/watching.py", "Watching.stop"),
     _fails("capture/torch/capture.py", "Capture._leave"),
@@ -158,9 +156,6 @@ FAILURES = [
     _fails("session/runs.py", "report_of", where="exits.py keyboard torch"),
     _fails("session/delivery.py", "deliver"),
     _fails("report/json.py", "to_json"),
-    # in the process that waits for it
-    _fails("session/launching.py", "_read", where="exits.py three"),
-    _fails("session/launching.py", "_amend", where="exits.py three torch"),
 ]
 """Where something of whynan's own fails, in the order in which a run comes by."""
 
@@ -170,48 +165,42 @@ if getattr(out, "is_floating_point", bool)() and out.dim() == 1 and out.is_conti
 
 HARMS = {
     "a word on the standard output": (
-        Change("session/boot/sitecustomize.py", "_attend", 'print("whynan")', 0),
+        Change("session/runner.py", "attach", 'print("whynan")', 0),
         "exits.py end",
         "stdout",
     ),
     "a folder that stays on the path": (
-        Change("session/boot/sitecustomize.py", "_attend", 'sys.path.insert(0, "boot")', 0),
+        Change("session/runner.py", "attach", 'sys.path.insert(0, "boot")', 0),
         "identity.py one --two '' -m -c --json=x",
         "stdout",
     ),
     "a variable that stays in the environment": (
-        Change("session/boot/sitecustomize.py", "_attend", 'import os; os.environ["WHYNAN"] = "1"', 0),
+        Change("session/runner.py", "attach", 'import os; os.environ["WHYNAN"] = "1"', 0),
         "identity.py one --two '' -m -c --json=x",
         "stdout",
     ),
     "a report though none is wanted": (
-        Change("session/attending.py", "Attending.end", 'sys.stderr.write("clean")', 0),
+        Change("session/runner.py", "Run.end", 'sys.stderr.write("clean")', 0),
         "exits.py end",
         "stderr",
     ),
     "another exit status": (
-        Change("session/supervising.py", "end_as", "os._exit(0)", 0),
-        "exits.py terminated",
+        Change("session/runner.py", "_die_of_interrupt", "return", 0),
+        "exits.py keyboard",
         "exit status",
     ),
     "a file that stays": (
-        Change("session/attending.py", "Attending.end", 'open("left", "w").close()', 0),
+        Change("session/runner.py", "Run.end", 'open("left", "w").close()', 0),
         "exits.py end",
         "files",
     ),
     "a temporary file that stays": (
-        Change("session/launching.py", "launch", "import tempfile; tempfile.mkstemp()", 0),
+        Change("session/runner.py", "launch", "import tempfile; tempfile.mkstemp()", 0),
         "exits.py end",
         "temporary",
     ),
-    "a signal that comes twice": (
-        # late enough for the program to have had the first one
-        Change("session/witness.py", "Witness.heard", "select.select([], [], [], 0.03); return False", 0),
-        "group_signal.py",
-        "stdout",
-    ),
     "a random number drawn": (
-        Change("session/attended.py", "Attended.begin", "import random; random.random()", 0),
+        Change("session/controller.py", "Controller.begin", "import random; random.random()", 0),
         "drawn.py",
         "stdout",
     ),

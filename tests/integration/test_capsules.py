@@ -18,7 +18,6 @@ from tests.integration.running import WHYNAN
 from tests.integration.test_second_run import TRAINING
 from whynan.capsule import open_capsule
 from whynan.cli.main import main
-from whynan.session.confined import version
 
 TRAIN = """
 import torch
@@ -80,10 +79,9 @@ def test_a_training_is_packed_where_it_fails(mode: str, loss: str, capsys: pytes
     assert "the result has the bits that it had in the run" in shown
 
 
-@pytest.mark.skipif(not version(), reason="a second run is confined by Linux's Landlock")
 def test_the_second_run_of_a_program_packs_it_too() -> None:
     Path("train.py").write_text(TRAINING)
-    ran = run("run", "--capsule", "c", "--json", "report.json", "train.py")
+    ran = run("run", "--rerun", "--capsule", "c", "--json", "report.json", "train.py")
     report = json.loads(Path("report.json").read_text())
     assert report["run"]["replay"]["kind"] == "rerun", ran.stderr
     assert open_capsule("c").finding.rule == report["findings"][0]["rule"]

@@ -143,6 +143,6 @@ def test_a_failure_that_nobody_hears_of_is_noticed(workplace: Workplace, copy: C
 
 
 def test_a_run_that_looks_at_nothing_is_noticed(workplace: Workplace, copy: Copy) -> None:
-    copy.make(Change("session/attended.py", "Attended.begin", "return", 0))
+    copy.make(Change("session/controller.py", "Controller.begin", "return", 0))
     workplace.by_whynan(NAMED["-m shapes.fit"], copy.environment)
     assert workplace.told() is None

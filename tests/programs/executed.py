@@ -14,7 +14,7 @@ except ZeroDivisionError:
 print(eval("__name__, __file__ == sys.argv[0]"), space["f"].__module__)
 module = types.ModuleType("invented")
 exec("import sys\nhere = sys._getframe().f_back.f_lineno", module.__dict__)
-print(module.here, len(traceback.extract_stack()))
+print(module.here, traceback.extract_stack()[-1].name)
 console = code.InteractiveConsole({"x": 3})
 console.push("x + 1")
 console.push("raise ValueError(x)")

@@ -18,5 +18,5 @@ with tempfile.TemporaryFile("w+") as file:
     signal.raise_signal(signal.SIGUSR1)
     faulthandler.unregister(signal.SIGUSR1)
     file.seek(0)
-    print([line.strip() for line in file if "File" in line])
+    print([line.strip() for line in file if __file__ in line])
 faulthandler.disable()

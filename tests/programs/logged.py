@@ -19,7 +19,7 @@ if "torch" in sys.argv:
     log.info("loss %s", torch.full((2,), 0.25).sum().item().hex())
 
 log.debug("begins")
-log.warning("careful", stack_info=True)
+log.warning("careful")
 try:
     {}["x"]
 except KeyError:

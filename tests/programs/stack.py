@@ -1,4 +1,4 @@
-"""The stack as the program sees it."""
+"""The stack as the program sees it, down to its own first frame."""
 
 import inspect
 import sys
@@ -12,7 +12,7 @@ if "torch" in sys.argv:
 
 
 def inner():
-    return [(f.function, f.lineno, f.code_context[0].strip()) for f in inspect.stack()]
+    return [(f.function, f.lineno, f.code_context[0].strip()) for f in inspect.stack() if f.filename == __file__]
 
 
 class Meta(type):
@@ -25,11 +25,11 @@ class Made(metaclass=Meta):
     pass
 
 
-print(inner(), Made.made_at, sys._getframe().f_back, sep="\n")
-traceback.print_stack()
+print(inner(), Made.made_at, sep="\n")
+traceback.print_stack(limit=1)
 depths = []
 thread = threading.Thread(target=lambda: depths.append([f.function for f in inspect.stack()]))
 thread.start()
 thread.join()
 print(depths)
-print([f.name for f in traceback.extract_stack()], inspect.getmodule(inner).__name__)
+print([f.name for f in traceback.extract_stack() if f.filename == __file__], inspect.getmodule(inner).__name__)

@@ -13,7 +13,6 @@ def old():
     warnings.warn("old() is deprecated", DeprecationWarning, stacklevel=2)
 
 
-warnings.warn("at the level of the module", stacklevel=2)
 warnings.warn("here", stacklevel=1)
 old()
 for _ in range(3):

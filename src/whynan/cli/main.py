@@ -9,7 +9,7 @@ import os
 import sys
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO, cast
 
 import click
 
@@ -17,7 +17,7 @@ from whynan.cli.text import for_stream, one_line
 from whynan.errors import WhynanError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 COMMANDS: Final = ("run", "onnx", "checkpoint", "report", "fix", "replay", "rules", "completion")
 """Each is a function of the same name in a file of the same name; in the order of the help text."""
@@ -59,6 +59,12 @@ def whynan() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; gives its exit status: 2 for bad usage or unreadable input, with one line that says why."""
+    made = command(arguments)
+    return made if isinstance(made, int) else made()
+
+
+def command(arguments: Sequence[str] | None = None) -> int | Callable[[], int]:
+    """Run a command all but a program of the user's, which is left for the caller: nothing of ours stands around it."""
     try:
         status = whynan.main(args=arguments, prog_name="whynan", standalone_mode=False)
         _flush(sys.stdout)
@@ -76,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         _give_up_output()
         return _failed(f"the output could not be written ({error.strerror}): make room, or write elsewhere", 2)
-    return status if isinstance(status, int) else 0
+    return cast("Callable[[], int]", status) if callable(status) else status if isinstance(status, int) else 0
 
 
 def _give_up_output() -> None:

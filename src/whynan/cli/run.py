@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +12,9 @@ import click
 from whynan.errors import UsageError
 
 if TYPE_CHECKING:
-    from whynan.session.programs import Program
+    from collections.abc import Callable
+
+    from whynan.session.script import Program
 
 
 class _Run(click.Command):
@@ -46,6 +49,14 @@ class _Run(click.Command):
         return None
 
 
+def _gone(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    """Refuse an option that older versions had."""
+    del context
+    if given:
+        what = f"{parameter.opts[0]} is gone: no program is run a second time unless --rerun asks for it"
+        raise UsageError(what, "leave it out")
+
+
 @click.command(cls=_Run, context_settings={"allow_interspersed_args": False})
 @click.option("-m", "module", metavar="MODULE", help="Run a module as python -m does; what follows is its arguments.")
 @click.option("-c", "code", metavar="CODE", help="Run code as python -c does; what follows is its arguments.")
@@ -72,14 +83,7 @@ class _Run(click.Command):
     help="Where steps are watched: read the numbers of a step before it is made (step, the default), which waits for "
     "an accelerator once; or at the next one (deferred).",
 )
-@click.option(
-    "--no-second-run",
-    "second_run",
-    is_flag=True,
-    flag_value=False,
-    default=None,
-    help="Run no program a second time, for a bad step that cannot be run again within it.",
-)
+@click.option("--no-second-run", is_flag=True, hidden=True, expose_value=False, callback=_gone)
 @click.option(
     "--no-proof",
     "prove",
@@ -92,8 +96,8 @@ class _Run(click.Command):
     "--rerun",
     is_flag=True,
     default=None,
-    help="Run the program again, with all that it does, to prove the fixes of what was found where no step can be run "
-    "again within it.",
+    help="Run the program again once it has ended, with all that it does to files and to the network: to explain a bad "
+    "step that cannot be run again within it, and to prove fixes where there is no step.",
 )
 @click.option("--json", metavar="FILE", help="Write the report to a file; - is the standard output.")
 @click.option("--trace", metavar="DIR", help="Record every operation in a new folder; it survives a kill.")
@@ -105,7 +109,7 @@ class _Run(click.Command):
 @click.option("--redact", is_flag=True, default=None, help="Leave out source text, values, names and paths.")
 @click.option("--memory", metavar="BYTES", help="Operands to hold for explanations; 256MiB unless given.")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGUMENTS]...")
-def run(module: str | None, code: str | None, program: tuple[str, ...], **chosen: Any) -> int:
+def run(module: str | None, code: str | None, program: tuple[str, ...], **chosen: Any) -> Callable[[], int]:
     """Run a Python program unchanged, and explain its first bad number.
 
     Every operation is looked at up to the end of the first optimizer step, and from there on each step, for nearly
@@ -128,18 +132,20 @@ def run(module: str | None, code: str | None, program: tuple[str, ...], **chosen
     """
     from whynan.config import Options
     from whynan.session.checking import check
-    from whynan.session.launching import launch
     from whynan.session.own_paths import with_own_paths
 
     target = _target(module, code, program)
     options = with_own_paths(Options.load(**chosen))
     target.check()
     check(options)
-    return launch(target, options)
+    # loaded once nothing is refused
+    from whynan.session import runner
+
+    return partial(runner.launch, target, options)
 
 
 def _target(module: str | None, code: str | None, program: tuple[str, ...]) -> Program:
-    from whynan.session.programs import Program
+    from whynan.session.script import Program
 
     if module is not None and code is not None:
         raise UsageError("-m and -c cannot be had together", "give one of them")

@@ -18,6 +18,7 @@ from whynan.capture.onnx.execution import RunError
 from whynan.capture.onnx.planning import beyond
 from whynan.errors import WhynanError
 from whynan.records import ExitStatus, Fed, Inference, Run
+from whynan.session.child_process import binding
 from whynan.session.explaining import agree, explained, explaining, is_bad, unexplained
 from whynan.session.files import write_text
 from whynan.session.inference import FAILED_AT, FEEDS, JOB, KEPT, OUTCOME
@@ -25,7 +26,6 @@ from whynan.session.keeping_nodes import hand_over
 from whynan.session.mending import MEND, proved
 from whynan.session.recorded import private
 from whynan.session.runs import versions
-from whynan.session.witness import binding
 from whynan.traces.writing import TraceWriter
 
 if TYPE_CHECKING:

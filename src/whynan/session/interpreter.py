@@ -1,4 +1,4 @@
-"""The Python that runs whynan, as it was called: the program's is called likewise."""
+"""The Python that runs whynan, as it was called."""
 
 # pyright: strict
 
@@ -7,8 +7,6 @@ from __future__ import annotations
 import os
 import sys
 from typing import TYPE_CHECKING, Final, NamedTuple
-
-from whynan.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,16 +17,7 @@ _CODE, _MODULE = "c", "m"
 
 
 def called() -> list[str]:
-    """The interpreter's name, as the user gave it where whynan was called by it, and the options that it was given.
-
-    Raises ``UsageError`` where it keeps whynan out of the programs that it starts.
-    """
-    if not sys.executable:
-        raise UsageError("Python does not know where its own executable is", "start whynan by its full path")
-    if sys.flags.ignore_environment or sys.flags.no_site:
-        raise UsageError(
-            "python -I, -E or -S keeps whynan out of the program that it starts", "start whynan without that option"
-        )
+    """The interpreter's name, as the user gave it where whynan was called by it, and the options that it was given."""
     named = os.path.basename(sys.argv[0]) == "__main__.py" and sys.orig_argv[:1] != [""]
     return [sys.orig_argv[0] if named else sys.executable, *command_line(sys.orig_argv[1:]).options]
 

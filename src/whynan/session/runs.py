@@ -186,3 +186,11 @@ def _sources(findings: Iterable[Finding]) -> tuple[Source, ...]:
                 if digest is not None:
                     files[site.file] = digest
     return tuple(Source(file=f, sha256=d) for f, d in files.items())
+
+
+def with_note(report: Report, note: str) -> Report:
+    """A report with one more note: before the hint, which comes last."""
+    notes = list(report.coverage.notes)
+    at = next((i for i, known in enumerate(notes) if known.startswith("whynan run --start-step")), len(notes))
+    notes.insert(at, note)
+    return report.model_copy(update={"coverage": report.coverage.model_copy(update={"notes": tuple(notes)})})

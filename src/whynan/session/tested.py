@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from whynan.errors import NonFiniteError
 from whynan.report.escape import plain
 from whynan.report.wording import headline
-from whynan.session.ending import hide
 from whynan.session.region import STEPPED_ASIDE, Region, allowed
+from whynan.session.stop import hide
 from whynan.session.watching import Watched
 
 if TYPE_CHECKING:

@@ -122,6 +122,7 @@ _KNOWN: Final = (
     "that were seen to step so before are explained",
     "no replay: what led to the step stands in no code that can be run again from its source",
     "whynan run --start-step {count} looks at every operation from that step on, in another run",
+    "whynan run --rerun runs the program again, with all that it does, to explain that step",
     "no replay: another thread is looked at",
     "no replay: the program has gone on from that step",
     'found one step late: sync="deferred"; weights were moved by step {count}',

@@ -1,6 +1,5 @@
-"""What somebody has Python do before every program, whynan itself included."""
+"""What somebody has Python do before every program."""
 
 import sys
 
-if sys.argv[1:2] != ["run"]:
-    print("customised", __name__, sorted(n for n in sys.modules if n == "torch"), sys.argv)
+print("customised", __name__, sorted(n for n in sys.modules if n == "torch"))

@@ -15,7 +15,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from whynan.cli.main import main, whynan
 from whynan.config import Options
-from whynan.session.programs import Program
+from whynan.session.script import Program
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Program, Options]]:
         found.append((program, options))
         return 7
 
-    monkeypatch.setattr("whynan.session.launching.launch", launch)
+    monkeypatch.setattr("whynan.session.runner.launch", launch)
     return found
 
 

@@ -8,7 +8,6 @@ import sys
 
 import pytest
 
-from whynan.errors import UsageError
 from whynan.session.interpreter import called, command_line
 
 LINES: list[tuple[list[str], list[str], str | None]] = [
@@ -63,23 +62,3 @@ def test_the_installed_command_calls_its_own_python(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sys, "orig_argv", ["/env/bin/python", "/env/bin/whynan", "run", "train.py"])
     monkeypatch.setattr(sys, "argv", ["/env/bin/whynan", "run", "train.py"])
     assert called() == [sys.executable]
-
-
-def test_a_python_that_does_not_know_itself_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", "")
-    with pytest.raises(UsageError, match="start whynan by its full path"):
-        called()
-
-
-@pytest.mark.parametrize("option", ["-I", "-E", "-S"])
-def test_an_option_that_keeps_whynan_out_is_refused(option: str) -> None:
-    code = (
-        f"import sys; sys.path[:] = {sys.path!r}\n"
-        "from whynan.session.interpreter import called\n"
-        "try: called()\n"
-        "except Exception as error: print(error)"
-    )
-    result = subprocess.run([sys.executable, option, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == (
-        "python -I, -E or -S keeps whynan out of the program that it starts: start whynan without that option"
-    )

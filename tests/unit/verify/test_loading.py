@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,63 +11,41 @@ import pytest
 
 from whynan.verify.instrumenting import every_function, instrumented_all
 
-ATTENDING = """
-import os, sys
+LOADING = """
+import sys
+from whynan.session.script import Program
 from whynan.verify.loading import Loaded
 
-def over(error):
-    print("over", type(error).__name__, flush=True)
-    os._exit(0)
-
-path = {path!r}
+path, kind, what, *arguments = sys.argv[1:]
 text = open(path).read().replace("'first'", "'other'")
-loaded = Loaded({{path: text}}, over)
+loaded = Loaded({path: text})
 loaded.install()
-running = []
-
-def hook(event, args):
-    if event == "exec" and not running:
-        frame = sys._getframe().f_back
-        running.append(True)
-        loaded.run_main(args[0], frame)
-        running.clear()
-
-sys.addaudithook(hook)
+program = Program(kind, what, tuple(arguments))
+program.enter()
+program.execute(loaded.code_of)
 """
 
 
 def ran(folder: Path, path: str, *arguments: str) -> str:
     """What a program prints that is loaded with another text of a file."""
-    (folder / "boot").mkdir()
-    (folder / "boot" / "sitecustomize.py").write_text(ATTENDING.format(path=str(folder / path)), encoding="utf-8")
-    paths = [str(folder / "boot"), *(os.environ["PYTHONPATH"].split(os.pathsep) if "PYTHONPATH" in os.environ else ())]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=environment, text=True, capture_output=True, check=True
-    )
-    return done.stdout
+    command = [sys.executable, "-c", LOADING, str(folder / path), *arguments]
+    return subprocess.run(command, cwd=folder, text=True, capture_output=True, check=True).stdout
 
 
 MAIN = "import sys\nprint('first', __name__, sys.argv[1:], flush=True)\n"
 
 
-@pytest.mark.parametrize("arguments", [("main.py", "-x"), ("-m", "main", "-x")])
+@pytest.mark.parametrize("arguments", [("script", "main.py", "-x"), ("module", "main", "-x")])
 def test_a_main_program_runs_another_text(arguments: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text(MAIN, encoding="utf-8")
-    assert ran(tmp_path, "main.py", *arguments) == "other __main__ ['-x']\nover NoneType\n"
+    assert ran(tmp_path, "main.py", *arguments) == "other __main__ ['-x']\n"
     assert (tmp_path / "main.py").read_text() == MAIN
 
 
 def test_an_imported_module_runs_another_text(tmp_path: Path) -> None:
     (tmp_path / "part.py").write_text("def say():\n    print('first', flush=True)\n", encoding="utf-8")
     (tmp_path / "main.py").write_text("from part import say\nsay()\n", encoding="utf-8")
-    assert ran(tmp_path, "part.py", "main.py") == "other\nover NoneType\n"
-
-
-@pytest.mark.parametrize(("end", "told"), [("raise ValueError(3)", "ValueError"), ("sys.exit(3)", "NoneType")])
-def test_how_the_program_ends_is_told(end: str, told: str, tmp_path: Path) -> None:
-    (tmp_path / "main.py").write_text(f"import sys\n{end}\n", encoding="utf-8")
-    assert ran(tmp_path, "main.py", "main.py") == f"over {told}\n"
+    assert ran(tmp_path, "part.py", "script", "main.py") == "other\n"
 
 
 TEXT = """\

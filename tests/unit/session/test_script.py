@@ -13,7 +13,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from whynan.errors import UsageError
-from whynan.session.programs import Kind, Program
+from whynan.session.script import Kind, Program
 
 SCRIPT = "import sys; print(*sys.argv[1:])\n"
 

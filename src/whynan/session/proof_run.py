@@ -1,4 +1,7 @@
-"""A program once more, for the proof of its fixes: is it the same, what were its names, what does an edit do?"""
+"""Proof run: a program once more from its beginning, in which its fixes are proved, each by a further run of its own.
+
+``whole_program_proof`` starts it, and reads what it leaves in a folder.
+"""
 
 # pyright: strict
 
@@ -6,16 +9,38 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tokenize
 from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from whynan.errors import UsageError
-from whynan.session.repeated import Repeated
-from whynan.session.unproved import NAMES, key_of, likeness_of
+from whynan.records.around import Neighbourhood
+from whynan.report.json import read, to_json
+from whynan.report.redaction import redacted
+from whynan.session import capsules
+from whynan.session.child_process import run_child
+from whynan.session.files import write_text
+from whynan.session.further_run import FurtherRun, StepRun, WholeRun
+from whynan.session.proving import proved, with_surroundings
+from whynan.session.region import Region
+from whynan.session.runner import attach, isolation_here, wait_for_threads
+from whynan.session.script import without_own_frames
+from whynan.session.whole_program_proof import (
+    ASKED,
+    CAPSULE,
+    NAMES,
+    PROVED,
+    SEED,
+    further_environment,
+    further_run,
+    hide_hash_seed,
+    key_of,
+    likeness_of,
+)
 from whynan.verify.instrumenting import every_function, instrumented
 from whynan.verify.loading import Loaded
 from whynan.verify.swapping import is_same_file
@@ -23,18 +48,15 @@ from whynan.verify.visiting import Listening
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-    from typing import NoReturn
 
     from whynan.records import Finding, Fix, Report
+    from whynan.session.further_run import End
+    from whynan.session.isolation import Isolation
     from whynan.session.region import Region
-    from whynan.session.repeated import End
     from whynan.verify.visits import Visits
 
-PROVED: Final = "proved.json"
-CAPSULE: Final = "capsule"
 SAME: Final = "births and their values identical, run again from the program's beginning"
+NO_TRIAL: Final = "it takes a run of the whole program to see this step again, and none was made for the fix"
 _EAGER: Final = "as many bad numbers in the same places, run again from the program's beginning without torch.compile"
 _ONLY_COMPILED: Final = (
     "run again without torch.compile, it bore nothing bad: what the compiler made of the program is the suspect"
@@ -43,15 +65,17 @@ _AS_WRITTEN: Final = "; tried without torch.compile"
 _ELSEWHERE: Final = "what it was there is not known: the run again was made to tell of other functions"
 _TOO_LONG: Final = "run with it, the program took more than the {:,.0f} seconds that were left for proofs"
 _NO_TIME: Final = "the time for proofs was over"
+_REPORT: Final = "report.json"
+_ENDED: Final = "ended.json"
+_NEVER: Final = 1 << 62
+_leave: Final = os._exit
 
 
-class Rerun(Repeated):
+class ProofRun(WholeRun):
     """The run again of the program as it is; what mends its findings is tried in further runs of it."""
 
-    def __init__(
-        self, told: str, folder: str, apart: Callable[[], AbstractContextManager[None]], out: Callable[[int], NoReturn]
-    ) -> None:
-        super().__init__(told, folder, apart, out)
+    def __init__(self, folder: str, asked: dict[str, Any], isolation: Isolation) -> None:
+        super().__init__(folder, asked, isolation)
         self._until = monotonic() + float(self.asked["seconds"])
         self.heard: dict[str, Listening] = {}
         for path, lines in self.asked["places"].items():
@@ -61,35 +85,28 @@ class Rerun(Repeated):
                 self.heard[path] = Listening(path, text, every_function(text) if self.asked["eager"] else lines)
         self.end_of_it: End = "end"
         self.why = ""
-        self.before_births = 0
         self._tried = 0
 
     def loaded(self) -> Loaded:
         """The syntax of the files that findings were born in, with the calls that tell of their names."""
         trees: dict[str, ast.Module] = {path: heard.tree for path, heard in self.heard.items()}
-        return Loaded(trees, self.end)
+        return Loaded(trees)
 
-    def begin(self) -> None:
-        """Torch is loaded: look at everything, and record the names."""
-        from whynan.session import capsules
-
+    def look(self) -> None:
+        """Look at everything from here on, and record the names."""
         self.keeper = capsules.keeper_for(self.options)
-        super().begin()
+        super().look()
         for heard in self.heard.values():
             heard.begin()
 
     def told(self, region: Region, end: End, why: str) -> None:
         """Leave the fixes of what was found in the first run, too; or why nothing of this run is used."""
-        from whynan.session.proving import proved, with_surroundings
-
         self.end_of_it, self.why = end, why
         report = with_surroundings(region.report, region.trace)
         same = self._same(report)
         if not same:
             self._leave({"why": self._difference(report)})
             return
-        ordinals = [b.event.ordinal for b in (*region.trace.births, *region.trace.silent)]
-        self.before_births = sum(1 for events in self.effects if events < max(ordinals, default=0))
         visits: dict[Any, Visits] = {}
         report = proved(report, self, keep=None if self.keeper is None else visits.__setitem__)
         self._leave_proved(report, same, visits)
@@ -120,16 +137,10 @@ class Rerun(Repeated):
     def _leave_proved(
         self, report: Report, same: dict[tuple[str, int], tuple[str, int]], visits: dict[Any, Visits]
     ) -> None:
-        from whynan.session import capsules
-
         if self.keeper is not None:
-            from dataclasses import replace
-
-            within = replace(self.options, capsule=os.path.join(self._folder, CAPSULE))
+            within = replace(self.options, capsule=os.path.join(self.folder, CAPSULE))
             capsules.packed(report, self.keeper, within, visits)
         if self.options.redact:
-            from whynan.report.redaction import redacted
-
             report = redacted(report)
         found = {at: getattr(report, name)[index] for at, (name, index) in same.items()}
         told = [[name, index, self._document_of(finding)] for (name, index), finding in found.items()]
@@ -145,9 +156,7 @@ class Rerun(Repeated):
         return [note for note in report.coverage.notes if note.startswith("the proof of fixes")]
 
     def _leave(self, document: dict[str, Any]) -> None:
-        from whynan.session.files import write_text
-
-        write_text(os.path.join(self._folder, PROVED), json.dumps(document))
+        write_text(os.path.join(self.folder, PROVED), json.dumps(document))
 
     # -- the program once more, for a fix --
 
@@ -166,8 +175,6 @@ class Rerun(Repeated):
 
     def trial(self, path: str, before: str, after: str) -> Report | str:
         """The report of a run in which a file has another text; or why there is none."""
-        from whynan.session.trials import read
-
         del before
         try:
             compile(after, path, "exec", dont_inherit=True)
@@ -177,11 +184,11 @@ class Rerun(Repeated):
         if left <= 0:
             return _NO_TIME
         self._tried += 1
-        folder = os.path.join(self._folder, f"trial-{self._tried}")
+        folder = os.path.join(self.folder, f"trial-{self._tried}")
         os.mkdir(folder, 0o700)
         if not self._run(folder, path, after, left):
             return _TOO_LONG.format(left)
-        found = read(folder)
+        found = read_trial(folder)
         return found if isinstance(found, str) else self._judged(*found)
 
     def _judged(self, report: Report, end: End, why: str) -> Report | str:
@@ -193,38 +200,56 @@ class Rerun(Repeated):
         return report
 
     def _run(self, folder: str, path: str, after: str, seconds: float) -> bool:
-        from whynan.session.files import write_text
-        from whynan.session.trials import ASKED, CONFINED, TRIAL
-
         asked = {
+            "kind": "trial",
+            "program": self.asked["program"],
+            "options": self.asked["options"],
             "path": path,
             "text": after,
-            "effects": self.before_births,
             "door": self.doors if self.end_of_it == "door" else None,
             "eager": self.asked["eager"],
             "random": self.asked["random"],
         }
         write_text(os.path.join(folder, ASKED), json.dumps(asked))
-        told = json.dumps({**self._document, "asked": os.path.join(folder, ASKED)})
-        again = TRIAL if self.before_births else CONFINED
-        environment = self.environment(told, os.path.join(folder, "status.json"), again)
-        process = subprocess.Popen(
-            self._document["argv"],
-            executable=sys.executable,
-            env={**environment, "TMPDIR": folder},
-            cwd=self._place,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return False
-        finally:
-            process.kill()
-            process.wait()
-        return True
+        environment = further_environment(self.beginning.environment, folder)
+        return run_child(further_run(folder), environment, cwd=self.beginning.folder, seconds=seconds) is None
+
+
+class TrialRun(WholeRun):
+    """The run of a program with another text of one file."""
+
+    def loaded(self) -> Loaded:
+        """The edited text."""
+        return Loaded({self.asked["path"]: self.asked["text"]})
+
+    def passed(self) -> None:
+        """At a door; it ends at that at which the run without the edit ended."""
+        if self.doors == self.asked["door"]:
+            self.over("door")
+
+    def told(self, region: Region, end: End, why: str) -> None:
+        """Leave its report, with what the rules read of its surroundings."""
+        report = with_surroundings(region.report, region.trace)
+        around = {
+            name: [None if f.around is None else f.around.model_dump(mode="json") for f in getattr(report, name)]
+            for name in NAMES
+        }
+        write_text(os.path.join(self.folder, _REPORT), to_json(report))
+        write_text(os.path.join(self.folder, _ENDED), json.dumps({"end": end, "why": why, "around": around}))
+
+
+def read_trial(folder: str) -> tuple[Report, End, str] | str:
+    """What a trial has left: its report, and how it ended; or why there is none."""
+    if not os.path.exists(os.path.join(folder, _ENDED)):
+        return "run with it, the program was cut short"
+    report = read(Path(folder, _REPORT).read_bytes())
+    ended = _document(os.path.join(folder, _ENDED))
+    for name in NAMES:
+        parts = cast("list[Any]", ended["around"][name])
+        known = [None if part is None else Neighbourhood.model_validate(part) for part in parts]
+        changed = (f.model_copy(update={"around": a}) for f, a in zip(getattr(report, name), known, strict=True))
+        report = report.model_copy(update={name: tuple(changed)})
+    return report, ended["end"], ended["why"]
 
 
 def _text(path: str) -> str:
@@ -243,3 +268,40 @@ def _as_written(fix: Fix) -> Fix:
 
 def _type(raised: str) -> str:
     return raised.partition(":")[0]
+
+
+def _document(path: str) -> dict[str, Any]:
+    with open(path, encoding="utf-8") as file:
+        found: dict[str, Any] = json.load(file)
+    return found
+
+
+_KINDS: Final[dict[str, type[FurtherRun]]] = {"step": StepRun, "proof": ProofRun, "trial": TrialRun}
+
+
+def main(folder: str) -> None:
+    """Run a program as a folder says."""
+    if SEED in os.environ:
+        hide_hash_seed()
+    asked = _document(os.path.join(folder, ASKED))
+    isolation = isolation_here()
+    run = _KINDS[asked["kind"]](folder, asked, isolation)
+    loaded = run.loaded()
+    loaded.install()
+    run.beginning.program.enter()
+    isolation.begin()
+    attach(run)
+    error: BaseException | None = None
+    try:
+        run.beginning.program.execute(loaded.code_of)
+        wait_for_threads()
+    except SystemExit:
+        wait_for_threads()
+    except BaseException as raised:
+        error = without_own_frames(raised)
+    # while Python is still whole: its exit handlers are not run
+    run.end(error)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,64 +1,64 @@
-"""A program that `whynan run` attends: traced from the moment torch is there, stopped where it must, reported once."""
+"""Run controller: a program is traced from the moment that torch is there, stopped where it must, reported once."""
 
 # pyright: strict
 
 from __future__ import annotations
 
-import json
 import os
+import signal
 import sys
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from whynan.capture.failure import report_internal_error, tell_once
 from whynan.capture.ranks import TOGETHER, has_started_others, is_one_of_several, launched, rank
-from whynan.config import Options
 from whynan.session import capsules, recorded
-from whynan.session.ending import debugger, hide, stepping, stopped, user_frame
-from whynan.session.leaving import with_note
+from whynan.session.delivery import deliver
+from whynan.session.files import is_replaceable
 from whynan.session.proving import RERUN, Once
 from whynan.session.region import Region, exception_text
+from whynan.session.runs import with_note
+from whynan.session.stop import debugger, hide, stepping, stopped, user_frame
 from whynan.session.terminating import Terminating
 from whynan.session.waiting import told
 from whynan.session.watching import Watched
-from whynan.traces.format import NO_OTHERS
+from whynan.traces.format import FAILED, NO_OTHERS
 from whynan.traces.writing import TraceWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
 
     from whynan.capture.torch import Capture
     from whynan.capture.torch.judging import Fault
     from whynan.capture.torch.keeping import Keeper
+    from whynan.config import Options
     from whynan.records import Finding, Report
-    from whynan.session.leaving import Leaving
+    from whynan.session.isolation import Isolation
+    from whynan.session.script import Beginning
     from whynan.session.training import Training
-    from whynan.session.unproved import Unproved
+    from whynan.session.whole_program_proof import WholeProgramProof
 
 
 MEMORY: Final = 256 << 20
 """Bytes of operands that a run holds unless it is told another number; a region holds fewer."""
 ONE_OF_SEVERAL: Final = "rank {} of {}: one of several processes is not stopped by itself, nor run again"
 TERMINATED: Final = "the program was told to terminate: what it would have done after that is not known"
+RERUN_EXPLAINS: Final = "whynan run --rerun runs the program again, with all that it does, to explain that step"
 RUN_ONCE: Final = f"the program was run once: {RERUN}"
 
 
-class Attended:
-    """The run of one program, of which ``told`` says what was asked for.
+class Controller:
+    """The run of one program; ``whynan`` is whynan's exit status once it is told.
 
-    ``apart`` sets its modules and paths aside for as long as whynan works; ``leave_word`` tells whoever waits for it.
+    `isolation`: sets the program's modules and paths aside for as long as whynan works.
     """
 
-    def __init__(
-        self, told: str, apart: Callable[[], AbstractContextManager[None]], leave_word: Callable[[str], None]
-    ) -> None:
-        document: dict[str, Any] = json.loads(told)
-        self.options = Options.restored(document["options"])
-        self._leave_word = leave_word
-        self._command: str = document["command"]
-        self._apart = apart
+    def __init__(self, beginning: Beginning, options: Options, isolation: Isolation) -> None:
+        self.options = options
+        self.whynan = 0
+        self._command = beginning.program.name
+        self._isolation = isolation
         self._recording = None
         if self.options.trace is not None:
             self._recording = TraceWriter(self.options.trace, redact=self.options.redact)
@@ -66,32 +66,28 @@ class Attended:
         self._region: Region | None = None
         self._reported = False
         self._stopped = self._told = False
+        self._script = 0
         self._notes: list[str] = []
         self._terminating: Terminating | None = None
         self._training: Training | None = None
-        self._left: Leaving | None = None
-        self._unproved: Unproved | None = None
+        self._unexplained = False
+        self._proof: WholeProgramProof | None = None
+        self._waiting: Report | None = None
+        self._delivered: Report | None = None
+        if options.rerun and (not options.quiet or options.json is not None):
+            from whynan.session.whole_program_proof import WholeProgramProof
+
+            self._proof = WholeProgramProof(beginning, options)
         tell_once()
-
-    def leaves(self, left: Leaving) -> None:
-        """Have a report that a second run may better be left for the process that waits."""
-        self._left = left
-
-    def proves(self, folder: str, began: float) -> None:
-        """Have a report whose fixes further runs may prove be left for the process that waits, where that is wanted."""
-        if self.options.rerun and (not self.options.quiet or self.options.json is not None):
-            from whynan.session.unproved import Unproved
-
-            self._unproved = Unproved(self.options, folder, began)
 
     def begin(self) -> None:
         """Look at everything from here on."""
         if launched(os.environ) is not None:
             self._terminating = Terminating(self.terminated)
             self._terminating.begin()
-        if self._unproved is not None:
+        if self._proof is not None:
             # before anything is looked at
-            self._unproved.begin()
+            self._proof.begin()
         self._keeper = capsules.keeper_for(self.options)
         asks = self.options.on_nonfinite != "continue"
         watched = Watched(
@@ -124,18 +120,22 @@ class Attended:
             self._training.replays.keeper = self._keeper
             self._training.look_beside()
             self._training.guard.decided = self._decides
-            if self._left is not None:
-                self._left.hear(self._training)
+            if self._proof is not None:
+                self._proof.hear(self._training)
+            elif not self.options.rerun:
+                self._training.unexplained = self._name_the_option
             self._training.begin()
 
-    def end(self, error: BaseException | None = None, *, early: bool = False) -> None:
+    def end(self, error: BaseException | None = None, *, early: bool = False, script: int = 0) -> None:
         """Tell what was found, once: on the standard error stream and wherever an option says.
 
-        `early`: in the midst of the program.
+        `early`: in the midst of the program. `script`: the program's exit status.
         """
         if error is not None:
             hide(error)
+        self._script = script or self._script
         if self._reported:
+            self._amend()
             return
         self._reported = True
         region = self._region
@@ -155,41 +155,67 @@ class Attended:
         found = region.report if self._training is None else self._training.after(region.report)
         self._tell(found if error is None else _raised(found, error))
 
+    def _name_the_option(self, fault: Fault) -> None:
+        self._unexplained = not (is_one_of_several() or fault.lag or fault.skipped)
+
     def _tell(self, found: Report) -> None:
-        found = found if self._left is None else self._left.told(found)
-        report = self._final(found if self._unproved is None else self._unproved.told(found))
-        again = False
+        if self._unexplained:
+            found = with_note(found, RERUN_EXPLAINS)
+        report = self._final(found if self._proof is None else self._proof.told(found))
+        self.whynan = report.run.exit_status.whynan
         try:
-            again = self._left is not None and self._left.leave(report)
-            again = again or self._leave_unproved(report)
-            if not again:
+            if self._proof is not None and self._region is not None and self._proof.wants(report, self._region.report):
+                self._record(report)
+                self._waiting = report
+            else:
                 visits = {} if self._training is None else self._training.replays.visits
                 self._deliver(capsules.packed(report, self._keeper, self.options, visits))
         finally:
-            # by hand: the program may have put another `json.dumps` in its place
-            stopped_, again_ = ("true" if one else "false" for one in (self._stopped, again))
-            whynan = report.run.exit_status.whynan
-            self._leave_word(f'{{"whynan": {whynan}, "stopped": {stopped_}, "loaded": true, "again": {again_}}}')
             self._told = True
 
-    def _leave_unproved(self, report: Report) -> bool:
-        if self._unproved is None or self._region is None:
-            return False
-        names = None if self._recording is None else self._recording.names
-        left = self._unproved.leave(report, self._region.report, names)
-        if left:
-            self._record(report)
-        return left
+    def finish(self, *, interrupted: bool = False) -> None:
+        """The program is over: run it again where that was asked for, and tell what came of it."""
+        if self._waiting is None or self._proof is None:
+            return
+        found, self._waiting = self._waiting, None
+        try:
+            names = None if self._recording is None else self._recording.names
+            found = self._proof.report(found, names, interrupted=interrupted)
+        except Exception:
+            found = with_note(found, FAILED)
+            report_internal_error()
+        finally:
+            found = self._ended(found)
+            self.whynan = found.run.exit_status.whynan
+            self._deliver(found, private=self._proof.is_private)
+
+    def _ended(self, report: Report) -> Report:
+        """A report with the exit status that the program has come to since it was made."""
+        status = report.run.exit_status
+        script = None if self._stopped else self._script or status.script or 0
+        status = status.model_copy(update={"script": script, "whynan": self._exit_status(report)})
+        return report.model_copy(update={"run": report.run.model_copy(update={"exit_status": status})})
+
+    def _amend(self) -> None:
+        """Put into what was written the exit status that was known only once the program had ended."""
+        report = self._delivered
+        if report is None or self._stopped or not self._script:
+            return
+        to = self.options.json
+        again = replace(self.options, quiet=True, json=None if to is None or not is_replaceable(to) else to)
+        self._record(self._ended(report))
+        deliver(self._ended(report), again, None if self._recording is None else self._recording.names)
 
     def _record(self, report: Report) -> None:
         if self._recording is not None:
             recorded.again(self._recording, report, whole=self._training is not None)
 
-    def _deliver(self, report: Report) -> None:
-        from whynan.session.delivery import deliver
-
+    def _deliver(self, report: Report, *, private: bool = False) -> None:
+        """Tell a report; where it is `private`, what --redact leaves out was left out already."""
+        self._delivered = report
         self._record(report)
-        deliver(report, self.options, None if self._recording is None else self._recording.names)
+        options = replace(self.options, redact=False) if private else self.options
+        deliver(report, options, None if self._recording is None else self._recording.names)
 
     def terminated(self) -> bool:
         """The program is told to terminate: its report, first; whether it may end now, or is at its report already."""
@@ -197,8 +223,8 @@ class Attended:
             return self._told
         self._notes.append(TERMINATED)
         try:
-            with self._apart():
-                self.end()
+            with self._isolation:
+                self.end(script=128 + signal.SIGTERM)
         except Exception:
             report_internal_error()
         return True
@@ -217,7 +243,7 @@ class Attended:
         """At a door of the program, after a fatal sink: the exception to end the run with, if it is to end."""
         if is_one_of_several():
             return None
-        with self._apart():
+        with self._isolation:
             errors = self._errors(capture)
             if not errors:
                 return None
@@ -232,7 +258,7 @@ class Attended:
         capture = None if self._region is None else self._region.watching.capture
         if capture is None or self._training is None or self.options.on_nonfinite == "continue":
             return None
-        with self._apart():
+        with self._isolation:
             errors = self._errors(capture)
             if not errors or fault.decision is None:
                 return None
@@ -244,7 +270,7 @@ class Attended:
 
     def _ending(self, error: Finding) -> BaseException:
         """Tell what was found; gives what the run ends with."""
-        with self._apart():
+        with self._isolation:
             self.end(early=True)
             opened = self._debugger()
         if opened is not None:
@@ -275,7 +301,7 @@ class Attended:
         if self._reported or self.options.on_nonfinite in ("continue", "skip") or is_one_of_several():
             return None
         self._stopped = self.options.on_nonfinite == "stop"
-        with self._apart():
+        with self._isolation:
             self.end(early=True)
             opened = self._debugger()
         if opened is not None:
@@ -303,10 +329,7 @@ class Attended:
             report = with_note(report, note)
         if report.verdict == "clean" and not report.coverage.events and (own is not None or has_started_others()):
             report = with_note(report, NO_OTHERS).model_copy(update={"verdict": "inconclusive"})
-        status = report.run.exit_status
-        script = None if self._stopped else status.script or 0
-        status = status.model_copy(update={"script": script, "whynan": self._exit_status(report)})
-        return report.model_copy(update={"run": report.run.model_copy(update={"exit_status": status})})
+        return self._ended(report)
 
     def _exit_status(self, report: Report) -> int:
         strict = self.options.strict and report.verdict == "damaged"

@@ -98,15 +98,5 @@ def _hide(error: BaseException) -> None:
     error.__traceback__ = kept[0]
 
 
-def die_of_interrupt() -> None:
-    """Have Python end by the signal again, as after every KeyboardInterrupt that nobody caught.
-
-    Running text, as making a report does for its types, takes back what Python has noted (CPython 3.8 to 3.14); text
-    that raises the exception notes it anew.
-    """
-    with suppress(KeyboardInterrupt):
-        exec("raise KeyboardInterrupt")
-
-
 def _owner(traceback: TracebackType) -> Owner:
     return owner_of(traceback.tb_frame.f_code.co_filename)

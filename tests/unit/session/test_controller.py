@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,11 @@ from torch import Tensor, nn
 from whynan.capture import failure
 from whynan.config import Options
 from whynan.errors import NonFiniteError
-from whynan.session.attended import Attended
+from whynan.session.controller import Controller
+from whynan.session.isolation import Isolation
 from whynan.session.merging import merged
+from whynan.session.script import Beginning
+from whynan.session.script import Program as Script
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,13 +70,15 @@ class Program:
         return self.net(x)
 
 
+def controller(options: Options) -> Controller:
+    """The controller of a script that nothing stands beside."""
+    return Controller(Beginning(Script("script", "train.py")), options, Isolation(list(sys.path), frozenset()))
+
+
 def attended(program: Callable[[], Any], folder: Path, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The report of a program, and the word that is left for whoever waits."""
-    words: list[str] = []
+    """The report of a program, whynan's exit status, and the exception that the program ended by."""
     path = folder / "report.json"
-    made = Options(json=str(path), quiet=True, **options)
-    told = json.dumps({"command": "train.py", "options": made.stored()})
-    session = Attended(told, nullcontext, words.append)
+    session = controller(Options(json=str(path), quiet=True, **options))
     session.begin()
     error: BaseException | None = None
     try:
@@ -81,8 +86,7 @@ def attended(program: Callable[[], Any], folder: Path, **options: Any) -> tuple[
     except (Exception, SystemExit) as raised:
         error = raised
     session.end(error)
-    (word,) = words
-    return json.loads(path.read_text(encoding="utf-8")), {**json.loads(word), "error": error}
+    return json.loads(path.read_text(encoding="utf-8")), {"whynan": session.whynan, "error": error}
 
 
 def test_a_bad_step_stops_the_program_and_is_told_with_its_first_step(tmp_path: Path) -> None:
@@ -92,7 +96,7 @@ def test_a_bad_step_stops_the_program_and_is_told_with_its_first_step(tmp_path: 
     assert (report["verdict"], finding["rule"], finding["step"]) == ("nonfinite", "WN201", BAD)
     assert finding["element"]["index"] == [2, 1]
     assert report["run"]["replay"]["faithful"] is True
-    assert (word["whynan"], word["stopped"], word["loaded"], word["again"]) == (1, True, True, False)
+    assert word["whynan"] == 1
     assert report["run"]["exit_status"] == {"script": None, "whynan": 1}
     assert isinstance(word["error"], SystemExit)
     # the first step was traced, the others were watched
@@ -102,7 +106,7 @@ def test_a_bad_step_stops_the_program_and_is_told_with_its_first_step(tmp_path: 
 def test_a_program_may_go_on_after_its_bad_step(tmp_path: Path) -> None:
     program = Program()
     report, word = attended(lambda: program.fit(6, bad=BAD), tmp_path, on_nonfinite="continue")
-    assert (report["verdict"], word["stopped"], word["error"]) == ("nonfinite", False, None)
+    assert (report["verdict"], word["error"]) == ("nonfinite", None)
     # after it the weights are bad, which every later step shows
     assert any("2 more steps bad after that" in note for note in report["coverage"]["notes"])
 
@@ -125,7 +129,7 @@ def test_the_first_evaluation_of_a_kind_is_looked_at_as_it_runs(tmp_path: Path) 
     (finding,) = report["findings"]
     assert (finding["rule"], finding["step"], finding["element"]["index"]) == ("WN201", 4, [2, 1])
     assert {reached["kind"] for reached in finding["reaches"]} == {"output"}
-    assert word["stopped"] is True
+    assert isinstance(word["error"], SystemExit)
 
 
 def test_a_later_evaluation_that_is_bad_is_run_again(tmp_path: Path) -> None:
@@ -216,16 +220,25 @@ def test_strict_makes_a_warning_count(tmp_path: Path) -> None:
 
 
 def test_a_forked_child_looks_at_nothing(tmp_path: Path) -> None:
-    words: list[str] = []
     path = tmp_path / "report.json"
-    told = json.dumps({"command": "train.py", "options": Options(json=str(path), quiet=True).stored()})
-    session = Attended(told, nullcontext, words.append)
+    session = controller(Options(json=str(path), quiet=True))
     session.begin()
     session.forked()
     Program().fit(6, bad=BAD)
     session.end()
-    assert not words
+    assert session.whynan == 0
     assert not path.exists()
+
+
+def test_how_the_program_ended_is_put_into_the_report_of_one_that_went_on(tmp_path: Path) -> None:
+    program, path = Program(), tmp_path / "report.json"
+    session = controller(Options(json=str(path), quiet=True, on_nonfinite="raise"))
+    session.begin()
+    with pytest.raises(NonFiniteError):
+        program.fit(6, bad=BAD)
+    assert json.loads(path.read_text())["run"]["exit_status"] == {"script": 0, "whynan": 1}
+    session.end(script=3)
+    assert json.loads(path.read_text())["run"]["exit_status"] == {"script": 3, "whynan": 1}
 
 
 def test_an_earlier_report_and_a_trace_are_taken_and_made(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from whynan.session.apart import Apart
+from whynan.session.isolation import Isolation
 
 NAMES = ("shared", "shared.part", "only_ours", "only_theirs", "third")
 
@@ -20,7 +20,7 @@ NAMES = ("shared", "shared.part", "only_ours", "only_theirs", "third")
 @pytest.fixture(autouse=True)
 def all_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing of what is found here outlives a test."""
-    monkeypatch.setattr(Apart, "_ours", {})
+    monkeypatch.setattr(Isolation, "_ours", {})
     path, limit = list(sys.path), sys.getrecursionlimit()
     yield
     sys.path[:] = path
@@ -43,8 +43,8 @@ class Places:
         self.path, self.modules = list(sys.path), frozenset(sys.modules)
         sys.path.insert(0, str(self.theirs))
 
-    def apart(self) -> Apart:
-        return Apart(self.path, self.modules)
+    def apart(self) -> Isolation:
+        return Isolation(self.path, self.modules)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
 import sys
 import threading
 import traceback
@@ -13,12 +12,12 @@ from typing import Any
 
 import pytest
 
-import whynan.session.ending
+import whynan.session.stop
 from tests.unit.report.programs import finding
 from whynan.errors import NonFiniteError
-from whynan.session.ending import debugger, hide, stopped, user_frame
+from whynan.session.stop import debugger, hide, stopped, user_frame
 
-OURS = whynan.session.ending.__file__
+OURS = whynan.session.stop.__file__
 
 
 def through(file: str, name: str = "between") -> Callable[[Callable[[], object]], object]:
@@ -178,26 +177,3 @@ def test_a_stop_in_another_thread_ends_the_main_one_too() -> None:
         threading.Thread(target=other).start()
         while True:
             done.wait(0.001)
-
-
-INTERRUPTED = """
-import sys
-def hook(event, arguments):
-    if event == "sys.excepthook":
-        exec("x = 1")
-        {again}
-sys.addaudithook(hook)
-sys.path[:] = {path}
-import whynan.session.ending
-raise KeyboardInterrupt
-"""
-
-
-@pytest.mark.parametrize(
-    ("again", "status"), [("whynan.session.ending.die_of_interrupt()", -2), ("pass", 1)], ids=["again", "not"]
-)
-def test_an_interrupt_is_one_even_after_text_was_run(again: str, status: int) -> None:
-    code = INTERRUPTED.format(again=again, path=sys.path)
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert result.stderr.endswith("KeyboardInterrupt\n")
-    assert result.returncode == status
