@@ -140,7 +140,7 @@ def commands() -> Iterator[Case]:
             yield Case(f"program/{program.name}", partial(programme, program, ()))
     for path in sorted((ROOT / "tests" / "trainings").glob("*.py")):
         yield Case(f"training/{path.stem}", partial(script, path, ("--mode", "watch")))
-    for name in sorted({*EXAMPLES, "gem_pooling"}):
+    for name in sorted(EXAMPLES):
         yield Case(f"example/{name}", partial(script, ROOT / "examples" / name / "train.py", ()))
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from tests.integration.readme import ROOT, blocks
 
-NAMES = ("phase_head", "dirty_masks", "rmsnorm_fp16", "underflow_cosine")
+NAMES = ("gem_pooling", "phase_head", "dirty_masks", "rmsnorm_fp16", "underflow_cosine")
 EXPORTED = {
     "istft_export": {
         "torchscript": ("torchscript.onnx", "inputs.npz"),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "README.md"
+DEMO = ("run", "examples/gem_pooling/train.py")
 _BLOCK = re.compile(r"(<!-- (?P<name>\w+) -->\n)(?P<body>.*?)(<!-- /(?P=name) -->)", re.DOTALL)
 
 
@@ -22,7 +23,7 @@ def blocks(text: str) -> dict[str, str]:
 
 def demo() -> str:
     """What ``make demo`` prints."""
-    return _printed(sys.executable, "examples/gem_pooling/train.py")
+    return _told(sys.executable, "-m", "whynan", *DEMO)
 
 
 def explain() -> str:

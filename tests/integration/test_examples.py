@@ -15,8 +15,8 @@ from tests.made_anew import check
 from whynan.report.json import read
 
 ANEW = "run: python -m tests.integration.examples"
-SAMPLE = "underflow_cosine"
-"""The example that is run plainly and mended each time; under whynan each of them is."""
+SAMPLES = ("gem_pooling", "underflow_cosine")
+"""The examples that are run plainly and mended each time; under whynan each of them is."""
 
 
 def without_versions(report: str) -> str:
@@ -48,8 +48,8 @@ def explained(name: str, snapshot: SnapshotAssertion) -> tuple[Run, dict[str, An
 
 
 def sampled() -> list[Any]:
-    """All examples as parameters, of which one is no part of the full check alone."""
-    return [pytest.param(n, marks=[] if n == SAMPLE else [pytest.mark.full]) for n in NAMES]
+    """All examples as parameters, of which two are no part of the full check alone."""
+    return [pytest.param(n, marks=[] if n in SAMPLES else [pytest.mark.full]) for n in NAMES]
 
 
 def causes(finding: dict[str, Any]) -> list[str]:
@@ -82,6 +82,24 @@ def test_the_mend_is_clean_and_works(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_no_example_knows_of_whynan(name: str) -> None:
     assert "whynan" not in (ROOT / "examples" / name / "train.py").read_text(encoding="utf-8")
+
+
+def test_one_finite_loss_is_followed_by_nan() -> None:
+    first, *later = losses(plain("gem_pooling"))
+    assert math.isfinite(first)
+    assert len(later) == 7
+    assert all(math.isnan(loss) for loss in later)
+
+
+def test_a_finite_loss_with_nan_gradients_is_explained_and_mended(snapshot: SnapshotAssertion) -> None:
+    run, finding = explained("gem_pooling", snapshot)
+    assert run.status == 1
+    assert run.out == ""
+    assert (finding["rule"], finding["phase"], finding["fate"]) == ("WN309", "backward", "escaped")
+    assert finding["site"]["code"] == "pooled.pow(1.0 / self.p)"
+    assert [(reach["kind"], reach["name"]) for reach in finding["reaches"]] == [("gradient", "pool.p")]
+    assert causes(finding)[0].startswith("constant_pad_nd gives 0")
+    assert finding["fixes"][0]["verdict"]["status"] == "verified"
 
 
 def test_an_epsilon_for_zeros_does_not_help_beside_the_origin(snapshot: SnapshotAssertion) -> None:
