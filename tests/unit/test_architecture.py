@@ -1,4 +1,4 @@
-"""The rooms import each other as the contracts in pyproject.toml say, and the contracts can be broken."""
+"""The rooms import each other as the contracts in pyproject.toml say, and in no new circle; both can be broken."""
 
 from __future__ import annotations
 
@@ -11,9 +11,29 @@ from pathlib import Path
 import pytest
 
 import whynan
+from tests.unit.architecture import circles, folder_sizes, import_graph, line_count
 
 PACKAGE = Path(whynan.__file__).parent
 CONTRACTS = Path(__file__).parents[2] / "pyproject.toml"
+
+# What is there of what should not be. These numbers only ever become smaller: whoever lowers one, writes it here.
+LARGEST_CIRCLE = 35
+MODULES_IN_CIRCLES = 59
+LINES = 82_543
+MODULES_IN_A_FOLDER = 14
+CROWDED_FOLDERS = {
+    "capture": 15,
+    "capture/onnx": 53,
+    "capture/torch": 92,
+    "fixes/graph": 15,
+    "fixes/source": 23,
+    "models": 32,
+    "report": 23,
+    "session": 69,
+    "source": 15,
+    "verify": 22,
+    "verify/oracle": 19,
+}
 
 
 def lint_imports(source: Path) -> subprocess.CompletedProcess[str]:
@@ -63,3 +83,86 @@ def test_a_planted_import_breaks_its_contract(file: str, statement: str, contrac
     result = lint_imports(copy.parent)
     assert result.returncode == 1, result.stdout + result.stderr
     assert f"{contract} BROKEN" in result.stdout
+
+
+def test_no_circle_of_imports_is_new() -> None:
+    found = circles(import_graph(PACKAGE))
+    assert max(map(len, found), default=0) <= LARGEST_CIRCLE, found
+    assert sum(map(len, found)) <= MODULES_IN_CIRCLES, found
+
+
+def test_no_folder_becomes_crowded() -> None:
+    crowded = {f: n for f, n in folder_sizes(PACKAGE).items() if n > CROWDED_FOLDERS.get(f, MODULES_IN_A_FOLDER)}
+    assert not crowded
+
+
+def test_the_source_does_not_grow() -> None:
+    assert line_count(PACKAGE) <= LINES
+
+
+@pytest.mark.parametrize(
+    "closing",
+    [
+        "from small.one.a import A",
+        "import small.one.a",
+        "from small.one import a",
+        "from ..one.a import A",
+        "from ..one import a",
+        "def late():\n    from small.one.a import A",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from small.one.a import A",
+    ],
+)
+def test_a_planted_circle_is_found(closing: str, tmp_path: Path) -> None:
+    texts = {"__init__": "", "one/__init__": "", "one/a": "import small.b", "b": "from small.two import c", "two/c": ""}
+    package = written(tmp_path / "small", {**texts, "two/__init__": ""})
+    assert circles(import_graph(package)) == []
+    written(package, {"two/c": closing})
+    assert circles(import_graph(package)) == [["small.b", "small.one.a", "small.two.c"]]
+
+
+def test_a_circle_through_a_package_is_found(tmp_path: Path) -> None:
+    texts = {
+        "__init__": "",
+        "one/__init__": "from small.one.a import A",
+        "one/a": "",
+        "one/b": "from small.one import A",
+    }
+    package = written(tmp_path / "small", texts)
+    assert circles(import_graph(package)) == []
+    written(package, {"one/a": "from . import b"})
+    assert circles(import_graph(package)) == [["small.one", "small.one.a", "small.one.b"]]
+
+
+def test_two_circles_are_two(tmp_path: Path) -> None:
+    texts = {
+        "__init__": "",
+        "a": "import small.b",
+        "b": "import small.a, small.c",
+        "c": "import small.d",
+        "d": "import small.c",
+    }
+    package = written(tmp_path / "small", texts)
+    assert circles(import_graph(package)) == [["small.a", "small.b"], ["small.c", "small.d"]]
+
+
+def test_a_circle_planted_in_the_package_is_one_more(copy: Path) -> None:
+    texts = {"planted": "from whynan.records import seed", "seed": "import whynan.records.planted"}
+    written(copy / "records", texts)
+    assert ["whynan.records.planted", "whynan.records.seed"] in circles(import_graph(copy))
+
+
+def test_planted_modules_crowd_their_folder(tmp_path: Path) -> None:
+    texts = {"__init__": "", "one/__init__": "", "rules/__init__": ""}
+    many = {f"{folder}/m{n}": "1\n2\n" for folder in ("one", "rules", "rules/wn1") for n in range(15)}
+    package = written(tmp_path / "small", {**texts, **many, "top": ""})
+    assert folder_sizes(package) == {".": 1, "one": 15}
+    assert line_count(package) == 90
+
+
+def written(package: Path, texts: dict[str, str]) -> Path:
+    """A package with these modules."""
+    for name, text in texts.items():
+        path = package / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return package
