@@ -9,6 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import Phase, settings
 
+from tests.selection import (
+    SEEDS,
+    SHORT_PROFILE,
+    mark_breadth,
+    mark_qualities,
+    refuse_split_snapshots,
+    run_of,
+    starts_python,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
@@ -17,9 +27,11 @@ if TYPE_CHECKING:
 # The same examples each time, so that a failure is one of the change that is tested; `make quality` draws new ones.
 FIXED = settings(deadline=None, derandomize=True)
 settings.register_profile("fixed", FIXED)
-# It may take minutes to make a failing example smaller: not where all tests run (`make test`). There it is printed,
+# It may take minutes to make a failing example smaller: not where all tests run. There it is printed,
 # with what repeats it.
-settings.register_profile("unshrunk", FIXED, phases=[Phase.explicit, Phase.generate], print_blob=True)
+UNSHRUNK = settings(FIXED, phases=[Phase.explicit, Phase.generate], print_blob=True)
+settings.register_profile("unshrunk", UNSHRUNK)
+settings.register_profile(SHORT_PROFILE, UNSHRUNK, max_examples=SEEDS)
 settings.register_profile("drawn", deadline=None, print_blob=True)
 settings.load_profile("fixed")
 
@@ -33,12 +45,33 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A case that is not always run has no snapshot where others of its test are: `make test` would find it unused."""
-    long = [item for item in items if item.get_closest_marker("full")]
-    always = {item.nodeid.partition("[")[0] for item in items if not item.get_closest_marker("full")}
-    for item in long:
-        if "snapshot" in getattr(item, "fixturenames", ()) and item.nodeid.partition("[")[0] in always:
-            raise pytest.UsageError(f"{item.nodeid} is `full` and has a snapshot: make it a test of its own")
+    """Each test gets the run that it is in."""
+    mark_qualities(items)
+    mark_breadth(items)
+    refuse_split_snapshots(items)
+
+
+PYTHONS: list[str] = []
+"""The interpreters that the running test has started."""
+
+
+def note_python(event: str, arguments: tuple[Any, ...]) -> None:
+    """An audit hook: it cannot be taken away again."""
+    if event == "subprocess.Popen" and starts_python(*arguments[:2]):
+        PYTHONS.append(str(arguments[1]))
+
+
+sys.addaudithook(note_python)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    """A test of the short run that has started Python, in a fixture or by itself, does not say so and fails."""
+    yield
+    started = PYTHONS.copy()
+    PYTHONS.clear()
+    if started and run_of(item) == "short" and not item.get_closest_marker("process"):
+        pytest.fail(f"{item.nodeid} starts Python: mark it `process` ({started[0]})", pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -109,9 +142,9 @@ def fixes_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
 def without_proofs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that is replayed is told of, and its fixes are not sought: for tests that are about something else.
 
-    In a file of such tests the mark `proves` is on those that need the proofs all the same.
+    In a file of such tests the mark `proof` is on those that need the proofs all the same.
     """
-    if request.node.get_closest_marker("proves"):
+    if request.node.get_closest_marker("proof"):
         return
     from whynan.session.retelling import Replaying
 

@@ -20,7 +20,10 @@ from syrupy.assertion import SnapshotAssertion
 
 from whynan.session.confined import version
 
-pytestmark = pytest.mark.skipif(not version(), reason="a second run is confined by Linux's Landlock")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(not version(), reason="a second run is confined by Linux's Landlock"),
+]
 
 WHYNAN = Path(sys.executable).with_name("whynan")
 SEED = "torch.manual_seed(0)"

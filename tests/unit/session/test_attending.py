@@ -314,6 +314,7 @@ def run(code: str, folder: Path, *python: str, told: str | None = "{}", **enviro
     return result.stdout + result.stderr, left
 
 
+@pytest.mark.process
 def test_a_program_without_torch_is_given_the_listener_alone(tmp_path: Path) -> None:
     code = "import sys; print('\\n'.join(sys.modules))"
     environment = {"PATH": os.environ["PATH"]}
@@ -334,6 +335,7 @@ def test_a_program_without_torch_is_given_the_listener_alone(tmp_path: Path) -> 
     assert left == {"whynan": 0, "loaded": False}
 
 
+@pytest.mark.process
 def test_an_import_more_would_be_seen(tmp_path: Path) -> None:
     attended, _ = run("import json, sys; print('\\n'.join(sys.modules))", tmp_path)
     assert "json" in attended.split()
@@ -342,6 +344,7 @@ def test_an_import_more_would_be_seen(tmp_path: Path) -> None:
 STATE = "import os, sys; print([n for n in os.environ if 'WHYNAN' in n], os.environ.get('PYTHONPATH'), sys.path)"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("before", [None, "", "elsewhere"])
 def test_the_way_in_is_closed_behind_whynan(before: str | None, tmp_path: Path) -> None:
     more = {} if before is None else {"PYTHONPATH": before}
@@ -358,6 +361,7 @@ def test_the_way_in_is_closed_behind_whynan(before: str | None, tmp_path: Path) 
     assert run(STATE, tmp_path, **given)[0] == bare.stdout
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("text", ["print('customised')", "raise ValueError('customised')", "import nothing"])
 def test_a_customisation_of_the_users_own_still_comes(text: str, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
@@ -377,6 +381,7 @@ def test_a_customisation_of_the_users_own_still_comes(text: str, tmp_path: Path)
     assert left == {"whynan": 0, "loaded": False}
 
 
+@pytest.mark.process
 def test_whynan_that_cannot_start_says_so_and_the_program_runs(tmp_path: Path) -> None:
     spoilt = tmp_path / "spoilt" / "whynan" / "session"
     spoilt.mkdir(parents=True)
@@ -389,6 +394,7 @@ def test_whynan_that_cannot_start_says_so_and_the_program_runs(tmp_path: Path) -
     assert left is None
 
 
+@pytest.mark.process
 def test_a_python_that_nobody_has_started_for_whynan_is_left_alone(tmp_path: Path) -> None:
     shown, left = run("import os, sys; print('whynan' in sys.modules, os._exit.__module__)", tmp_path, told=None)
     assert (shown, left) == ("False posix\n", None)
@@ -406,11 +412,13 @@ WAYS = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("way", WAYS)
 def test_the_word_comes_whatever_way_the_program_ends(way: str, tmp_path: Path) -> None:
     assert run(WAYS[way], tmp_path)[1] == {"whynan": 0, "loaded": False}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "code",
     [
@@ -424,11 +432,13 @@ def test_a_fork_leaves_one_word_at_most(code: str, tmp_path: Path) -> None:
     assert left is None or left == {"whynan": 0, "loaded": False}
 
 
+@pytest.mark.process
 def test_leaving_at_once_can_be_pickled(tmp_path: Path) -> None:
     code = "import os, pickle, sys; sys.stdout.write(pickle.dumps(os._exit).hex())"
     assert pickle.loads(bytes.fromhex(run(code, tmp_path)[0])) is os._exit
 
 
+@pytest.mark.process
 def test_an_exception_that_a_library_prints_is_no_end(tmp_path: Path) -> None:
     code = (
         "import os, sys\n"

@@ -37,6 +37,7 @@ print(C.open(kept, os.O_WRONLY | os.O_TRUNC), C.system(b"echo x 2>/dev/null >> "
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(confined.version() < 6, reason="of Linux's Landlock")
 def test_nothing_outside_of_its_folder_is_changed(tmp_path: Path) -> None:
     for name in ("own", "other"):

@@ -193,6 +193,7 @@ raise KeyboardInterrupt
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("again", "status"), [("whynan.session.ending.die_of_interrupt()", -2), ("pass", 1)], ids=["again", "not"]
 )

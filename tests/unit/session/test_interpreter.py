@@ -38,6 +38,7 @@ def test_options_end_where_the_program_is_named(words: list[str], options: list[
 
 
 # Python's own view of the same lines, for those that it can run
+@pytest.mark.process
 @pytest.mark.parametrize(
     "words",
     [["-bBW", "ignore::Warning"], ["-X", "dev", "-O"], ["--check-hash-based-pycs", "always", "-u"], ["-Wignore"]],
@@ -71,6 +72,7 @@ def test_a_python_that_does_not_know_itself_is_refused(monkeypatch: pytest.Monke
         called()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("option", ["-I", "-E", "-S"])
 def test_an_option_that_keeps_whynan_out_is_refused(option: str) -> None:
     code = (

@@ -449,6 +449,7 @@ def run(tmp_path: Path, text: str, *options: str) -> tuple[dict[str, Any], str]:
     return json.loads(document.read_text()), ended.stdout
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("text", "bad", "options"),
     [
@@ -474,6 +475,7 @@ def test_a_bad_step_of_a_training_is_mended_on_the_way_of_its_replay(
     assert any(fix["verdict"]["status"] == "rejected" for fix in finding["fixes"])
 
 
+@pytest.mark.process
 def test_a_fix_of_several_edits_says_what_else_it_mends_and_is_made_whole(tmp_path: Path) -> None:
     report, _ = run(tmp_path, TWOFOLD.replace("BAD", "2"))
     first = report["findings"][0]

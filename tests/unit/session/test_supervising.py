@@ -20,6 +20,8 @@ from syrupy.assertion import SnapshotAssertion
 from whynan.errors import UsageError
 from whynan.session.supervising import Supervisor
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[3]
 STAND_IN = """
 import os, sys

@@ -52,6 +52,7 @@ def ran(folder: Path, path: str, *arguments: str) -> str:
 MAIN = "import sys\nprint('first', __name__, sys.argv[1:], flush=True)\n"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("arguments", [("main.py", "-x"), ("-m", "main", "-x")])
 def test_a_main_program_runs_another_text(arguments: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text(MAIN, encoding="utf-8")
@@ -59,12 +60,14 @@ def test_a_main_program_runs_another_text(arguments: tuple[str, ...], tmp_path: 
     assert (tmp_path / "main.py").read_text() == MAIN
 
 
+@pytest.mark.process
 def test_an_imported_module_runs_another_text(tmp_path: Path) -> None:
     (tmp_path / "part.py").write_text("def say():\n    print('first', flush=True)\n", encoding="utf-8")
     (tmp_path / "main.py").write_text("from part import say\nsay()\n", encoding="utf-8")
     assert ran(tmp_path, "part.py", "main.py") == "other\nover NoneType\n"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("end", "told"), [("raise ValueError(3)", "ValueError"), ("sys.exit(3)", "NoneType")])
 def test_how_the_program_ends_is_told(end: str, told: str, tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text(f"import sys\n{end}\n", encoding="utf-8")
