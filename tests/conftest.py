@@ -10,6 +10,7 @@ import pytest
 from hypothesis import Phase, settings
 
 from tests.selection import (
+    PROVED,
     SEEDS,
     SHORT_PROFILE,
     mark_breadth,
@@ -51,14 +52,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     refuse_split_snapshots(items)
 
 
-PYTHONS: list[str] = []
-"""The interpreters that the running test has started."""
+UNMARKED: list[str] = []
+"""What the running test has done that no test of the short run does."""
 
 
 def note_python(event: str, arguments: tuple[Any, ...]) -> None:
     """An audit hook: it cannot be taken away again."""
     if event == "subprocess.Popen" and starts_python(*arguments[:2]):
-        PYTHONS.append(str(arguments[1]))
+        UNMARKED.append(f"starts Python: mark it `process` ({arguments[1]})")
 
 
 sys.addaudithook(note_python)
@@ -66,12 +67,12 @@ sys.addaudithook(note_python)
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
-    """A test of the short run that has started Python, in a fixture or by itself, does not say so and fails."""
+    """A test of the short run that starts Python or proves fixes, in a fixture or by itself, fails."""
     yield
-    started = PYTHONS.copy()
-    PYTHONS.clear()
-    if started and run_of(item) == "short" and not item.get_closest_marker("process"):
-        pytest.fail(f"{item.nodeid} starts Python: mark it `process` ({started[0]})", pytrace=False)
+    done = UNMARKED.copy()
+    UNMARKED.clear()
+    if done and run_of(item) == "short" and not item.get_closest_marker("smoke"):
+        pytest.fail(f"{item.nodeid} {done[0]}", pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -123,7 +124,10 @@ def nothing_compiled_yet() -> None:
 
 @pytest.fixture(autouse=True)
 def fixes_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every fix of a report is one that ``whynan fix --apply`` makes of the report as it is written, and the file."""
+    """Every fix of a report is one that ``whynan fix --apply`` makes of the report as it is written, and the file.
+
+    In the short run there is none that was judged.
+    """
     if (proving := sys.modules.get("whynan.session.proving")) is None:
         return
     from tests.made_anew import check
@@ -133,6 +137,9 @@ def fixes_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     def checked(self: Any) -> Report:
         report: Report = real(self)
         check(report)
+        fixes = (fix for finding in (*report.findings, *report.damaging) for fix in finding.fixes)
+        if any(fix.verdict.status in PROVED for fix in fixes):
+            UNMARKED.append("proves fixes: mark it `proof`")
         return report
 
     monkeypatch.setattr(proving._Proving, "report", checked)

@@ -15,8 +15,12 @@ from hypothesis import settings
 SHORT_PROFILE = "short"
 SEEDS = 20
 """The random examples of a property, and the seeds of a test, in the short run."""
+
 LEFT_OUT = ("process", "proof", "quality", "breadth")
 """The marks of the tests that `make test` leaves to `make test-rest`."""
+
+PROVED = ("verified", "distorting", "rejected")
+"""What a proof says of a fix."""
 
 
 def examples(number: int) -> int:

@@ -19,6 +19,8 @@ import whynan
 from tests.integration.onnx_command import WHYNAN, model, run, run_apart
 from whynan.errors import UsageError
 
+pytestmark = pytest.mark.process
+
 OPENVINO = "OpenVINOExecutionProvider"
 RATIO = '''"""A network whose weights divide by the sum of a mask."""
 
@@ -65,7 +67,6 @@ def masked(folder: Path) -> str:
     )
 
 
-@pytest.mark.process
 def test_a_birth_is_told_at_the_line_of_the_program(ratio: Path, snapshot: SnapshotAssertion) -> None:
     ran = run_apart(ratio, "ratio.onnx", "-i", "x=ones", "-i", "mask=zeros")
     assert ran.status == 1, ran.err
@@ -83,14 +84,12 @@ def test_a_birth_is_told_at_the_line_of_the_program(ratio: Path, snapshot: Snaps
     assert ran.out.replace(str(ratio), "FOLDER") == snapshot
 
 
-@pytest.mark.process
 def test_what_is_healthy_is_clean(ratio: Path, snapshot: SnapshotAssertion) -> None:
     ran = run(ratio, "ratio.onnx", "--random", "3", "-i", "mask=ones")
     assert (ran.status, ran.report and ran.report["verdict"]) == (0, "clean")
     assert ran.out == snapshot
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     "engine", [["--graph", "original"], ["--engine", "reference"], ["--level", "disabled"]], ids=str
 )
@@ -101,7 +100,6 @@ def test_each_way_to_run_it_finds_the_same(ratio: Path, engine: list[str]) -> No
     assert told == [("Div", "WN101", [0, 0], 13), ("Div", "WN102", [0, 1], 13)]
 
 
-@pytest.mark.process
 def test_a_masked_birth_is_absorbed(tmp_path: Path) -> None:
     ran = run(tmp_path, masked(tmp_path), "-i", "x=zeros", "-i", "y=zeros", "--all")
     assert ran.status == 0, ran.out
@@ -118,7 +116,6 @@ def test_without_its_mask_it_is_an_error(tmp_path: Path) -> None:
     assert (ran.status, ran.out, ran.err) == (1, "", "")
 
 
-@pytest.mark.process
 def test_the_table_of_ranges(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     np.savez(tmp_path / "in.npz", x=np.arange(6, dtype=np.float32).reshape(2, 3), y=np.float32([[1, 0, 2], [4, 5, 0]]))
     table = tmp_path / "table.csv"
@@ -134,7 +131,6 @@ def test_the_table_of_ranges(tmp_path: Path, snapshot: SnapshotAssertion) -> Non
     assert [row["op"] for row in ran.report["ranges"]] == ["Where"]
 
 
-@pytest.mark.process
 @pytest.mark.smoke("onnx")
 def test_a_document_or_a_table_on_the_output_has_it_for_itself(tmp_path: Path) -> None:
     name = model(tmp_path, [helper.make_node("Log", ["x"], ["out"], "/Log")], "x", "out")
@@ -159,7 +155,6 @@ def test_the_worst_of_several_cases_is_told(tmp_path: Path) -> None:
     assert "of 6 cases" in ran.out
 
 
-@pytest.mark.process
 def test_a_stripped_model_is_told_of_by_names(ratio: Path, tmp_path: Path) -> None:
     stripped = onnx.load(ratio / "ratio.onnx")
     for node in stripped.graph.node:
@@ -175,7 +170,6 @@ def test_a_stripped_model_is_told_of_by_names(ratio: Path, tmp_path: Path) -> No
         assert found[known] == located[known]
 
 
-@pytest.mark.process
 def test_what_a_trace_keeps_is_told_again(tmp_path: Path) -> None:
     name = model(tmp_path, [helper.make_node("Log", ["x"], ["out"], "/Log")], "x", "out")
     ran = run(tmp_path, name, "-i", "x=zeros", "--trace", "kept")
@@ -194,7 +188,6 @@ def test_explain_takes_a_path(tmp_path: Path) -> None:
         whynan.explain(path, np.ones((2, 3), np.float32))
 
 
-@pytest.mark.process
 def test_nothing_private_is_left_in_a_redacted_report(ratio: Path) -> None:
     ran = run(ratio, "ratio.onnx", "-i", "x=ones", "-i", "mask=zeros", "--redact", "--ranges")
     assert ran.report is not None, ran.err
@@ -203,7 +196,6 @@ def test_nothing_private_is_left_in_a_redacted_report(ratio: Path) -> None:
         assert secret not in text, secret
 
 
-@pytest.mark.process
 def test_the_engine_crashes_and_that_is_told(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     # an empty name among the outputs of Split takes ONNX Runtime down
     name = model(tmp_path, [helper.make_node("Split", ["x"], ["", "out"], "/Split", axis=0, num_outputs=2)], "x", "out")
