@@ -67,6 +67,7 @@ def test_without_a_second_run_nothing_is_said(compiled: Callable[..., Callable[[
     assert report.run.replay.kind == "none"
 
 
+@pytest.mark.proof
 def test_a_birth_outside_of_regions_is_run_again_as_it_was(compiled: Callable[..., Callable[[Tensor], Tensor]]) -> None:
     function = compiled(lambda x: x * 3, lambda x: x * 2)
     report = whynan.explain(lambda x: function(x) / x, torch.zeros(2), rerun=True)
