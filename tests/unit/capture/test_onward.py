@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
+pytestmark = pytest.mark.proof
+
 PROGRAM = """
 import torch
 import whynan
@@ -47,7 +49,6 @@ def verdict_of(module: ModuleType) -> Any:
     return finding.fixes[0].verdict
 
 
-@pytest.mark.proof
 def test_a_fix_after_which_the_program_goes_on_is_verified(loaded: Callable[[str], ModuleType]) -> None:
     assert verdict_of(loaded(program("SGD([w], lr=0.01)", EXPONENTIAL))).status == "verified"
 
@@ -67,7 +68,6 @@ def test_a_fix_after_which_the_step_spoils_the_optimizers_state_is_not(loaded: C
     assert "with it step 2 leaves NaN or Inf in exp_avg_sq of the optimizer" in verdict.why
 
 
-@pytest.mark.proof
 def test_a_huge_gradient_that_an_optimizer_stands_is_no_harm(loaded: Callable[[str], ModuleType]) -> None:
     """The twin: an optimizer that takes the signs of the same gradients."""
     assert verdict_of(loaded(program("Rprop([w], lr=1e-4)", HUGE))).status == "verified"
@@ -79,7 +79,6 @@ def test_a_fix_after_which_the_step_spoils_the_weights_is_not(loaded: Callable[[
     assert "with it step 2 leaves NaN or Inf in the weights" in verdict.why
 
 
-@pytest.mark.proof
 def test_what_cannot_be_gone_on_with_says_nothing_against_a_fix(loaded: Callable[[str], ModuleType]) -> None:
     """The step is made; the next one is not, for the program would write a file before it."""
     writes = "optimizer.step()\n            if step == 1:\n                open('log.txt', 'w').close()"
@@ -87,7 +86,6 @@ def test_what_cannot_be_gone_on_with_says_nothing_against_a_fix(loaded: Callable
     assert verdict_of(loaded(text)).status == "verified"
 
 
-@pytest.mark.proof
 @pytest.mark.parametrize("optimizer", ["SGD([w], lr=0.01, momentum=0.9)", "Adam([w], lr=0.01)"])
 def test_the_weights_and_what_the_optimizer_keeps_are_put_back(
     optimizer: str, loaded: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
