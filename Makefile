@@ -7,14 +7,19 @@ DEV := $(VENV)/.stamp-dev
 BENCH := $(VENV)/.stamp-bench
 # Two test processes share the machine's cores; torch's own threads would only fight over them.
 ONE_THREAD := OMP_NUM_THREADS=1
+PYTEST = $(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal
+# The properties are in both runs: in the second with all of their examples.
+SHORT := smoke or not (process or proof or quality or breadth or full)
+REST := (process or proof or quality or breadth or hypothesis) and not (smoke or full)
 # Hundreds of the tests start processes: compiling whynan in each of them again is a sixth of all their work.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint format bench quality
+.PHONY: help demo test test-rest lint format bench quality
 
 help:
 	@echo "make demo      an example under whynan run: what it says, and a fix that is proved"
-	@echo "make test      the tests, with branch coverage"
+	@echo "make test      the tests of what each module does, in some minutes"
+	@echo "make test-rest what make test leaves out; with COV=1 both measure branch coverage"
 	@echo "make lint      style, types, architecture"
 	@echo "make format    rewrite the source in the project's style"
 	@echo "make quality   what the tests run a share of, in full: recall, false alarms (long)"
@@ -41,8 +46,12 @@ $(BENCH): $(DEV)
 demo: $(DEMO)
 	@$(BIN)/whynan run examples/gem_pooling/train.py || test $$? -eq 1
 
+# With COV=1 the two measure coverage together: the second adds its own to what the first left, and judges the sum.
 test: $(DEV)
-	$(ONE_THREAD) $(BIN)/python -m pytest -m "not full" -n 2 --dist worksteal --hypothesis-profile=unshrunk --cov
+	$(PYTEST) -m "$(SHORT)" --hypothesis-profile=short $(if $(COV),--cov --cov-report= --cov-fail-under=0)
+
+test-rest: $(DEV)
+	$(PYTEST) -m "$(REST)" --hypothesis-profile=unshrunk $(if $(COV),--cov --cov-append)
 
 lint: $(DEV)
 	$(BIN)/ruff check .

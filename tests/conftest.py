@@ -9,6 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import Phase, settings
 
+from tests.selection import (
+    PROVED,
+    SEEDS,
+    SHORT_PROFILE,
+    mark_breadth,
+    mark_qualities,
+    refuse_split_snapshots,
+    run_of,
+    starts_python,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
@@ -17,9 +28,11 @@ if TYPE_CHECKING:
 # The same examples each time, so that a failure is one of the change that is tested; `make quality` draws new ones.
 FIXED = settings(deadline=None, derandomize=True)
 settings.register_profile("fixed", FIXED)
-# It may take minutes to make a failing example smaller: not where all tests run (`make test`). There it is printed,
+# It may take minutes to make a failing example smaller: not where all tests run. There it is printed,
 # with what repeats it.
-settings.register_profile("unshrunk", FIXED, phases=[Phase.explicit, Phase.generate], print_blob=True)
+UNSHRUNK = settings(FIXED, phases=[Phase.explicit, Phase.generate], print_blob=True)
+settings.register_profile("unshrunk", UNSHRUNK)
+settings.register_profile(SHORT_PROFILE, UNSHRUNK, max_examples=SEEDS)
 settings.register_profile("drawn", deadline=None, print_blob=True)
 settings.load_profile("fixed")
 
@@ -33,12 +46,33 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A case that is not always run has no snapshot where others of its test are: `make test` would find it unused."""
-    long = [item for item in items if item.get_closest_marker("full")]
-    always = {item.nodeid.partition("[")[0] for item in items if not item.get_closest_marker("full")}
-    for item in long:
-        if "snapshot" in getattr(item, "fixturenames", ()) and item.nodeid.partition("[")[0] in always:
-            raise pytest.UsageError(f"{item.nodeid} is `full` and has a snapshot: make it a test of its own")
+    """Each test gets the run that it is in."""
+    mark_qualities(items)
+    mark_breadth(items)
+    refuse_split_snapshots(items)
+
+
+UNMARKED: list[str] = []
+"""What the running test has done that no test of the short run does."""
+
+
+def note_python(event: str, arguments: tuple[Any, ...]) -> None:
+    """An audit hook: it cannot be taken away again."""
+    if event == "subprocess.Popen" and starts_python(*arguments[:2]):
+        UNMARKED.append(f"starts Python: mark it `process` ({arguments[1]})")
+
+
+sys.addaudithook(note_python)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    """A test of the short run that starts Python or proves fixes, in a fixture or by itself, fails."""
+    yield
+    done = UNMARKED.copy()
+    UNMARKED.clear()
+    if done and run_of(item) == "short" and not item.get_closest_marker("smoke"):
+        pytest.fail(f"{item.nodeid} {done[0]}", pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -90,7 +124,10 @@ def nothing_compiled_yet() -> None:
 
 @pytest.fixture(autouse=True)
 def fixes_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every fix of a report is one that ``whynan fix --apply`` makes of the report as it is written, and the file."""
+    """Every fix of a report is one that ``whynan fix --apply`` makes of the report as it is written, and the file.
+
+    In the short run there is none that was judged.
+    """
     if (proving := sys.modules.get("whynan.session.proving")) is None:
         return
     from tests.made_anew import check
@@ -100,6 +137,9 @@ def fixes_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     def checked(self: Any) -> Report:
         report: Report = real(self)
         check(report)
+        fixes = (fix for finding in (*report.findings, *report.damaging) for fix in finding.fixes)
+        if any(fix.verdict.status in PROVED for fix in fixes):
+            UNMARKED.append("proves fixes: mark it `proof`")
         return report
 
     monkeypatch.setattr(proving._Proving, "report", checked)
@@ -109,9 +149,9 @@ def fixes_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
 def without_proofs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that is replayed is told of, and its fixes are not sought: for tests that are about something else.
 
-    In a file of such tests the mark `proves` is on those that need the proofs all the same.
+    In a file of such tests the mark `proof` is on those that need the proofs all the same.
     """
-    if request.node.get_closest_marker("proves"):
+    if request.node.get_closest_marker("proof"):
         return
     from whynan.session.retelling import Replaying
 

@@ -17,6 +17,8 @@ import whynan
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.process
+
 FULL = pytest.mark.full
 BODIES = {
     "a number that is read": "x = torch.zeros(3)\nprint((x / x).mean().item())",

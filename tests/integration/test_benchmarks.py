@@ -17,6 +17,8 @@ from benchmarks.guards import RefusedError, check
 from benchmarks.programs import QUICK
 from whynan.capture.torch.tracer import Tracer
 
+pytestmark = pytest.mark.process
+
 SAMPLE = ("bare", "empty mode", "whynan.trace", "whynan.watch")
 """Each way to look loads torch in a process of its own: these in each run of the tests, all of them in the full one."""
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 SAMPLE = ("a number that is read", "masked scores", "two threads that evaluate")
 """Run each time; every run is a process or two that load torch."""
 FULL = pytest.mark.full

@@ -19,6 +19,8 @@ from tests.integration.test_second_run import TRAINING
 from whynan.capsule import open_capsule
 from whynan.cli.main import main
 
+pytestmark = pytest.mark.process
+
 TRAIN = """
 import torch
 torch.manual_seed(0)
@@ -102,6 +104,7 @@ def test_a_program_that_goes_elsewhere_leaves_it_where_it_was_wanted() -> None:
     assert open_capsule("c").document.why is None
 
 
+@pytest.mark.smoke("replay")
 def test_redacted_it_holds_no_text_of_the_program(capsys: pytest.CaptureFixture[str]) -> None:
     Path("secret_train.py").write_text(TRAIN.format(step=0, loss=FORWARD).replace("optimizer", "secret_optimizer"))
     assert run("run", "--redact", "--quiet", "--capsule", "c", "secret_train.py").returncode == 1

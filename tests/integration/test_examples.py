@@ -14,6 +14,8 @@ from tests.integration.examples import NAMES, ROOT, Run, plain, shown, watched
 from tests.made_anew import check
 from whynan.report.json import read
 
+pytestmark = pytest.mark.process
+
 ANEW = "run: python -m tests.integration.examples"
 SAMPLES = ("gem_pooling", "underflow_cosine")
 """The examples that are run plainly and mended each time; under whynan each of them is."""

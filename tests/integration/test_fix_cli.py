@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="of terminals")
+pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform != "linux", reason="of terminals")]
 
 PROGRAM = """\
 import torch
@@ -104,6 +104,7 @@ def test_the_program_as_it_is_ends_with_bad_parameters(here: Path) -> None:
     assert trained(here) == "False\n"
 
 
+@pytest.mark.smoke("fix")
 def test_the_best_fix_is_made_and_the_program_runs_on_with_it(here: Path) -> None:
     listed = whynan(here, "fix", "report.json")
     assert (listed.returncode, listed.stderr) == (0, "")

@@ -18,6 +18,8 @@ from tests.defects import DEFECTS
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.process
+
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
 NAME = "log_softmax"
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 FULL = pytest.mark.full
 WHYNAN = Path(sys.executable).with_name("whynan")
 PROGRAM = """

@@ -19,6 +19,8 @@ import whynan
 from tests.integration.onnx_command import WHYNAN, model, run, run_apart
 from whynan.errors import UsageError
 
+pytestmark = pytest.mark.process
+
 OPENVINO = "OpenVINOExecutionProvider"
 RATIO = '''"""A network whose weights divide by the sum of a mask."""
 
@@ -129,6 +131,7 @@ def test_the_table_of_ranges(tmp_path: Path, snapshot: SnapshotAssertion) -> Non
     assert [row["op"] for row in ran.report["ranges"]] == ["Where"]
 
 
+@pytest.mark.smoke("onnx")
 def test_a_document_or_a_table_on_the_output_has_it_for_itself(tmp_path: Path) -> None:
     name = model(tmp_path, [helper.make_node("Log", ["x"], ["out"], "/Log")], "x", "out")
     ran = run_apart(tmp_path, name, "-i", "x=zeros", "--json", "-")

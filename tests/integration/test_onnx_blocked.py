@@ -18,6 +18,8 @@ from whynan.session import inferring
 from whynan.session.engines import EngineProcess
 from whynan.session.inferring import Runner
 
+pytestmark = pytest.mark.process
+
 LAYERS = [
     helper.make_node("Conv", ["x", "w1"], ["c1"], "/one", pads=[1] * 4),
     helper.make_node("Relu", ["c1"], ["r1"], "/relu"),

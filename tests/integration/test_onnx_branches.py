@@ -12,6 +12,8 @@ from syrupy.assertion import SnapshotAssertion
 
 from tests.integration.test_onnx import run
 
+pytestmark = pytest.mark.process
+
 PROGRAM = Path(__file__).parents[1] / "programs" / "branches.py"
 # program, what x is, the rule, and the expression with the function that it stands in
 BIRTHS = {

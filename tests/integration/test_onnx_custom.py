@@ -13,6 +13,8 @@ from syrupy.assertion import SnapshotAssertion
 
 from tests.integration.test_onnx import run
 
+pytestmark = pytest.mark.process
+
 extensions = pytest.importorskip("onnxruntime_extensions", reason="onnxruntime-extensions is not installed")
 LIBRARY = ("--custom-ops", extensions.get_library_path())
 CONTRIB = "ai.onnx.contrib"

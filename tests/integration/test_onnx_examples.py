@@ -8,6 +8,8 @@ import pytest
 
 from tests.integration.examples import EXPORTED, exported, inferred, shown
 
+pytestmark = pytest.mark.process
+
 ANEW = "run: python -m tests.integration.examples"
 
 

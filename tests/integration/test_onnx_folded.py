@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 from onnx import helper
 from syrupy.assertion import SnapshotAssertion
 
 from tests.integration.onnx_command import model, run
+
+pytestmark = pytest.mark.process
 
 QUOTIENT = [
     helper.make_node("Sub", ["w", "w"], ["zero"], "/Sub"),

@@ -14,6 +14,8 @@ from syrupy.assertion import SnapshotAssertion
 
 from tests.integration.test_onnx import run
 
+pytestmark = pytest.mark.process
+
 
 @dataclass(frozen=True)
 class Fused:

@@ -11,6 +11,8 @@ from onnx import TensorProto, helper
 
 from tests.integration.onnx_command import model, run
 
+pytestmark = pytest.mark.process
+
 ENGINES = [(), ("--graph", "original"), ("--engine", "reference")]
 
 

@@ -17,6 +17,8 @@ from syrupy.assertion import SnapshotAssertion
 from tests.integration.onnx_command import WHYNAN, model
 from tests.integration.onnx_command import run_apart as run
 
+pytestmark = pytest.mark.process
+
 
 def crashing(folder: Path) -> str:
     """What crashes the engine where the sum of x is above 0, and gives 1 / 0 where it is not."""

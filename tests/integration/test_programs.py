@@ -14,7 +14,10 @@ from tests.integration.programs import BAD, NAMED, PROGRAMS, Program
 from tests.integration.running import Workplace, differences, without_warnings
 from whynan.traces.format import NO_OTHERS
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the programs look into /proc, fork and signal")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(sys.platform != "linux", reason="the programs look into /proc, fork and signal"),
+]
 
 OWN_ERRORS_RAISE = {"WHYNAN_RAISE_INTERNAL": "1"}
 TRACED = ("--quiet", "--mode", "trace")

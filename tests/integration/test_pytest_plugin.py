@@ -23,6 +23,8 @@ from tests.integration.pytest_runs import (
     write,
 )
 
+pytestmark = pytest.mark.process
+
 pytest_plugins = ["pytester"]
 
 

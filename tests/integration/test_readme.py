@@ -11,6 +11,7 @@ from tests.integration import readme
 from tests.integration.readme import ROOT
 
 
+@pytest.mark.process
 def test_the_readme_shows_what_make_demo_runs() -> None:
     recipe = subprocess.run(
         ["make", "--no-print-directory", "--dry-run", "--assume-old=.venv/.stamp-demo", "demo"],
@@ -22,12 +23,14 @@ def test_the_readme_shows_what_make_demo_runs() -> None:
     assert recipe == [f".venv/bin/whynan {' '.join(readme.DEMO)} || test $? -eq 1"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("block", ["demo", "explain"])
 def test_the_readme_shows_what_is_really_printed(block: str) -> None:
     shown = readme.blocks(readme.FILE.read_text(encoding="utf-8"))[block]
     assert shown == readme.PRODUCERS[block](), f"run: python {Path(readme.__file__).relative_to(ROOT)}"
 
 
+@pytest.mark.process
 def test_the_readme_shows_what_is_really_printed_of_a_run() -> None:
     shown = readme.without_rounding(readme.blocks(readme.FILE.read_text(encoding="utf-8"))["run"])
     assert shown == readme.without_rounding(readme.run()), f"run: python {Path(readme.__file__).relative_to(ROOT)}"

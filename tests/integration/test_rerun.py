@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+pytestmark = pytest.mark.process
+
 WHYNAN = Path(sys.executable).with_name("whynan")
 BUG = """\
 import torch

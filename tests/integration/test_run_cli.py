@@ -17,7 +17,10 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="of signals, terminals and /dev/full")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(sys.platform != "linux", reason="of signals, terminals and /dev/full"),
+]
 
 WHYNAN = Path(sys.executable).with_name("whynan")
 SCRIPTS = {
@@ -160,6 +163,7 @@ def test_a_program_without_torch_runs_and_the_report_says_so(folder: Path, snaps
     assert done.stderr == snapshot
 
 
+@pytest.mark.smoke("run")
 def test_the_report_goes_to_the_error_stream(folder: Path, snapshot: SnapshotAssertion) -> None:
     done = _run(folder, "bad.py")
     assert (done.returncode, done.stdout) == (1, "done\n")

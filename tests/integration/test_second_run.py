@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")]
 
 WHYNAN = Path(sys.executable).with_name("whynan")
 SEED = "torch.manual_seed(0)"

@@ -20,6 +20,8 @@ from whynan.report.json import read
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.process
+
 __all__ = ["pytest_terminal_summary"]
 
 HOME = Path(__file__).parents[1] / "trainings"

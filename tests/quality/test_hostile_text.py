@@ -237,6 +237,7 @@ def test_a_command_refuses_in_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("text", some(("half a pair",)))
 def test_a_script_of_any_name_is_run_and_told_of(text: str, tmp_path: Path) -> None:
     name = file_name(TEXTS[text])

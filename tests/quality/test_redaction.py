@@ -22,6 +22,8 @@ from whynan.report.terminal import render
 from whynan.session.recorded import report_of_directory
 from whynan.traces.notes import LEFT_OUT
 
+pytestmark = pytest.mark.process
+
 PROGRAMS = Path(__file__).parent / "confidential"
 ARGUMENT, VARIABLE = "geheim_argument", "geheim_environment"
 NUMBER = 0.7314159

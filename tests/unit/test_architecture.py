@@ -55,12 +55,14 @@ def copy(tmp_path: Path) -> Path:
     return Path(shutil.copytree(PACKAGE, tmp_path / "whynan", ignore=shutil.ignore_patterns("__pycache__")))
 
 
+@pytest.mark.process
 def test_the_contracts_hold() -> None:
     result = lint_imports(PACKAGE.parent)
     assert result.returncode == 0, result.stdout
     assert "0 broken" in result.stdout
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("file", "statement", "contract"),
     [

@@ -11,6 +11,8 @@ import pytest
 
 import whynan
 
+pytestmark = pytest.mark.process
+
 PACKAGE = Path(whynan.__file__).parent
 FRAMEWORKS = ("torch", "onnx", "onnxruntime", "rich", "jinja2")
 THINKING = ("floats", "records", "ops", "source", "traces", "analysis", "rules")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -39,6 +40,7 @@ def test_with_rerun_it_is_called_twice(tmp_path: Path) -> None:
     assert (tmp_path / "calls").read_text() == "11"
 
 
+@pytest.mark.proof
 def test_with_rerun_it_is_called_for_each_proof_too(tmp_path: Path) -> None:
     report = whynan.explain(log_and_tell(tmp_path), torch.zeros(1), rerun=True)
     assert report.findings[0].fixes

@@ -35,6 +35,7 @@ def shown(folder: Path) -> str:
     return result.stdout
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", RUNS)
 def test_the_script_alone_shows_the_bad_number(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "c"
@@ -53,6 +54,7 @@ def test_the_script_alone_shows_the_bad_number(name: str, tmp_path: Path) -> Non
     assert not [line for line in lines if line.startswith(("import ", "from ")) and "whynan" in line]
 
 
+@pytest.mark.process
 def test_a_script_without_its_bad_operand_shows_none(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     packed(in_place, folder)
@@ -100,6 +102,7 @@ def test_what_is_repeated_is_stored_once(tmp_path: Path) -> None:
     assert len(held.tensors["0"].data) == 4 * 4
 
 
+@pytest.mark.process
 def test_of_operands_that_are_too_large_the_bad_element_is_packed(tmp_path: Path) -> None:
     x = torch.ones(300, 300)
     x[17, 5] = 0
@@ -110,6 +113,7 @@ def test_of_operands_that_are_too_large_the_bad_element_is_packed(tmp_path: Path
     assert "element [0, 0] of result 0 is -inf and 1 of 1" in shown(tmp_path / "c")
 
 
+@pytest.mark.process
 def test_of_lists_that_are_too_large_the_bad_entry_is_packed(tmp_path: Path) -> None:
     def step() -> list[torch.Tensor]:
         parameters = [torch.nn.Parameter(torch.ones(n)) for n in (4000, 5)]
@@ -190,6 +194,7 @@ def test_elements_that_share_memory_are_spread(tmp_path: Path) -> None:
     assert torch.equal(held.data, x)
 
 
+@pytest.mark.process
 def test_redacted_there_is_no_text_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WHYNAN_REDACT", "1")
     report = packed(in_place, tmp_path / "c")

@@ -182,6 +182,7 @@ print("compiled once")
 """
 
 
+@pytest.mark.process
 def test_what_was_compiled_before_a_trace_is_not_compiled_again_in_it() -> None:
     # in a process of its own: what other programs have compiled in this one decides of what is compiled again
     command, root = [sys.executable, "-c", COMPILED_BEFORE_A_TRACE], Path(__file__).parents[3]
@@ -224,6 +225,7 @@ with whynan.trace():
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("before", "inside"),
     [

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from tests.selection import examples
 from whynan.capture.torch.layouts import layout_of
 
 
@@ -42,7 +43,7 @@ def places(tensor: Tensor) -> Tensor:
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_rows_are_those_of_the_places(data: st.DataObject) -> None:
     base = torch.zeros(4, 3, 5)
     batch, seen = data.draw(views(base)), data.draw(views(base))

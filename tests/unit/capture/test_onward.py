@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
+pytestmark = pytest.mark.proof
+
 PROGRAM = """
 import torch
 import whynan

@@ -112,6 +112,7 @@ say("after")
 """
 
 
+@pytest.mark.process
 def test_print_and_the_descriptors_below_it_write_nothing_into_pipes() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert sorted(done.stdout.split("\n")) == sorted(

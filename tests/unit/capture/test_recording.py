@@ -115,6 +115,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_run_that_is_killed_leaves_what_was_known(name: str, folder: Path) -> None:
     report = killed(PROGRAMS[name], folder)

@@ -39,6 +39,7 @@ def run(*arguments: str, cwd: Path) -> list[str]:
     return result.stdout.strip().split("|")
 
 
+@pytest.mark.process
 def test_a_script(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     line, column, end, text, function, file = run("script.py", cwd=tmp_path)
@@ -47,12 +48,14 @@ def test_a_script(tmp_path: Path) -> None:
     assert Path(file).name == "script.py"
 
 
+@pytest.mark.process
 def test_a_script_without_column_tables(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     line, column, end, _, function, _ = run("-X", "no_debug_ranges", "script.py", cwd=tmp_path)
     assert (line, column, end, function) == ("5", "None", "None", "work")
 
 
+@pytest.mark.process
 def test_a_module_of_a_package(tmp_path: Path) -> None:
     package = tmp_path / "mine"
     (package / "inner").mkdir(parents=True)

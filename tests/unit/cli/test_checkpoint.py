@@ -157,6 +157,8 @@ def test_an_older_document_is_written_over(capsys: pytest.CaptureFixture[str], h
     assert json.loads((here / "out.json").read_text("utf-8"))["verdict"] == "nonfinite"
 
 
+@pytest.mark.process
+@pytest.mark.smoke("checkpoint")
 def test_where_the_document_cannot_be_written_nothing_is_loaded() -> None:
     before = "import atexit; atexit.register(lambda: print('torch' in sys.modules))"
     done = process("--json", "nowhere/out.json", "ckpt-100.pt", before=before)
@@ -164,6 +166,7 @@ def test_where_the_document_cannot_be_written_nothing_is_loaded() -> None:
     assert process("--quiet", "ckpt-100.pt", before=before).stdout == b"True\n"
 
 
+@pytest.mark.process
 def test_without_torch_the_missing_extra_is_named() -> None:
     done = process("ckpt-100.pt", before="sys.modules['torch'] = None")
     assert done.returncode == 2
@@ -172,6 +175,7 @@ def test_without_torch_the_missing_extra_is_named() -> None:
     )
 
 
+@pytest.mark.process
 def test_a_reader_who_leaves_changes_no_exit_status() -> None:
     ours, theirs = os.pipe()
     os.close(ours)

@@ -86,6 +86,7 @@ def test_a_stream_that_was_closed_before_is_none(stream: str, monkeypatch: pytes
     assert main([]) == 3
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "redirection", "status", "said"),
     [
@@ -107,6 +108,7 @@ def test_an_output_that_takes_nothing_gives_no_traceback(
     assert result.stderr.count("\n") == (1 if said else 0)
 
 
+@pytest.mark.process
 def test_a_reader_that_has_gone_gives_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -144,6 +146,8 @@ def test_another_shell_is_refused(capsys: pytest.CaptureFixture[str], snapshot: 
     assert capsys.readouterr().err == snapshot
 
 
+@pytest.mark.process
+@pytest.mark.smoke("completion")
 def test_completion_completes_commands_and_options() -> None:
     def completed(words: str, number: int) -> list[str]:
         result = subprocess.run(

@@ -81,6 +81,7 @@ def test_no_output_takes_the_place_of_what_is_needed(
     assert {held: (here / held).read_bytes() for held in before} == before
 
 
+@pytest.mark.process
 def test_outputs_beside_what_is_read_are_written(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     filled(here)
     table = here / "sets" / "test_data_set_0" / "ranges.csv"
@@ -117,11 +118,13 @@ def test_the_reference_evaluator_takes_no_option_of_onnx_runtime(
     assert err == snapshot
 
 
+@pytest.mark.process
 def test_the_reference_evaluator_takes_the_graph_as_written(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["-i", "x=ones", "--engine", "reference", "--graph", "original", "--quiet"]
     assert run(capsys, weighted(here), *arguments) == (0, "", "")
 
 
+@pytest.mark.process
 def test_memory_that_was_not_enough_is_noted(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = weighted(here)
     notes: list[list[str]] = []

@@ -259,6 +259,7 @@ def elsewhere(*arguments: str) -> tuple[str, dict[str, Any]]:
     return shown, json.loads(last)
 
 
+@pytest.mark.process
 def test_a_trace_is_told_without_any_framework(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recorded(here / "t")
     main(["report", "t", "--all"])
@@ -267,12 +268,15 @@ def test_a_trace_is_told_without_any_framework(here: Path, capsys: pytest.Captur
     assert ending == {"status": 1, "loaded": []}
 
 
+@pytest.mark.process
+@pytest.mark.smoke("report")
 def test_a_report_is_told_without_any_framework(saved: str) -> None:
     shown, ending = elsewhere("report", saved)
     assert shown == str(REPORTS[FORWARD])
     assert ending == {"status": 1, "loaded": []}
 
 
+@pytest.mark.process
 def test_an_import_of_a_framework_would_be_seen() -> None:
     result = subprocess.run(
         [sys.executable, "-c", ELSEWHERE.replace("status = main", "import torch\nstatus = main"), "--version"],

@@ -99,6 +99,8 @@ def test_what_no_rule_is_called_is_one_line(
     assert shown.err == snapshot
 
 
+@pytest.mark.process
+@pytest.mark.smoke("rules")
 def test_a_pipe_gets_plain_text_that_its_encoding_can_write() -> None:
     command = [sys.executable, "-m", "whynan", "rules", "WN209"]
     plain = {**os.environ, "PYTHONIOENCODING": "ascii", "FORCE_COLOR": ""}
@@ -107,6 +109,7 @@ def test_a_pipe_gets_plain_text_that_its_encoding_can_write() -> None:
     assert b"tanh(x)^2" in result.stdout
 
 
+@pytest.mark.process
 def test_neither_the_list_nor_a_page_needs_a_framework() -> None:
     program = (
         "import sys; from whynan.cli.main import main; "

@@ -165,14 +165,17 @@ def loaded(*arguments: str, before: str = "") -> set[str]:
     return set(json.loads(result.stdout.splitlines()[-1]))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "--help"], ["run"], ["nonsense"]])
 def test_help_and_refusals_load_nothing_heavy(arguments: list[str]) -> None:
     assert loaded(*arguments).isdisjoint(HEAVY)
 
 
+@pytest.mark.process
 def test_to_wait_for_a_program_takes_nothing_heavy() -> None:
     assert loaded("run", "--quiet", "-c", "pass").isdisjoint(HEAVY)
 
 
+@pytest.mark.process
 def test_an_import_of_something_heavy_would_be_seen() -> None:
     assert "rich" in loaded("--help", before="import rich")

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from tests.selection import examples
 from whynan.models.counting import counters
 from whynan.models.elements import UncountableError, counted, layout_of
 
@@ -166,7 +167,7 @@ def views(draw: st.DrawFn) -> Tensor:
 
 
 @given(views(), st.integers(1, 7))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_pieces_of_any_view_add_up_to_the_whole(tensor: Tensor, chunk: int) -> None:
     counts, low, high = counters(tensor.contiguous())
     assert told(tensor, chunk=chunk) == (*counts.values(), low, high)

@@ -19,6 +19,7 @@ from hypothesis.extra import numpy as arrays
 from onnx import TensorProto, helper, numpy_helper
 from syrupy.assertion import SnapshotAssertion
 
+from tests.selection import examples
 from tests.unit.models.onnx_models import info, tensor
 from whynan.errors import UsageError
 from whynan.models import onnx_arrays
@@ -236,7 +237,7 @@ def test_what_is_read_may_be_written_to() -> None:
         array[0] = 7
 
 
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @QUICK

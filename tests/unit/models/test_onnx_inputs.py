@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from syrupy.assertion import SnapshotAssertion
 
+from tests.selection import examples
 from tests.unit.models.onnx_models import info, model_of, taking, tensor, written
 from whynan.errors import UsageError
 from whynan.models.onnx_inputs import Case, generated, read_inputs
@@ -483,7 +484,7 @@ def test_a_seed_is_no_negative_number() -> None:
         read_inputs(masked(), [], seed=-1)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(st.characters(codec="utf-8"), max_size=30) | st.from_regex(r"[a-z]+\([0-9e.,+-]*\)\[[0-9,]*\]"))
 def test_whatever_is_written_is_a_value_or_is_refused(text: str) -> None:
     model = opened(info("x", ["N"]))

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from syrupy.assertion import SnapshotAssertion
 
+from tests.selection import examples
 from tests.unit.models.onnx_models import info, model_of, relu, taking, tensor, written
 from whynan.errors import UsageError
 from whynan.models.onnx_inputs import read_inputs
@@ -375,7 +376,7 @@ def rich() -> bytes:
     ).SerializeToString()
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(spoilt=st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), min_size=1, max_size=4))
 def test_bytes_that_are_spoilt_never_raise_anything_else(spoilt: list[tuple[int, int]]) -> None:
     data = bytearray(rich())

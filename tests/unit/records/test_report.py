@@ -105,6 +105,7 @@ def test_the_text_of_a_report_is_the_terminal_report(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == render(made, show_all=True) + "\n"
 
 
+@pytest.mark.process
 def test_the_records_load_nothing_to_show_them_with() -> None:
     program = "import sys, whynan.records; print([m for m in ('rich', 'torch', 'whynan.report') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft202012Validator, ValidationError
 from syrupy.assertion import SnapshotAssertion
 
+from tests.selection import examples
 from tests.unit.report.programs import FORWARD, REPORTS, finding, reach, report, value
 from tests.unit.report.strategies import reports
 from whynan.errors import UsageError
@@ -33,7 +34,7 @@ def strictly(text: str) -> Any:
 
 
 @given(reports())
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_every_report_is_strict_json_of_its_schema_and_is_read_back(made: Report) -> None:
     text = to_json(made)
     VALIDATOR.validate(strictly(text))
@@ -134,7 +135,7 @@ def test_what_is_no_report_is_refused_with_the_first_thing_that_is_wrong(
 
 
 @given(reports())
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_document_that_is_cut_off_is_never_read(made: Report) -> None:
     text = to_json(made, indent=None)
     with pytest.raises(UsageError):
@@ -147,6 +148,7 @@ def test_the_published_schema_is_that_of_the_record_types() -> None:
     assert schema()["$id"] == "whynan.report/1"
 
 
+@pytest.mark.process
 def test_the_script_writes_the_published_schema_byte_for_byte(tmp_path: Path) -> None:
     published = ROOT / "src" / "whynan" / "report" / "schema" / SCHEMA_FILE
     before = published.read_bytes()

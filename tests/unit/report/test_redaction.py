@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft202012Validator
 from syrupy.assertion import SnapshotAssertion
 
+from tests.selection import examples
 from tests.unit.report.programs import ABSORBED, FORWARD, REPORTS, finding, line_of, reach, report
 from tests.unit.report.strategies import reports
 from tests.unit.traces.filled import SECRET, Fill
@@ -53,7 +54,7 @@ def test_a_redacted_report_reads_well(name: str, snapshot: SnapshotAssertion) ->
 
 
 @given(reports())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_redacted_report_is_a_report_of_the_schema(made: Report) -> None:
     left = redacted(made)
     VALIDATOR.validate(json.loads(to_json(left)))

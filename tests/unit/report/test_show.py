@@ -103,6 +103,7 @@ def printed(saved: Path, **changed: str) -> bytes:
     return done.stdout
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "ascii", "cp1252", "utf-8-sig"])
 def test_a_pipe_gets_plain_text_in_its_encoding_and_in_order(saved: Path, encoding: str) -> None:
     text = printed(saved, PYTHONIOENCODING=encoding).decode(encoding)
@@ -113,11 +114,13 @@ def test_a_pipe_gets_plain_text_in_its_encoding_and_in_order(saved: Path, encodi
     ]
 
 
+@pytest.mark.process
 def test_the_c_locale_gets_ascii(saved: Path) -> None:
     text = printed(saved, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0").decode("ascii")
     assert "imag^2 + real^2" in text
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("wanted", [True, False])
 def test_a_pseudo_terminal_gets_colours(saved: Path, wanted: bool) -> None:
     ours, theirs = pty.openpty()
@@ -150,6 +153,7 @@ sys.stderr.write("went on")
 """
 
 
+@pytest.mark.process
 def test_a_reader_who_has_left_ends_nothing(saved: Path) -> None:
     command = [sys.executable, "-c", LEFT.format(print=""), str(saved)]
     done = subprocess.run(command, capture_output=True, env=environment(), timeout=60, check=False)
@@ -157,6 +161,7 @@ def test_a_reader_who_has_left_ends_nothing(saved: Path) -> None:
     assert (done.returncode, done.stderr) == (0, b"went on")
 
 
+@pytest.mark.process
 def test_what_the_program_itself_could_not_print_stays_its_own_affair(saved: Path) -> None:
     command = [sys.executable, "-c", LEFT.format(print="print('lost')"), str(saved)]
     done = subprocess.run(command, capture_output=True, env=environment(), timeout=60, check=False)

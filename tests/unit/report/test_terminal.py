@@ -14,6 +14,7 @@ from rich.cells import cell_len
 from syrupy.assertion import SnapshotAssertion
 
 import whynan
+from tests.selection import examples
 from tests.unit.report.programs import (
     ABSORBED,
     FORWARD,
@@ -58,7 +59,7 @@ def test_no_line_is_longer_than_the_terminal_and_nothing_is_lost(name: str, widt
 
 
 @given(reports(), st.integers(32, 200), st.sampled_from(["utf-8", "ascii", "latin-1", "shift_jis", "no-such-encoding"]))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_report_can_be_shown(made: Report, width: int, encoding: str) -> None:
     text = render(made, width=width, encoding=encoding, show_all=True, source=lambda _file, _line: None)
     assert all(cell_len(line) <= width for line in text.split("\n"))

@@ -155,18 +155,21 @@ def _proved(report: Report) -> list[str]:
     return [fix.verdict.status for fix in report.findings[0].fixes]
 
 
+@pytest.mark.proof
 def test_each_call_finds_a_list_as_the_first_did(loaded: Callable[[str], ModuleType]) -> None:
     batches = list(BATCHES)
     assert _proved(whynan.explain(loaded(LOGARITHM).popped, batches, torch.ones(2), rerun=True))[0] == "verified"
     assert len(batches) == 3
 
 
+@pytest.mark.proof
 def test_each_call_finds_an_attribute_as_the_first_did(loaded: Callable[[str], ModuleType]) -> None:
     counts = {"calls": 0}
     whynan.explain(loaded(LOGARITHM).counted, counts, torch.ones(2), rerun=True)
     assert counts == {"calls": 1}
 
 
+@pytest.mark.proof
 def test_each_call_takes_the_same_from_an_iterator_of_a_list(loaded: Callable[[str], ModuleType]) -> None:
     batches = iter(list(BATCHES))
     assert _proved(whynan.explain(loaded(LOGARITHM).taken, batches, torch.ones(2), rerun=True))[0] == "verified"

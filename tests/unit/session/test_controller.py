@@ -89,6 +89,7 @@ def attended(program: Callable[[], Any], folder: Path, **options: Any) -> tuple[
     return json.loads(path.read_text(encoding="utf-8")), {"whynan": session.whynan, "error": error}
 
 
+@pytest.mark.proof
 def test_a_bad_step_stops_the_program_and_is_told_with_its_first_step(tmp_path: Path) -> None:
     program = Program()
     report, word = attended(lambda: program.fit(6, bad=BAD), tmp_path)
@@ -103,6 +104,7 @@ def test_a_bad_step_stops_the_program_and_is_told_with_its_first_step(tmp_path: 
     assert report["coverage"]["events"] > 0
 
 
+@pytest.mark.proof
 def test_a_program_may_go_on_after_its_bad_step(tmp_path: Path) -> None:
     program = Program()
     report, word = attended(lambda: program.fit(6, bad=BAD), tmp_path, on_nonfinite="continue")
@@ -111,6 +113,7 @@ def test_a_program_may_go_on_after_its_bad_step(tmp_path: Path) -> None:
     assert any("2 more steps bad after that" in note for note in report["coverage"]["notes"])
 
 
+@pytest.mark.proof
 def test_a_bad_step_may_raise_where_it_is(tmp_path: Path) -> None:
     program = Program()
     report, word = attended(lambda: program.fit(6, bad=BAD), tmp_path, on_nonfinite="raise")
@@ -189,6 +192,7 @@ def test_good_evaluations_change_nothing(tmp_path: Path) -> None:
     assert any(note.startswith("5 steps watched") for note in report["coverage"]["notes"])
 
 
+@pytest.mark.proof
 def test_a_number_that_is_read_before_the_end_is_looked_into(tmp_path: Path) -> None:
     program = Program()
 
@@ -206,6 +210,7 @@ def test_a_number_that_is_read_before_the_end_is_looked_into(tmp_path: Path) -> 
     assert report["run"]["exit_status"] == {"script": 1, "whynan": 1}
 
 
+@pytest.mark.proof
 def test_strict_makes_a_warning_count(tmp_path: Path) -> None:
     program = Program()
 
@@ -230,6 +235,7 @@ def test_a_forked_child_looks_at_nothing(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+@pytest.mark.proof
 def test_how_the_program_ended_is_put_into_the_report_of_one_that_went_on(tmp_path: Path) -> None:
     program, path = Program(), tmp_path / "report.json"
     session = controller(Options(json=str(path), quiet=True, on_nonfinite="raise"))
@@ -241,6 +247,7 @@ def test_how_the_program_ended_is_put_into_the_report_of_one_that_went_on(tmp_pa
     assert json.loads(path.read_text())["run"]["exit_status"] == {"script": 3, "whynan": 1}
 
 
+@pytest.mark.proof
 def test_an_earlier_report_and_a_trace_are_taken_and_made(tmp_path: Path) -> None:
     first = Program()
     attended(lambda: first.fit(6, bad=BAD), tmp_path)

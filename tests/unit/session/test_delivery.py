@@ -136,6 +136,7 @@ print("after")
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["full", "gone", "closed", "shut"])
 def test_an_error_stream_that_takes_nothing_ends_nothing(kind: str) -> None:
     # full: a device without room; gone: a pipe that nobody reads; closed: no descriptor 2; shut: closed by the program

@@ -56,6 +56,7 @@ def births(place: Path) -> list[str]:
     return list(dict.fromkeys(birth.kind for birth in read_trace(place / "trace").trace.births))
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
 def test_all_jobs_are_done_by_one_process_and_nothing_is_left(
     log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -77,6 +78,7 @@ def test_all_jobs_are_done_by_one_process_and_nothing_is_left(
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.process
 def test_a_job_that_is_none_ends_the_process_and_the_next_one_has_another(log: str, tmp_path: Path) -> None:
     with EngineProcess() as process:
         status, said = process.do(tmp_path / "nowhere")

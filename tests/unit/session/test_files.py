@@ -145,6 +145,7 @@ print("after")
 """
 
 
+@pytest.mark.process
 def test_the_programs_own_output_stays_where_it_is_a_file(here: Path) -> None:
     with open("out", "wb") as out:
         subprocess.run([sys.executable, "-c", WRITER], stdout=out, check=True)
@@ -175,6 +176,7 @@ def test_what_cannot_be_written_is_refused(case: str, here: Path, snapshot: Snap
     assert set(os.listdir(here)) == {"folder", "file", "dangling"}
 
 
+@pytest.mark.process
 def test_a_stream_that_is_only_read_is_refused() -> None:
     code = "from whynan.session.files import check_writable; check_writable('/dev/stdin', '--json')"
     with open("/dev/null") as nothing:

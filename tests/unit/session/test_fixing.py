@@ -34,6 +34,7 @@ def target(x):
 """
 
 
+@pytest.mark.proof
 def test_what_left_a_birth_out_is_found_again_though_the_report_does_not_hold_it(
     loaded: Callable[[str], ModuleType],
 ) -> None:
@@ -43,6 +44,7 @@ def test_what_left_a_birth_out_is_found_again_though_the_report_does_not_hold_it
     assert check(report) >= 2
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("old", "new"), [(", x, 1))", ", x, 2))"), ("mask != 0", "mask == 0"), ("+    loss", "+    os")]
 )
@@ -58,6 +60,7 @@ def test_an_altered_change_is_none_that_is_made(old: str, new: str, loaded: Call
     assert isinstance(remade("m.py", MASKED, finding, altered), Declined)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "formula", ["torch.log(x + 1e-8).sum()", "torch.rsqrt(x + 1e-8).sum()", "(x / (x + 1e-8)).sum()"]
 )

@@ -37,6 +37,7 @@ def test_options_end_where_the_program_is_named(words: list[str], options: list[
 
 
 # Python's own view of the same lines, for those that it can run
+@pytest.mark.process
 @pytest.mark.parametrize(
     "words",
     [["-bBW", "ignore::Warning"], ["-X", "dev", "-O"], ["--check-hash-based-pycs", "always", "-u"], ["-Wignore"]],

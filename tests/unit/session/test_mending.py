@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from whynan.records import Report
 
+pytestmark = pytest.mark.process
+
 F32 = np.float32
 
 

@@ -112,6 +112,7 @@ def inputs() -> tuple[torch.Tensor, torch.Tensor]:
     return x, torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
 
 
+@pytest.mark.proof
 def test_a_second_run_proves_the_fix_and_leaves_everything_as_it_was(loaded: Callable[[str], ModuleType]) -> None:
     module = loaded(ENTROPY)
     x, y = inputs()
@@ -142,6 +143,7 @@ def test_an_absorbed_birth_has_no_fix(loaded: Callable[[str], ModuleType]) -> No
     assert all(finding.fixes == () for finding in report.absorbed)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(("start", "steps"), [("torch.zeros(4)", 160), ("torch.tensor([0.0, *[-torch.inf] * 3])", 60)])
 def test_what_a_recurrence_has_made_of_a_failure_is_no_failure_of_its_own(
     start: str, steps: int, loaded: Callable[[str], ModuleType]
@@ -154,6 +156,7 @@ def test_what_a_recurrence_has_made_of_a_failure_is_no_failure_of_its_own(
     assert told[0] == ("verified", "logsumexp(x) instead of log(sum(exp(x)))"), told
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("names", [("input", "target"), ("max", "min"), ("range", "F")])
 def test_names_that_hide_builtins_are_the_functions_own(
     names: tuple[str, str], loaded: Callable[[str], ModuleType]
@@ -179,6 +182,7 @@ def test_a_file_that_has_changed_has_no_fix(loaded: Callable[[str], ModuleType])
     assert all(finding.fixes == () for finding in proved(bare, Once("never")).findings)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("rerun", [True, False])
 def test_a_capsule_of_a_call_that_is_made_again_holds_what_its_function_read(
     loaded: Callable[[str], ModuleType], tmp_path: Path, *, rerun: bool
@@ -211,6 +215,7 @@ def test_a_capsule_holds_what_was_read_where_no_fix_can_be_written(
     assert torch.equal(held.visits.visits[-1].values["x"], torch.zeros(3))
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("edit", "status"),
     [
@@ -234,6 +239,7 @@ def test_somebodys_own_edit_is_judged_on_the_visits(
     assert tried(STEPWISE, after, path, report.findings[0], recorder.visits).status == status
 
 
+@pytest.mark.proof
 def test_what_a_module_gives_is_known_where_the_root_stands_behind_it(loaded: Callable[[str], ModuleType]) -> None:
     module = loaded(MODULE)
     report = whynan.explain(module.target, torch.tensor([[-300.0, 100.0], [0.5, 0.25]]), rerun=True)
@@ -265,6 +271,7 @@ def target(x):
 """
 
 
+@pytest.mark.proof
 def test_a_guard_behind_what_a_module_has_rounded_is_not_verified(loaded: Callable[[str], ModuleType]) -> None:
     x = torch.tensor([[1.0, 1.0], [0.1, 0.05]])
     report = whynan.explain(loaded(MODULE_GIVES).target, x, rerun=True)
@@ -273,6 +280,7 @@ def test_a_guard_behind_what_a_module_has_rounded_is_not_verified(loaded: Callab
     assert guard.verdict.why.startswith("what comes in was rounded on its way")
 
 
+@pytest.mark.proof
 def test_so_is_a_guard_of_the_users_own_on_what_a_capsule_holds(
     loaded: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,6 +315,7 @@ LARGE = {
 }
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("born", LARGE)
 def test_a_softmax_by_hand_is_mended_wherever_its_root_is(loaded: Callable[[str], ModuleType], born: str) -> None:
     report = whynan.explain(loaded(SOFTMAX).target, LARGE[born], rerun=True)
@@ -316,6 +325,7 @@ def test_a_softmax_by_hand_is_mended_wherever_its_root_is(loaded: Callable[[str]
     assert "softmax(" in str(best.patch)
 
 
+@pytest.mark.proof
 def test_an_edit_whose_own_overflow_makes_a_finite_number_wrong_is_rejected(
     loaded: Callable[[str], ModuleType],
 ) -> None:
@@ -338,6 +348,7 @@ def target(x, y):
 """
 
 
+@pytest.mark.proof
 def test_what_was_harm_before_an_edit_is_not_its_doing(loaded: Callable[[str], ModuleType]) -> None:
     report = whynan.explain(loaded(HIDDEN).target, torch.tensor([100.0, 1.0]), torch.tensor([1e20, 1e20]), rerun=True)
     assert [f.site.code for f in report.findings if f.site] == ["torch.exp(x)"]
@@ -345,6 +356,7 @@ def test_what_was_harm_before_an_edit_is_not_its_doing(loaded: Callable[[str], M
     assert [f.verdict.status for f in report.findings[0].fixes] == ["verified"]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("born", LARGE)
 @pytest.mark.parametrize(
     ("edit", "right"),
@@ -369,6 +381,7 @@ def test_an_edit_whose_difference_cancels_further_on_is_judged_there(
     assert (verdict.status == "verified") is right, verdict
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("statement", ["print('asked')", "global CALLS; CALLS += 1"])
 def test_what_a_function_of_the_program_does_is_not_done_for_every_input(
     loaded: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str], statement: str
@@ -383,6 +396,7 @@ def test_what_a_function_of_the_program_does_is_not_done_for_every_input(
     assert printed <= 8
 
 
+@pytest.mark.proof
 def test_a_function_of_another_file_is_run_only_with_the_program(
     loaded: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -396,6 +410,7 @@ def test_a_function_of_another_file_is_run_only_with_the_program(
     assert len(asked) <= 8
 
 
+@pytest.mark.proof
 def test_a_generator_of_the_program_draws_on_as_after_one_call(loaded: Callable[[str], ModuleType]) -> None:
     text = "import torch\n\ngen = torch.Generator().manual_seed(3)\n\n\n"
     text += "def target(x):\n    return torch.log(torch.softmax(x + torch.rand(2, generator=gen), dim=-1))\n"
@@ -449,6 +464,7 @@ def run(tmp_path: Path, text: str, *options: str) -> tuple[dict[str, Any], str]:
     return json.loads(document.read_text()), ended.stdout
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("text", "bad", "options"),
     [
@@ -474,6 +490,7 @@ def test_a_bad_step_of_a_training_is_mended_on_the_way_of_its_replay(
     assert any(fix["verdict"]["status"] == "rejected" for fix in finding["fixes"])
 
 
+@pytest.mark.process
 def test_a_fix_of_several_edits_says_what_else_it_mends_and_is_made_whole(tmp_path: Path) -> None:
     report, _ = run(tmp_path, TWOFOLD.replace("BAD", "2"))
     first = report["findings"][0]
@@ -513,6 +530,7 @@ def bad_inputs() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.tensor([0.0, 300.0], requires_grad=True), torch.zeros(3, requires_grad=True)
 
 
+@pytest.mark.proof
 def test_two_bugs_are_mended_by_one_fix_after_which_the_run_is_finite(loaded: Callable[[str], ModuleType]) -> None:
     module = loaded(TWO)
     best = whynan.explain(module.target, *bad_inputs(), rerun=True).findings[0].fixes[0]
@@ -524,6 +542,7 @@ def test_two_bugs_are_mended_by_one_fix_after_which_the_run_is_finite(loaded: Ca
     assert all(bool(g.isfinite().all()) for g in (x.grad, y.grad) if g is not None)
 
 
+@pytest.mark.proof
 def test_a_fix_beside_which_a_bug_stays_that_none_mends_is_not_verified(loaded: Callable[[str], ModuleType]) -> None:
     module = loaded(TWO.replace("torch.sqrt((y * y).sum())", "(y * float('inf')).sum()"))
     fixes = whynan.explain(module.target, *bad_inputs(), rerun=True).findings[0].fixes
@@ -549,6 +568,7 @@ def target(x):
 """
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("moved", [True, False])
 def test_a_guard_that_moves_the_failure_to_the_next_line_is_not_verified(
     loaded: Callable[[str], ModuleType], moved: bool
@@ -562,6 +582,7 @@ def test_a_guard_that_moves_the_failure_to_the_next_line_is_not_verified(
     )
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("kept", [8, 0])
 def test_a_fix_is_judged_on_the_visit_that_failed_and_not_on_those_after_it(
     loaded: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, kept: int

@@ -17,6 +17,7 @@ from syrupy.assertion import SnapshotAssertion
 from torch import Tensor, nn
 
 import whynan
+from tests.selection import examples
 from tests.unit.analysis.facts import birth, sink, trace
 from tests.unit.traces.folders import FOUND, change, document, recorded
 from tests.unit.traces.strategies import traces
@@ -393,7 +394,7 @@ def read_run() -> Any:
 
 
 @given(traces())
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_facts_that_can_be_read_make_a_report(facts: Facts) -> None:
     made = report_of_recorded(as_read(facts, None))
     assert Report.from_json(to_json(made)).verdict == made.verdict

@@ -58,6 +58,7 @@ GOOD: list[tuple[Kind, str]] = [
 ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("kind", "what"), GOOD)
 def test_what_is_accepted_python_runs(kind: Kind, what: str) -> None:
     program = Program(kind, what, ("-n", "1", "--", "-x") if what == "timeit" else ("a", "-b"))

@@ -48,6 +48,7 @@ def test_a_folder_is_its_owners_and_goes_with_all_that_it_holds(place: Path) -> 
     assert list(place.iterdir()) == []
 
 
+@pytest.mark.process
 def test_what_a_killed_process_has_left_goes_with_the_next(place: Path) -> None:
     process, left = holder()
     process.send_signal(signal.SIGKILL)
@@ -58,6 +59,7 @@ def test_what_a_killed_process_has_left_goes_with_the_next(place: Path) -> None:
     assert list(place.iterdir()) == []
 
 
+@pytest.mark.process
 def test_the_folder_of_a_living_process_stays() -> None:
     process, kept = holder()
     with Folder():

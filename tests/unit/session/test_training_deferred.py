@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from whynan.records import Report
 
-pytestmark = pytest.mark.usefixtures("without_proofs")
+pytestmark = [pytest.mark.breadth, pytest.mark.usefixtures("without_proofs")]
 watch = functools.partial(whynan.watch, quiet=True, sync="deferred")
 
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {

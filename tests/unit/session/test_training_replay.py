@@ -543,7 +543,7 @@ def _kept(capsys: pytest.CaptureFixture[str], path: Path, *, watches: bool) -> t
     return found, report
 
 
-@pytest.mark.proves
+@pytest.mark.proof
 def test_a_replay_leaves_nothing_in_the_program(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     bare, _ = _kept(capsys, tmp_path / "log.txt", watches=False)
     again, _ = _kept(capsys, tmp_path / "log.txt", watches=False)
@@ -577,7 +577,7 @@ def fit_gradients_kept(model: nn.Module, optimizer: Any, rows: list[Tensor], kep
         optimizer.step()
 
 
-@pytest.mark.proves
+@pytest.mark.proof
 def test_gradients_are_the_same_objects_with_the_same_values_after_a_replay() -> None:
     model, optimizer, rows = training()
     kept: list[Any] = []
@@ -590,7 +590,7 @@ def test_gradients_are_the_same_objects_with_the_same_values_after_a_replay() ->
         assert _same(gradient, value)
 
 
-@pytest.mark.proves
+@pytest.mark.proof
 def test_the_thread_that_replays_leaves_no_mode_and_no_hook() -> None:
     from tests.quality.unharmed import standing
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 PROGRAM = """
 import json, sys
 from whynan.source import command, operand_expressions, resolve

@@ -12,6 +12,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.selection import examples
 from whynan.records import Site
 from whynan.source.onnx import FX_NODE, SCOPES, STACK, frames_of, library_site_of, module_of, place_of, site_of
 
@@ -391,7 +392,7 @@ def test_hostile_frames_do_no_harm(file: str, code: str) -> None:
     assert place.module is None
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     text=st.text()
     | st.lists(st.sampled_from(['File "', "a.py", '", line 1', ", in f", "\n", "x / y", "^^", "'", "["])).map("".join)

@@ -85,6 +85,7 @@ def asked(program: str, *path: Path, environment: dict[str, str] | None = None) 
     return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.split()
 
 
+@pytest.mark.process
 def test_torch_is_found_without_being_imported(tmp_path: Path) -> None:
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("raise ImportError('this must not be imported')\n")
@@ -106,6 +107,7 @@ def test_a_torch_without_a_spec_does_no_harm(monkeypatch: pytest.MonkeyPatch, tm
         places.cache_clear()
 
 
+@pytest.mark.process
 def test_links_do_not_hide_an_owner(tmp_path: Path) -> None:
     (tmp_path / "real" / "torch").mkdir(parents=True)
     (tmp_path / "real" / "torch" / "__init__.py").touch()

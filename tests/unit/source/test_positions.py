@@ -246,6 +246,7 @@ def test_a_rewritten_assertion_has_its_expression(probe_of: Callable[[str], Prob
     assert [site.code for site in x.recorder.sites] == ["x.sqrt()", "x / y", "(x / y).log()"]
 
 
+@pytest.mark.process
 def test_without_column_ranges_there_is_the_line(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from tests.selection import examples
 from tests.unit.analysis.facts import birth, sink, trace
 from tests.unit.traces.folders import RUN
 from tests.unit.traces.strategies import SCOPES, same, traces
@@ -22,7 +23,7 @@ from whynan.traces.writing import TraceWriter
 
 
 @given(traces())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_facts_come_back_from_the_disk_as_they_were(made: Trace) -> None:
     with tempfile.TemporaryDirectory() as directory:
         writer = TraceWriter(Path(directory) / "t")

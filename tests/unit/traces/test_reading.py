@@ -77,6 +77,7 @@ def test_what_is_wrong_is_refused_with_one_line(kind: str, here: Path, snapshot:
     assert len(str(refused.value)) < 600
 
 
+@pytest.mark.process
 def test_hostile_files_are_refused_before_they_take_memory(here: Path) -> None:
     kinds = [k for k in HARMS if "too long" in k or "2**60" in k or "too many" in k or "in depth" in k]
     assert len(kinds) > 5

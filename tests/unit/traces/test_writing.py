@@ -237,6 +237,7 @@ def tiny(here: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(place)], check=True)
 
 
+@pytest.mark.process
 def test_a_full_disk_ends_the_trace_and_not_the_run(tiny: Path, snapshot: SnapshotAssertion) -> None:
     result = program(FILL.format(prepare="", growing="0"), "disk/t")
     assert result.returncode == 0, result.stderr
@@ -249,6 +250,7 @@ def test_a_full_disk_ends_the_trace_and_not_the_run(tiny: Path, snapshot: Snapsh
     assert [b.label for b in found.trace.births] == [1]
 
 
+@pytest.mark.process
 def test_a_limit_on_the_size_of_files_ends_the_trace_and_not_the_run(here: Path, snapshot: SnapshotAssertion) -> None:
     limit = "resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))"
     result = program(FILL.format(prepare=limit, growing="100"), "t")
@@ -260,6 +262,7 @@ def test_a_limit_on_the_size_of_files_ends_the_trace_and_not_the_run(here: Path,
     assert sum(map(len, read_trace(here / "t").events)) == int(written)
 
 
+@pytest.mark.process
 def test_the_same_run_with_room_enough_does_not_stop(here: Path) -> None:
     result = program(FILL.format(prepare="", growing="0"), "t")
     assert result.stdout.splitlines() == ["None", "100000"]

@@ -28,6 +28,7 @@ def _judged(repaired: onnx.ModelProto, feeds: Any = None, kind: Any = "reformula
     return judge_graph(DEFECT.model, repaired, feeds or [DEFECT.failing], kind=kind, engines=engines, damaging=True)
 
 
+@pytest.mark.process
 def test_the_nodes_that_do_not_fit_are_computed_in_float32() -> None:
     (finding,) = report_of(DEFECT.model, DEFECT.failing, DEFECT.engine).damaging
     made = [one for one in candidates(DEFECT.model, finding, ()) if isinstance(one, GraphCandidate)]

@@ -35,6 +35,7 @@ def ran(folder: Path, path: str, *arguments: str) -> str:
 MAIN = "import sys\nprint('first', __name__, sys.argv[1:], flush=True)\n"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("arguments", [("script", "main.py", "-x"), ("module", "main", "-x")])
 def test_a_main_program_runs_another_text(arguments: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text(MAIN, encoding="utf-8")
@@ -42,6 +43,7 @@ def test_a_main_program_runs_another_text(arguments: tuple[str, ...], tmp_path: 
     assert (tmp_path / "main.py").read_text() == MAIN
 
 
+@pytest.mark.process
 def test_an_imported_module_runs_another_text(tmp_path: Path) -> None:
     (tmp_path / "part.py").write_text("def say():\n    print('first', flush=True)\n", encoding="utf-8")
     (tmp_path / "main.py").write_text("from part import say\nsay()\n", encoding="utf-8")

@@ -85,6 +85,7 @@ def test_a_large_constant_is_a_value_and_no_guard() -> None:
     assert found(LESS, CHOSEN, eps=0.5) == []
 
 
+@pytest.mark.process
 def test_a_cast_that_saturates(tmp_path: Path) -> None:
     nodes = (node("Cast", "x", "c", to=TensorProto.FLOAT8E4M3FN), node("Cast", "c", "y", to=TensorProto.FLOAT))
     onnx.save(model(*nodes), tmp_path / "model.onnx")
