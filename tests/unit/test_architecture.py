@@ -17,19 +17,19 @@ PACKAGE = Path(whynan.__file__).parent
 CONTRACTS = Path(__file__).parents[2] / "pyproject.toml"
 
 # What is there of what should not be. These numbers only ever become smaller: whoever lowers one, writes it here.
-LARGEST_CIRCLE = 35
-MODULES_IN_CIRCLES = 59
-LINES = 82_543
+LARGEST_CIRCLE = 30
+MODULES_IN_CIRCLES = 53
+LINES = 80_443
 MODULES_IN_A_FOLDER = 14
 CROWDED_FOLDERS = {
     "capture": 15,
     "capture/onnx": 53,
-    "capture/torch": 92,
+    "capture/torch": 89,
     "fixes/graph": 15,
     "fixes/source": 23,
     "models": 32,
     "report": 23,
-    "session": 69,
+    "session": 56,
     "source": 15,
     "verify": 22,
     "verify/oracle": 19,
