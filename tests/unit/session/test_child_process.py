@@ -12,7 +12,10 @@ import pytest
 
 from whynan.session.child_process import INTERRUPTED, run_child
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="of signals and processes of Linux's")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(sys.platform != "linux", reason="of signals and processes of Linux's"),
+]
 HANGS = [sys.executable, "-S", "-c", "import time; time.sleep(1000)"]
 
 
