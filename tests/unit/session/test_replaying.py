@@ -106,6 +106,7 @@ def test_what_decides_of_numbers_is_put_back(tmp_path: Path) -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
+@pytest.mark.process
 def test_the_script_runs_only_where_it_is_asked_for(tmp_path: Path) -> None:
     packed(in_place, tmp_path / "c")
     sign = tmp_path / "ran"
@@ -116,6 +117,7 @@ def test_the_script_runs_only_where_it_is_asked_for(tmp_path: Path) -> None:
     assert sign.exists()
 
 
+@pytest.mark.process
 def test_a_script_that_fails_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     packed(in_place, Path("c"))

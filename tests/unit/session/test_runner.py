@@ -298,6 +298,7 @@ WAYS = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("way", WAYS)
 def test_the_end_is_told_whatever_way_the_program_ends(way: str, tmp_path: Path) -> None:
     code, status = WAYS[way]
@@ -305,16 +306,19 @@ def test_the_end_is_told_whatever_way_the_program_ends(way: str, tmp_path: Path)
     assert (done.returncode, report["run"]["exit_status"]["script"]) == (status, status)
 
 
+@pytest.mark.process
 def test_a_child_that_leaves_is_no_end(tmp_path: Path) -> None:
     done, report = run("import os; os.fork() or os._exit(0); os.wait(); os.abort()", tmp_path)
     assert (done.returncode, report) == (-6, None)
 
 
+@pytest.mark.process
 def test_leaving_at_once_can_be_pickled(tmp_path: Path) -> None:
     done, _ = run("import os, pickle, sys; sys.stdout.write(pickle.dumps(os._exit).hex())", tmp_path)
     assert pickle.loads(bytes.fromhex(done.stdout)) is os._exit
 
 
+@pytest.mark.process
 def test_an_interrupt_is_one_even_after_text_was_run(tmp_path: Path) -> None:
     done, report = run("import atexit; atexit.register(exec, 'x = 1'); raise KeyboardInterrupt", tmp_path)
     assert done.returncode == -2
@@ -329,6 +333,7 @@ HOOKS = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_hook_for_what_nobody_catches_is_called_as_by_python(hook: str, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
@@ -339,6 +344,7 @@ def test_a_hook_for_what_nobody_catches_is_called_as_by_python(hook: str, tmp_pa
     assert (done.returncode, done.stderr) == (alone.returncode, alone.stderr)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("option", ["-I", "-E", "-P", "-O"])
 def test_options_of_pythons_hold(option: str, tmp_path: Path) -> None:
     code = "import sys; print(sys.flags, sys.path[0])"
@@ -346,6 +352,7 @@ def test_options_of_pythons_hold(option: str, tmp_path: Path) -> None:
     assert run(code, tmp_path, option)[0].stdout == alone.stdout
 
 
+@pytest.mark.process
 def test_a_compiled_script_runs(tmp_path: Path) -> None:
     import py_compile
 
