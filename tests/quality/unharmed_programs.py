@@ -500,7 +500,7 @@ def _as_a_whole() -> Iterator[None]:
 def raises() -> Values:
     """A program that ends with an exception of its own."""
     bad = torch.tensor([0.0]).log()
-    raise ArithmeticError(f"{bad.shape}")
+    raise ArithmeticError(f"{bad.shape} holds NaN or Inf")
 
 
 def told(**what: Any) -> Region:
