@@ -150,6 +150,7 @@ def test_it_is_clean_in_a_watch_too(name: str) -> None:
     assert w.report.verdict == "clean", w.report
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("fused", [False, True])
 def test_a_watch_names_the_birth_and_how_far_the_scale_fell(fused: bool, snapshot: SnapshotAssertion) -> None:
     weight = nn.Parameter(torch.ones(2))
