@@ -268,8 +268,8 @@ class Controller:
             self._stopped = self.options.on_nonfinite == "stop"
         return self._ending(errors[0])
 
-    def _ending(self, error: Finding) -> BaseException:
-        """Tell what was found; gives what the run ends with."""
+    def _ending(self, error: Finding | None) -> BaseException | None:
+        """Tell what was found; gives what the run ends with, if anything."""
         with self._isolation:
             self.end(early=True)
             opened = self._debugger()
@@ -279,7 +279,7 @@ class Controller:
             return stopped()
         from whynan.errors import NonFiniteError
 
-        return NonFiniteError(error)
+        return None if error is None else NonFiniteError(error)
 
     def _prove(self, training: Training, fault: Fault) -> None:
         """The program is about to make a bad step, or not to make it: what led to it can still be run again."""
@@ -301,16 +301,7 @@ class Controller:
         if self._reported or self.options.on_nonfinite in ("continue", "skip") or is_one_of_several():
             return None
         self._stopped = self.options.on_nonfinite == "stop"
-        with self._isolation:
-            self.end(early=True)
-            opened = self._debugger()
-        if opened is not None:
-            opened()
-        if self._stopped:
-            return stopped()
-        from whynan.errors import NonFiniteError
-
-        return NonFiniteError(report.findings[0]) if report.findings else None
+        return self._ending(report.findings[0] if report.findings else None)
 
     def _errors(self, capture: Capture) -> tuple[Finding, ...]:
         assert self._region is not None
