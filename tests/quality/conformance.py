@@ -7,12 +7,13 @@ as it is written, that returns all of them, counted with the plainest functions 
 from __future__ import annotations
 
 import functools
-import importlib
+import importlib.util
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import onnx
@@ -133,16 +134,26 @@ def all_cases() -> tuple[Case, ...]:
 
 @functools.cache
 def sample() -> tuple[Case, ...]:
-    """Some of the cases of the nodes, and the small models that lie with them."""
+    """Some of the cases of the nodes, and the small models that lie with them.
+
+    A module adds its cases to onnx's lists where it is executed: another test may have imported it already, so it is
+    executed apart from `sys.modules`, and with lists of its own.
+    """
     import onnx.backend.test.case.node as package
 
     taken: list[Case] = []
     for name in SAMPLED.split():
-        before = len(package._NodeTestCases)
-        with warnings.catch_warnings():
+        spec = importlib.util.find_spec(f"{package.__name__}.{name}")
+        assert spec is not None
+        assert spec.loader is not None
+        new: list[Any] = []
+        with (
+            warnings.catch_warnings(),
+            mock.patch.object(package, "_NodeTestCases", new),
+            mock.patch.object(package, "_existing_names", {}),
+        ):
             warnings.simplefilter("ignore")
-            importlib.import_module(f"{package.__name__}.{name}")
-        new = package._NodeTestCases[before:]
+            spec.loader.exec_module(importlib.util.module_from_spec(spec))
         taken += [_of_node(case) for case in ([new[0], new[-1]] if name in TWICE else new[-1:])]
     return tuple(taken)
 

@@ -52,6 +52,8 @@ UNREACHED = frozenset(
         *("Capture.begin_in_the_midst", "Capture.nothing_follows"),
         *("_enter", "_leave", "Steps.enter_thread", "Steps.leave_thread", "_forked", "Capture.forked", "Lane.follow"),
         *("Scaler._tell", "Capture.begin_lost", "Capture.begin_amid"),
+        # of a trace that ends in a watch
+        "_join",
         # of several processes
         *("Exchanges._begin", "Exchanges._completes", "Exchanges._labels", "Exchanges._leave", "Exchanges.sent"),
         "has_started_others",

@@ -9,8 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import whynan
 from tests.unit.capture.seen import code
 from whynan.capture.torch import Capture
+from whynan.capture.torch.doors import put
 from whynan.config import Options
 from whynan.records import Finding
 from whynan.session.region import Region
@@ -288,3 +290,58 @@ def test_the_question_itself_computes_nothing_of_the_programs() -> None:
     asked.run(program)
     assert len(asked.seen) >= 1
     assert torch.equal(torch.get_rng_state(), state)
+
+
+# -- how a door is taken off -----------------------------------------------------------------------------------------
+
+
+class Owner:
+    """Has a function of its own, and inherits another."""
+
+    def own(self) -> list[str]:
+        return ["original"]
+
+
+class Heir(Owner):
+    pass
+
+
+def door(name: str) -> Callable[[Any], Any]:
+    def make(original: Any) -> Any:
+        return lambda self: [name, *original(self)]
+
+    return make
+
+
+@pytest.mark.parametrize("owner", [Owner, Heir])
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)])
+def test_a_door_is_taken_from_under_others(owner: type[Owner], order: tuple[int, ...]) -> None:
+    before = dict(owner.__dict__)
+    off = [put(owner, "own", door(name)) for name in "abc"]
+    left = ["c", "b", "a", "original"]
+    assert owner().own() == left
+    for i in order:
+        off[i]()
+        left.remove("abc"[i])
+        assert owner().own() == left
+    assert owner.__dict__ == before
+
+
+def test_a_door_stays_under_what_the_program_has_put_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    off = put(Owner, "own", door("ours"))
+    around = Owner.own
+    with monkeypatch.context() as patch:
+        patch.setattr(Owner, "own", lambda self: ["theirs", *around(self)])
+        assert off() is None
+        assert Owner().own() == ["theirs", "ours", "original"]
+    assert off() is not None
+
+
+def test_a_trace_that_ends_in_a_watch_leaves_no_door_in_its_way() -> None:
+    trace = Capture()
+    call, tolist = nn.Module.__call__, Tensor.tolist
+    trace.__enter__()
+    with whynan.watch():
+        trace.__exit__(None, None, None)
+        assert (Tensor.tolist.__wrapped__, nn.Module.__call__.__wrapped__) == (tolist, call)  # type: ignore[attr-defined]
+    assert (Tensor.tolist, nn.Module.__call__) == (tolist, call)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,28 +32,57 @@ def stands(door: Any) -> None:
         DOORS.add(code)
 
 
+@dataclass(eq=False)
+class _Placed:
+    """A door that stands: what it stands for, and whether its owner had that itself or inherited it."""
+
+    made: Any
+    original: Any
+    own: bool
+
+
+PLACED: dict[tuple[int, str], list[_Placed]] = {}
+"""The doors that stand, by owner and name, the innermost first."""
+
+
 def put(owner: Any, name: str, make: Callable[[Any], Any]) -> Callable[[], tuple[Any, Any] | None]:
     """Put a door in the place of what an owner has under a name.
 
-    Gives what takes it off again, which gives what stands there then and the door; None where it stays, because the
-    program has put something of its own around it.
+    Gives what takes it off again, from under another door too, which gives the original and the door; None where it
+    stays, because the program has put something of its own around it.
     """
     own = not isinstance(owner, type) or name in owner.__dict__
     original = owner.__dict__[name] if isinstance(owner, type) and own else getattr(owner, name)
-    made = make(original)
-    stands(made)
-    setattr(owner, name, made)
+    placed = _Placed(make(original), original, own)
+    stands(placed.made)
+    PLACED.setdefault((id(owner), name), []).append(placed)
+    setattr(owner, name, placed.made)
+    return functools.partial(_take_off, owner, name, placed)
 
-    def take_off() -> tuple[Any, Any] | None:
-        if owner.__dict__.get(name) is not made:
-            return None
-        if own:
-            setattr(owner, name, original)
-        else:
-            delattr(owner, name)
-        return original, made
 
-    return take_off
+def _take_off(owner: Any, name: str, placed: _Placed) -> tuple[Any, Any] | None:
+    standing = PLACED[id(owner), name]
+    around = next((door for door in standing if door.original is placed.made), None)
+    stays = around is None and owner.__dict__.get(name) is not placed.made
+    if around is not None:
+        _join(around, placed)
+    elif placed.own and not stays:
+        setattr(owner, name, placed.original)
+    elif not stays:
+        delattr(owner, name)
+    if placed in standing:
+        standing.remove(placed)
+    return None if stays else (placed.original, placed.made)
+
+
+def _join(around: _Placed, placed: _Placed) -> None:
+    """Take a door from under another one, which calls what the first has called."""
+    for cell in getattr(around.made, "__closure__", None) or ():
+        if cell.cell_contents is placed.made:
+            cell.cell_contents = placed.original
+    if getattr(around.made, "__wrapped__", None) is placed.made:
+        around.made.__wrapped__ = placed.original
+    around.original, around.own = placed.original, placed.own
 
 
 def named(door: Any, module: str, name: str) -> Any:
