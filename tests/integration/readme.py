@@ -1,4 +1,4 @@
-"""The blocks of output in the README and in the page on fixes, and how each is made; run as a script to write them anew."""
+"""The blocks of output in the README and the page on fixes, and how each is made; run as a script to renew them."""
 
 from __future__ import annotations
 
