@@ -54,8 +54,8 @@ def index(own: list[Rule]) -> str:
     """The index: the rules by families, those of two families under both."""
     parts = [
         "# The rules",
-        "What whynan says of a bad number is said by a rule. `whynan rules WN201` shows these pages in the terminal,\n"
-        "[the table of hazards](../hazards.md) says which rule explains what, and\n"
+        "Each rule explains one hazard. `whynan rules WN201` shows its page in the terminal.\n"
+        "[The table of hazards](../hazards.md) says which rule explains what, and\n"
         "[rules of your own](../writing-rules.md) how to add one.",
     ]
     for start in sorted({start for rule in own for start in families(rule)}):

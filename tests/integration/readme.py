@@ -1,4 +1,4 @@
-"""The README's blocks of output, and how each is made; run as a script to write them anew."""
+"""The blocks of output in the README and the page on fixes, and how each is made; run as a script to renew them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "README.md"
+PAGES = (FILE, ROOT / "docs" / "fixes.md")
 DEMO = ("run", "examples/gem_pooling/train.py")
 _BLOCK = re.compile(r"(<!-- (?P<name>\w+) -->\n)(?P<body>.*?)(<!-- /(?P=name) -->)", re.DOTALL)
 
@@ -19,6 +20,12 @@ _BLOCK = re.compile(r"(<!-- (?P<name>\w+) -->\n)(?P<body>.*?)(<!-- /(?P=name) --
 def blocks(text: str) -> dict[str, str]:
     """The fenced output between each pair of markers."""
     return {m["name"]: m["body"].removeprefix("```text\n").removesuffix("```\n") for m in _BLOCK.finditer(text)}
+
+
+def shown(name: str) -> str:
+    """What the pages show under a name."""
+    (found,) = [made[name] for made in (blocks(page.read_text(encoding="utf-8")) for page in PAGES) if name in made]
+    return found
 
 
 def demo() -> str:
@@ -65,10 +72,10 @@ PRODUCERS: dict[str, Callable[[], str]] = {"demo": demo, "run": run, "explain": 
 
 
 def renewed(text: str) -> str:
-    """The README with every block made anew."""
-    made = {name: make() for name, make in PRODUCERS.items()}
-    return _BLOCK.sub(lambda m: f"{m[1]}```text\n{made[m['name']]}```\n{m[4]}", text)
+    """A page with every block made anew."""
+    return _BLOCK.sub(lambda m: f"{m[1]}```text\n{PRODUCERS[m['name']]()}```\n{m[4]}", text)
 
 
 if __name__ == "__main__":
-    FILE.write_text(renewed(FILE.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in PAGES:
+        page.write_text(renewed(page.read_text(encoding="utf-8")), encoding="utf-8")

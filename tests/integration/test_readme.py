@@ -1,4 +1,4 @@
-"""The README shows what is really printed."""
+"""The README and the page on fixes show what is really printed."""
 
 from __future__ import annotations
 
@@ -26,13 +26,12 @@ def test_the_readme_shows_what_make_demo_runs() -> None:
 @pytest.mark.process
 @pytest.mark.parametrize("block", ["demo", "explain"])
 def test_the_readme_shows_what_is_really_printed(block: str) -> None:
-    shown = readme.blocks(readme.FILE.read_text(encoding="utf-8"))[block]
-    assert shown == readme.PRODUCERS[block](), f"run: python {Path(readme.__file__).relative_to(ROOT)}"
+    assert readme.shown(block) == readme.PRODUCERS[block](), f"run: python {Path(readme.__file__).relative_to(ROOT)}"
 
 
 @pytest.mark.process
-def test_the_readme_shows_what_is_really_printed_of_a_run() -> None:
-    shown = readme.without_rounding(readme.blocks(readme.FILE.read_text(encoding="utf-8"))["run"])
+def test_the_page_on_fixes_shows_what_is_really_printed_of_a_run() -> None:
+    shown = readme.without_rounding(readme.shown("run"))
     assert shown == readme.without_rounding(readme.run()), f"run: python {Path(readme.__file__).relative_to(ROOT)}"
 
 
@@ -51,7 +50,7 @@ def test_the_readme_shows_what_is_really_printed_of_a_run() -> None:
     ],
 )
 def test_what_no_rounding_makes_is_compared(was: str, is_now: str) -> None:
-    shown = readme.blocks(readme.FILE.read_text(encoding="utf-8"))["run"]
+    shown = readme.shown("run")
     assert was in shown
     assert readme.without_rounding(shown.replace(was, is_now)) != readme.without_rounding(shown)
 

@@ -28,23 +28,23 @@ if TYPE_CHECKING:
     help="A tensor whose NaN and Inf are meant, by name or pattern: '*.mask'.",
 )
 @click.option("--json", metavar="FILE", help="Write the counters of every tensor to a file; - is the standard output.")
-@click.option("--quiet", is_flag=True, default=None, help="Print nothing; the exit status tells.")
+@click.option("--quiet", is_flag=True, default=None, help="Print nothing. The exit status has the answer.")
 @click.option("--redact", is_flag=True, default=None, help="Leave out names, paths and values.")
 def checkpoint(files: tuple[str, ...], allow: tuple[str, ...], **chosen: Any) -> int:
     """Say which tensors of a checkpoint hold NaN or Inf, its optimizer state included.
 
-    FILE is one of torch.save (.pt, .pth, .bin), of Lightning (.ckpt) or of safetensors, the .index.json of a sharded
-    one, or a folder of these. Of several the first bad one is told, in the order of the steps that they store, else of
-    their names. Nothing that a file holds is run.
+    FILE is a checkpoint of torch.save (.pt, .pth, .bin), Lightning (.ckpt) or safetensors, the .index.json of a sharded
+    one, or a folder of these. Of several checkpoints, the first bad one is named; their order is that of the steps that
+    they store, else of their names. No code in a file is run.
 
     \b
     Examples:
       whynan checkpoint last.ckpt
-      whynan checkpoint ckpt-*.pt                     since when is it bad?
+      whynan checkpoint ckpt-*.pt                     find the first bad one
       whynan checkpoint out/checkpoint-*              folders of the transformers Trainer
       whynan checkpoint model.safetensors.index.json --json counters.json --quiet
 
-    Exit status: 0 where everything is finite, 1 where something is bad, 2 where something cannot be read.
+    Exit status: 0 if everything is finite, 1 if something is bad, 2 if something cannot be read.
     """
     from whynan.config import Options
     from whynan.session.files import check_writable, write_text

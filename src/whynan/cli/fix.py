@@ -26,18 +26,18 @@ _FOLDER: Final = click.Path(readable=False, file_okay=False)
 
 @click.command()
 @click.argument("path", metavar="REPORT.json", type=_FILE)
-@click.option("--apply", "apply_", is_flag=True, help="Edit the source file; what it was is kept beside it.")
+@click.option("--apply", "apply_", is_flag=True, help="Edit the source file. The old content is kept beside it.")
 @click.option(
     "--patch", metavar="FILE", type=_FILE, help="Write the fix as a patch for git apply; - is the standard output."
 )
 @click.option("--output", metavar="FILE", type=_FILE, help="Write the repaired ONNX model to a new file.")
 @click.option("--try", "try_", metavar="FILE", type=_FILE, help="Judge a diff of your own, or a repaired .onnx.")
-@click.option("--choose", type=int, metavar="N", help="The fix, by its number in the list; else the best verified one.")
+@click.option("--choose", type=int, metavar="N", help="The fix's number in the list. Default: the best verified one.")
 @click.option(
     "--capsule",
     metavar="DIR",
     type=_FOLDER,
-    help="The tensors that --try needs: the folder that run --capsule has made.",
+    help="The tensors that --try needs: the folder that run --capsule wrote.",
 )
 @click.option(
     "-i",
@@ -45,9 +45,9 @@ _FOLDER: Final = click.Path(readable=False, file_okay=False)
     multiple=True,
     metavar="WHAT",
     type=_FILE,
-    help="What --try runs a model on: as for whynan onnx.",
+    help="The inputs on which --try runs a model, as for whynan onnx.",
 )
-@click.option("--random", type=click.IntRange(0), metavar="SEED", help="Make up every input of a model not given.")
+@click.option("--random", type=click.IntRange(0), metavar="SEED", help="Make up every model input that is not given.")
 @click.option("--yes", is_flag=True, help="Edit without asking.")
 @click.option(
     "--json", metavar="FILE", type=_FILE, help="Write the verdict of --try to a file; - is the standard output."
@@ -55,9 +55,9 @@ _FOLDER: Final = click.Path(readable=False, file_okay=False)
 def fix(path: str, **chosen: Any) -> int:
     """List the fixes of a saved report with their verdicts, make one, or judge one of your own.
 
-    A fix is made anew from its rule and its place, in the working directory alone, and only on a file that is what it
-    was during the run. The change is shown, and made once you agree. A distorting fix, and one that nothing proves, is
-    made only where --choose names it; a rejected one is not made.
+    whynan makes the fix anew from its rule and its place. It edits a file only inside the working directory, and only
+    if the file has not changed since the run. It shows the change, and makes it once you agree. It makes a distorting
+    or unverified fix only if --choose names it, and never a rejected one.
 
     \b
     Examples:
@@ -69,8 +69,8 @@ def fix(path: str, **chosen: Any) -> int:
       whynan fix report.json --capsule failure --try my.diff
       whynan fix report.json -i batch.npz --try repaired.onnx
 
-    Exit status: 0 where it was done; with --try 0 for verified, 1 for distorting or rejected. It is 2 where it cannot
-    be done or judged.
+    Exit status: 0 if it was done; with --try 0 for verified, 1 for distorting or rejected. It is 2 if it cannot be done
+    or judged.
     """
     _check_options(chosen)
     if chosen["apply_"]:

@@ -43,17 +43,17 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="whynan", message="whynan %(version)s")
 def whynan() -> None:
-    """Why is it NaN? Where the first bad number was born, why, and what it reached.
+    """Why is it NaN? Shows where the first NaN or Inf was born, why, and what it reached.
 
     \b
     Examples:
       whynan run train.py --epochs 3      run a program, explain its first bad number
       whynan onnx net.onnx --random 0     run a model, explain its first bad number
-      whynan checkpoint last.ckpt         which tensors of a checkpoint are bad
+      whynan checkpoint last.ckpt         say which tensors of a checkpoint are bad
       whynan report report.json           show a saved report again
-      whynan fix report.json --apply      make the best fix that is verified
+      whynan fix report.json --apply      make the best verified fix
       whynan replay failing               run the operation of a capsule again
-      whynan rules WN201                  what a rule is about, and what to do
+      whynan rules WN201                  explain one hazard, and what to do
     """
 
 

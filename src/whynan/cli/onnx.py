@@ -73,32 +73,32 @@ def _gone(context: click.Context, parameter: click.Parameter, given: str | None)
     multiple=True,
     metavar="WHAT",
     shell_complete=_files,
-    help="A .npz, a folder of .npy or of a test_data_set, NAME=FILE.npy, NAME=zeros, NAME=uniform(-1,1)[1,3,224,224].",
+    help="A .npz, a folder of .npy or a test_data_set, NAME=FILE.npy, NAME=zeros, or NAME=uniform(-1,1)[1,3,224,224].",
 )
 @click.option("--random", type=click.IntRange(0), metavar="SEED", help="Make up every input that is not given.")
-@click.option("--cases", type=click.IntRange(1), default=1, metavar="N", help="Make up N cases, and tell of the worst.")
+@click.option("--cases", type=click.IntRange(1), default=1, metavar="N", help="Make up N cases, and report the worst.")
 @click.option("--ranges", is_flag=True, default=None, help="Print the range and the counters of every value.")
-@click.option("--sort", type=click.Choice(SORTS), default="order", help="Sort that table: --sort headroom.")
-@click.option("--op", "ops", multiple=True, metavar="TYPE", help="Only nodes of this operator in that table.")
-@click.option("--name", "names", multiple=True, metavar="GLOB", help="Only nodes or values of this name in it.")
+@click.option("--sort", type=click.Choice(SORTS), default="order", help="Sort the table of --ranges by this column.")
+@click.option("--op", "ops", multiple=True, metavar="TYPE", help="In the table, only nodes of this operator.")
+@click.option("--name", "names", multiple=True, metavar="GLOB", help="In the table, only nodes or values of this name.")
 @click.option(
-    "--csv", metavar="FILE", shell_complete=_files, help="Write that table to a file; - is the standard output."
+    "--csv", metavar="FILE", shell_complete=_files, help="Write the table to a file; - is the standard output."
 )
 @click.option(
     "--graph",
     type=click.Choice(["optimized", "original"]),
-    help="The graph as the engine has optimized it, which production executes (the default), or as it is written.",
+    help="optimized (the default): the graph that the engine executes in production. original: the graph as written.",
 )
 @click.option(
     "--level",
     type=click.Choice(["disabled", "basic", "extended", "all"]),
-    help="ONNX Runtime's level of optimization: all unless given.",
+    help="ONNX Runtime's level of optimization. Default: all.",
 )
 @click.option(
     "--engine",
     type=click.Choice(["onnxruntime", "reference"]),
     default="onnxruntime",
-    help="ONNX Runtime, or the reference evaluator of onnx, slow and exact to the type of numbers at every node.",
+    help="onnxruntime (the default), or reference: onnx's own evaluator, slow and exact to each node's number type.",
 )
 @click.option(
     "--provider",
@@ -106,7 +106,7 @@ def _gone(context: click.Context, parameter: click.Parameter, given: str | None)
     multiple=True,
     metavar="NAME",
     shell_complete=_providers_there,
-    help="An execution provider: CPU, CUDA.",
+    help="An execution provider, such as CPU or CUDA.",
 )
 @click.option("--session-config", "config", type=_Pairs(), multiple=True, help="An entry of the session's options.")
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads within one operator.")
@@ -125,19 +125,19 @@ def _gone(context: click.Context, parameter: click.Parameter, given: str | None)
     "--json", metavar="FILE", shell_complete=_files, help="Write the report to a file; - is the standard output."
 )
 @click.option(
-    "--trace", metavar="DIR", shell_complete=_folders, help="Keep what was found in a new folder; it survives a kill."
+    "--trace", metavar="DIR", shell_complete=_folders, help="Record what is found in a new folder; it survives a kill."
 )
 @click.option(
-    "--capsule", metavar="DIR", shell_complete=_folders, help="Pack the failing node into a folder, for whynan replay."
+    "--capsule", metavar="DIR", shell_complete=_folders, help="Pack the failing node into a folder for whynan replay."
 )
 @click.option(
-    "--baseline", metavar="FILE", shell_complete=_files, help="An earlier report: what it found is known, and no error."
+    "--baseline", metavar="FILE", shell_complete=_files, help="An earlier report. What it found is known, and no error."
 )
-@click.option("--all", "all_", is_flag=True, default=None, help="Tell of bad numbers that did no harm, too.")
-@click.option("--strict", is_flag=True, default=None, help="Warnings count for the exit status.")
+@click.option("--all", "all_", is_flag=True, default=None, help="Also report bad numbers that did no harm.")
+@click.option("--strict", is_flag=True, default=None, help="Let warnings count for the exit status.")
 @click.option("--quiet", is_flag=True, default=None, help="Print no report.")
 @click.option("--redact", is_flag=True, default=None, help="Leave out source text, values, names and paths.")
-@click.option("--memory", metavar="BYTES", help="What the process that runs it may come to.")
+@click.option("--memory", metavar="BYTES", help="Memory that the process of the model may take.")
 def onnx(
     model: str,
     given: tuple[str, ...],
@@ -159,8 +159,8 @@ def onnx(
 ) -> int:
     """Run an ONNX model once, look at every value, and explain its first bad number.
 
-    The graph that is looked at is the one that ONNX Runtime executes, after its optimization; its outputs are compared
-    bit for bit with those of a session that nobody looks at.
+    whynan looks at the graph that ONNX Runtime executes after its optimization. It compares the outputs bit for bit
+    with those of a session that nobody looks at.
 
     \b
     Examples:
@@ -170,7 +170,7 @@ def onnx(
       whynan onnx net.onnx --random 0 --ranges --sort headroom
       whynan onnx net.onnx -i test_data_set_0 --graph original
 
-    Exit status: 1 where an error was found, or a warning with --strict; else 0. It is 2 where nothing could be run.
+    Exit status: 1 if an error was found, or a warning with --strict; else 0. It is 2 if nothing could be run.
     """
     from whynan.config import Options
     from whynan.session.checking import check

@@ -27,27 +27,27 @@ def _folders(context: click.Context, parameter: click.Parameter, begun: str) -> 
     "modules",
     multiple=True,
     metavar="MODULE",
-    help="A Python module of your own that registers the operators of a library.",
+    help="A Python module of your own that registers operators.",
 )
-@click.option("--run-script", is_flag=True, help="Run the capsule's repro.py first: it is code from whoever wrote it.")
+@click.option("--run-script", is_flag=True, help="Run the capsule's repro.py first. It is code from whoever wrote it.")
 @click.option("--json", metavar="FILE", help="Write the report to a file; - is the standard output.")
 @click.option("--quiet", is_flag=True, default=None, help="Print no report.")
 @click.option("--redact", is_flag=True, default=None, help="Leave out source text, values, names and paths.")
 def replay(directory: str, modules: tuple[str, ...], run_script: bool, **chosen: Any) -> int:
     """Run the operation of a capsule again, and explain it again.
 
-    DIR is the folder that --capsule has written. What is run is the recorded operator of PyTorch, or the node of an
-    ONNX model, on the recorded tensors, and nothing else; its result is compared with the recorded one, bit by bit.
+    DIR is the folder that --capsule wrote. whynan runs the recorded operator of PyTorch, or the node of an ONNX model,
+    on the recorded tensors, and nothing else. It compares the result with the recorded one, bit by bit.
 
     \b
     Examples:
       whynan run --capsule failing train.py
       whynan replay failing
       whynan replay failing --json report.json
-      whynan replay failing --import my_kernels       an operator of a library of your own
-      whynan replay failing --run-script              its repro.py too
+      whynan replay failing --import my_kernels       an operator of your own library
+      whynan replay failing --run-script              run its repro.py too
 
-    Exit status: 1 where the bad number is there again, 0 where it is not. It is 2 where there is nothing to run.
+    Exit status: 1 if the bad number is there again, 0 if it is not. It is 2 if there is nothing to run.
     """
     from whynan.config import Options
     from whynan.session.files import check_writable, write_text

@@ -47,24 +47,24 @@ class Document(Protocol):
 
 @click.command()
 @click.argument("path", metavar="FILE|DIR")
-@click.option("--all", "all_", is_flag=True, default=None, help="Tell of bad numbers that did no harm, too.")
+@click.option("--all", "all_", is_flag=True, default=None, help="Also report bad numbers that did no harm.")
 @click.option("--json", metavar="FILE", help="Write the report to a file; - is the standard output.")
 @click.option("--quiet", is_flag=True, default=None, help="Print no report.")
-@click.option("--strict", is_flag=True, default=None, help="Warnings count for the exit status.")
+@click.option("--strict", is_flag=True, default=None, help="Let warnings count for the exit status.")
 @click.option("--redact", is_flag=True, default=None, help="Leave out source text, values, names and paths.")
 def report(path: str, **chosen: Any) -> int:
-    """Show a saved report again, or make one of the trace of a run, on any machine.
+    """Show a saved report again, or make the report of a recorded trace, on any machine.
 
-    A trace that its run did not end, because it was killed or the disk was full, is told of up to where it goes.
+    If a run was killed or the disk was full, the trace is unfinished. The report then covers what is in it.
 
     \b
     Examples:
       whynan report report.json
-      whynan report runs/t1                           the folder that run --trace has written
+      whynan report runs/t1                           the folder that run --trace wrote
       whynan report runs/t1 --json report.json --quiet
       whynan report report.json --redact --json public.json
 
-    Exit status: 1 where an error was found, or a warning with --strict; else 0. It is 2 where there is nothing to read.
+    Exit status: 1 if an error was found, or a warning with --strict; else 0. It is 2 if there is nothing to read.
     """
     from whynan.config import Options
     from whynan.session.files import check_writable, write_text

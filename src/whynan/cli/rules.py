@@ -23,12 +23,12 @@ def _called(context: click.Context, parameter: click.Parameter, begun: str) -> l
     "format_",
     type=click.Choice(["text", "json"]),
     default="text",
-    help="json: an object for a rule, a list for several.",
+    help="With json, one rule is an object, several are a list.",
 )
 def rules(rule: str | None, format_: str) -> None:
     """List the hazards that whynan knows, or show the page of one.
 
-    RULE is a code (WN201), a name (log-of-zero), or the start of the codes of a family (WN2), whose rules are listed.
+    RULE is a code (WN201), a name (log-of-zero), or a family (WN2), which lists its rules.
 
     \b
     Examples:
@@ -38,7 +38,7 @@ def rules(rule: str | None, format_: str) -> None:
       whynan rules WN2                                a family
       whynan rules --format json
 
-    Exit status: 2 where no rule is called so.
+    Exit status: 0, or 2 if there is no such rule.
     """
     from whynan.report.catalogue import show
     from whynan.report.catalogue_json import to_json

@@ -58,30 +58,30 @@ def _gone(context: click.Context, parameter: click.Parameter, given: bool) -> No
 
 
 @click.command(cls=_Run, context_settings={"allow_interspersed_args": False})
-@click.option("-m", "module", metavar="MODULE", help="Run a module as python -m does; what follows is its arguments.")
-@click.option("-c", "code", metavar="CODE", help="Run code as python -c does; what follows is its arguments.")
+@click.option("-m", "module", metavar="MODULE", help="Run a module, as python -m does. Its arguments follow.")
+@click.option("-c", "code", metavar="CODE", help="Run code, as python -c does. Its arguments follow.")
 @click.option(
     "--on-nonfinite",
     type=click.Choice(["stop", "skip", "continue", "raise"]),
-    help="At the first bad number that escapes: stop the program before the optimizer moves a weight (the default), "
-    "continue and report at its end, or raise NonFiniteError at the program's own line; where steps are watched also "
-    "skip that step and go on.",
+    help="What to do at the first bad number that does harm. stop (the default): stop the program before the optimizer "
+    "changes a weight. continue: go on, and report at the end. raise: raise NonFiniteError at the program's own line. "
+    "skip: go on without that step, if steps are watched.",
 )
 @click.option("--pdb", is_flag=True, default=None, help="Open the debugger where the program is stopped.")
-@click.option("--start-step", type=int, metavar="N", help="Look from the N-th optimizer step on.")
-@click.option("--steps", type=int, metavar="N", help="Look at N steps, then let the program run on unwatched.")
-@click.option("--only", metavar="MODULE", help="Look only inside modules of this path or class in the forward pass.")
+@click.option("--start-step", type=int, metavar="N", help="Start looking at the N-th optimizer step.")
+@click.option("--steps", type=int, metavar="N", help="Look at N steps, then no more.")
+@click.option("--only", metavar="MODULE", help="In the forward pass, look only inside modules of this path or class.")
 @click.option(
     "--mode",
     type=click.Choice(["watch", "trace"]),
-    help="Look at every operation to the end (trace); or, once the first step was made, at each step, and replay a bad "
-    "one to look at its operations (watch, the default).",
+    help="watch (the default): look at every operation up to the first step, then only at each step, and run a bad "
+    "step again. trace: look at every operation to the end.",
 )
 @click.option(
     "--sync",
     type=click.Choice(["step", "deferred"]),
-    help="Where steps are watched: read the numbers of a step before it is made (step, the default), which waits for "
-    "an accelerator once; or at the next one (deferred).",
+    help="When to read the numbers of a watched step. step (the default): before it is made, which waits once for an "
+    "accelerator. deferred: at the next step.",
 )
 @click.option("--no-second-run", is_flag=True, hidden=True, expose_value=False, callback=_gone)
 @click.option(
@@ -90,30 +90,30 @@ def _gone(context: click.Context, parameter: click.Parameter, given: bool) -> No
     is_flag=True,
     flag_value=False,
     default=None,
-    help="Prove no fix: the report comes at once. A proof takes up to 20 seconds of processor time, once.",
+    help="Prove no fix, so that the report comes at once. A proof takes up to 20 seconds of processor time.",
 )
 @click.option(
     "--rerun",
     is_flag=True,
     default=None,
-    help="Run the program again once it has ended, with all that it does to files and to the network: to explain a bad "
-    "step that cannot be run again within it, and to prove fixes where there is no step.",
+    help="Run the program again once it has ended, with all that it does to files and to the network. This explains a "
+    "bad step that cannot be run again within the program, and proves fixes if there is no step.",
 )
 @click.option("--json", metavar="FILE", help="Write the report to a file; - is the standard output.")
 @click.option("--trace", metavar="DIR", help="Record every operation in a new folder; it survives a kill.")
-@click.option("--capsule", metavar="DIR", help="Pack the failing operation into a new folder, for whynan replay.")
-@click.option("--baseline", metavar="FILE", help="An earlier report: what it found is known, and no error.")
-@click.option("--all", "all_", is_flag=True, default=None, help="Tell of bad numbers that did no harm, too.")
-@click.option("--strict", is_flag=True, default=None, help="Warnings count for the exit status.")
+@click.option("--capsule", metavar="DIR", help="Pack the failing operation into a new folder for whynan replay.")
+@click.option("--baseline", metavar="FILE", help="An earlier report. What it found is known, and no error.")
+@click.option("--all", "all_", is_flag=True, default=None, help="Also report bad numbers that did no harm.")
+@click.option("--strict", is_flag=True, default=None, help="Let warnings count for the exit status.")
 @click.option("--quiet", is_flag=True, default=None, help="Print no report.")
 @click.option("--redact", is_flag=True, default=None, help="Leave out source text, values, names and paths.")
-@click.option("--memory", metavar="BYTES", help="Operands to hold for explanations; 256MiB unless given.")
+@click.option("--memory", metavar="BYTES", help="Memory for operands, which explanations need. Default: 256MiB.")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGUMENTS]...")
 def run(module: str | None, code: str | None, program: tuple[str, ...], **chosen: Any) -> Callable[[], int]:
     """Run a Python program unchanged, and explain its first bad number.
 
-    Every operation is looked at up to the end of the first optimizer step, and from there on each step, for nearly
-    nothing: a bad one is run again to look at its operations. --mode trace looks at all of them to the end.
+    whynan looks at every operation up to the end of the first optimizer step. Then it looks only at each step, which
+    costs almost nothing, and runs a bad one again to see its operations. --mode trace looks at everything to the end.
 
     The program sees what it would see under python: its arguments, paths, streams, signals and exit status. The report
     goes to the standard error stream. Options of whynan stand before the script, those of the script after it.
@@ -127,8 +127,8 @@ def run(module: str | None, code: str | None, program: tuple[str, ...], **chosen
       whynan run --rerun --json report.json bug.py
       whynan run --start-step 300 --steps 20 train.py
 
-    Exit status: the program's own if it is not 0; else 1 where an error was found, or a warning with --strict; else 0.
-    It is 2 where nothing was run.
+    Exit status: the program's own if that is not 0; else 1 if an error was found, or a warning with --strict; else 0.
+    It is 2 if nothing was run.
     """
     from whynan.config import Options
     from whynan.session.checking import check
