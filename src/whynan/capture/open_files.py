@@ -63,10 +63,12 @@ def _everywhere() -> Iterator[Any]:
 @contextmanager
 def discarded_writes(files: list[Any], null: int) -> Generator[None]:
     """Point the descriptors of what is open for writing at nothing, and back: the offsets in the files stay."""
-    numbers = {n for n in (1, 2, *map(_written, files)) if n is not None and _is_open(n)}
-    writers = [f for f in files if _number(f) in numbers]
+    kept: dict[int, tuple[int, bool]] = {}
+    for n in {n for n in (1, 2, *map(_written, files)) if n is not None}:
+        with suppress(OSError):
+            kept[n] = os.dup(n), os.get_inheritable(n)
+    writers = [f for f in files if _number(f) in kept]
     _flush(writers)
-    kept = {n: (os.dup(n), os.get_inheritable(n)) for n in numbers}
     try:
         for n, (_, inheritable) in kept.items():
             os.dup2(null, n, inheritable)
@@ -86,9 +88,9 @@ def discarded_writes(files: list[Any], null: int) -> Generator[None]:
 @contextmanager
 def same_positions(files: list[Any]) -> Generator[list[Any]]:
     """Go back in the files that are read; gives those in which one cannot, or that are written to as well."""
-    inner = {id(_buffer(f)) for f in files if issubclass(type(f), io.TextIOWrapper)}
-    places = [(f, position(f)) for f in files if id(f) not in inner and is_read(f)]
-    places = [(f, None if _kind(f).writable(f) else at) for f, at in places]
+    inner = {id(o) for f in files if issubclass(type(f), io.TextIOWrapper) for o in gc.get_referents(f)}
+    read = [f for f in files if id(f) not in inner and is_read(f)]
+    places = [(f, None if _kind(f).writable(f) else position(f)) for f in read]
     try:
         yield [f for f, at in places if at is None]
     finally:
@@ -99,7 +101,7 @@ def same_positions(files: list[Any]) -> Generator[list[Any]]:
 def is_read(value: Any) -> bool:
     """Whether a value is a file that is open for reading."""
     try:
-        return issubclass(type(value), _READERS) and not _is_closed(value) and _kind(value).readable(value)
+        return issubclass(type(value), _READERS) and _kind(value).readable(value)
     except (OSError, ValueError):
         return False
 
@@ -115,24 +117,13 @@ def position(file: Any) -> int | None:
 def go_to(file: Any, at: int | None) -> None:
     """Be at a place of a file."""
     with suppress(OSError, ValueError):
-        if at is not None and not _is_closed(file) and position(file) != at:
+        if at is not None and position(file) != at:
             _kind(file).seek(file, at)
 
 
 def _kind(file: Any) -> Any:
     """Python's own class of a file: a method of a subclass is the program's code."""
     return next(kind for kind in _FILES if issubclass(type(file), kind))
-
-
-def _is_closed(file: Any) -> bool:
-    return bool(_kind(file).closed.__get__(file))
-
-
-def _buffer(text: Any) -> Any:
-    try:
-        return io.TextIOWrapper.buffer.__get__(text)  # type: ignore[attr-defined]
-    except (AttributeError, ValueError):
-        return None
 
 
 def _number(file: Any) -> int | None:
@@ -149,14 +140,6 @@ def _written(file: Any) -> int | None:
     if number is None or not _kind(file).writable(file):
         return None
     return number if stat.S_ISREG(os.fstat(number).st_mode) or os.isatty(number) else None
-
-
-def _is_open(number: int) -> bool:
-    try:
-        os.fstat(number)
-    except OSError:
-        return False
-    return True
 
 
 def _flush(files: list[Any]) -> None:

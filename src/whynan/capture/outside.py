@@ -1,6 +1,6 @@
 """The sandbox of a replay: nothing that it does reaches the outside; what would is held back, undone or refused.
 
-Held back: what is written to files that are open. Made nothing of: sleeping, and the calls of experiment trackers.
+Held back: what is written to files that are open. Made nothing of: sleeping, warning, and the calls of trackers.
 Refused: opening a file for writing, changing a folder, reaching for the network, starting a process or a thread,
 waiting for one, taking what cannot be given back (out of queues, pipes and sockets), setting timers, and profiling.
 All but the first is of the thread that replays alone; what other threads print meanwhile is lost with the rest.
@@ -11,20 +11,20 @@ All but the first is of the thread that replays alone; what other threads print 
 from __future__ import annotations
 
 import builtins
-import operator
 import os
 import queue
 import socket
 import sys
 import time
+import warnings
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from whynan.capture.open_files import discarded_writes, open_files, same_positions
-from whynan.capture.process_state import environment, warning_state
-from whynan.capture.reaching import REACHES
+from whynan.capture.process_state import environment, profiled, replaced, warning_filters
+from whynan.capture.reaching import reached, refused_calls
 from whynan.source.ownership import Owner, owner_of, owner_of_code
 
 if TYPE_CHECKING:
@@ -47,20 +47,6 @@ class Outside(BaseException):
         """File and line of the user's innermost frame."""
 
 
-_CALLS: Final = (
-    ("threading", "Thread.start", "starts a thread"),
-    # what it would wait for has been had by the step itself; a queue and an event wait by a condition
-    ("threading", "Thread.join Condition.wait", "waits for another thread"),
-    ("os", "_exit abort", "ends the process"),
-    ("os", "read", "reads from a descriptor"),
-    ("signal", "raise_signal", "sends a signal to itself"),
-    ("signal", "alarm setitimer signal set_wakeup_fd siginterrupt", "sets a timer or what a signal does"),
-    ("queue", "Queue.get", "takes from a queue"),
-    ("queue", "Queue.put", "puts into a queue"),
-    ("multiprocessing.queues", "Queue.get SimpleQueue.get", "takes from a queue"),
-    ("multiprocessing.queues", "Queue.put SimpleQueue.put", "puts into a queue"),
-)
-"""What no audit event tells of, by its module and names, and what it is that the program does."""
 _QUEUED: Final = {"get": "takes from", "get_nowait": "takes from", "put": "puts into", "put_nowait": "puts into"}
 _READS: Final = frozenset(("read", "read1", "readall", "readinto", "readinto1", "readline", "readlines", "__next__"))
 _RECEIVES: Final = frozenset(("recv", "recv_into", "recvfrom", "recvfrom_into", "recvmsg", "recvmsg_into"))
@@ -72,19 +58,13 @@ class Held:
 
     thread: int
     refused: list[Outside] = field(default_factory=lambda: list[Outside]())
-    looking: bool = False
     profiling: bool = False
     """The profile function raises a refusal, upon which Python is about to take it away."""
 
     def refuse(self, what: str) -> NoReturn:
         """Raise `Outside` for what the program is about to do, a clause without its subject."""
-        self.looking = True
-        try:
-            refused = Outside(what, _where())
-        finally:
-            self.looking = False
-        self.refused.append(refused)
-        raise refused
+        self.refused.append(Outside(what, _where()))
+        raise self.refused[-1]
 
 
 _TRACKERS: dict[tuple[str, str], tuple[str, ...]] = {
@@ -102,29 +82,22 @@ _hooked = False
 
 def _hook(event: str, args: tuple[Any, ...]) -> None:
     held = _current
-    if held is None or held.looking or held.thread != get_ident():
+    if held is None or held.thread != get_ident():
         return
     if event == "sys.setprofile":
         # where this raises, Python leaves the function that there is
-        if held.profiling:
-            held.profiling = False
-            raise held.refused[-1]
-        if not _is_ours(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage]
+        if not held.profiling:
             held.refuse("sets a profile function")
-    clause = REACHES.get(event)
-    if clause is None:
-        return
-    held.looking = True
-    try:
-        what = clause(args)
-    finally:
-        held.looking = False
-    if what is not None and not _is_ours(sys._getframe(1)):  # pyright: ignore[reportPrivateUsage]
+        held.profiling = False
+        raise held.refused[-1]
+    what = reached(event, args)
+    if what is not None and not _is_ours():
         held.refuse(what)
 
 
-def _is_ours(frame: FrameType | None) -> bool:
+def _is_ours() -> bool:
     """Whether it is whynan that reaches out: where it has failed, it writes down why."""
+    frame: Any = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
     while frame is not None and owner_of_code(frame.f_code) is Owner.STDLIB:
         frame = frame.f_back
     return frame is not None and owner_of_code(frame.f_code) is Owner.WHYNAN
@@ -164,10 +137,12 @@ def held_back(roots: Iterable[Any] = ()) -> Generator[Held]:
         lost = entered.enter_context(same_positions(files))
         entered.enter_context(redirect_stdout(nowhere))
         entered.enter_context(redirect_stderr(nowhere))
-        entered.enter_context(warning_state())
+        entered.enter_context(warning_filters())
         entered.enter_context(environment())
-        entered.enter_context(_no_effect(held))
-        entered.enter_context(_profiled(_profile(held, lost)))
+        entered.enter_context(replaced(sys, "dont_write_bytecode", True))
+        for owner, name in [(time, "sleep"), (warnings, "warn"), (warnings, "warn_explicit"), *_tracked()]:
+            entered.enter_context(replaced(owner, name, _nothing(held, vars(owner)[name])))
+        entered.enter_context(profiled(_profile(held, lost)))
         _current = held
         try:
             yield held
@@ -175,23 +150,9 @@ def held_back(roots: Iterable[Any] = ()) -> Generator[Held]:
             _current = None
 
 
-@contextmanager
-def _profiled(function: Profile) -> Generator[None]:
-    """Have a profile function; the program's own is back afterwards."""
-    before: Any = sys.getprofile()
-    sys.setprofile(function)
-    try:
-        yield
-    finally:
-        sys.setprofile(before if callable(before) else None)
-        if hasattr(before, "enable"):
-            # one that is written in C installs itself
-            before.enable()
-
-
 def _profile(held: Held, lost: list[Any]) -> Profile:
     """Refuses the calls that no audit event tells of; `lost`: files in which one cannot go back."""
-    calls = dict(_calls())
+    calls = dict(refused_calls())
 
     def profile(frame: FrameType, event: str, function: Any) -> None:
         if event == "call":
@@ -205,18 +166,6 @@ def _profile(held: Held, lost: list[Any]) -> Profile:
     return profile
 
 
-def _calls() -> Iterator[tuple[Any, str]]:
-    """The code objects and C functions that are refused."""
-    for module, names, what in _CALLS:
-        for name in names.split() if module in sys.modules else ():
-            try:
-                function = operator.attrgetter(name)(sys.modules[module])
-            except AttributeError:
-                # not on this system
-                continue
-            yield getattr(function, "__code__", function), what
-
-
 def _consumes(function: Any, lost: list[Any]) -> str | None:
     """What a method written in C would take from the program, or give away, for good."""
     owner, name = function.__self__, function.__name__
@@ -227,23 +176,6 @@ def _consumes(function: Any, lost: list[Any]) -> str | None:
     if name in _READS and any(owner is file for file in lost):
         return "reads a file in which it cannot go back"
     return None
-
-
-@contextmanager
-def _no_effect(held: Held) -> Generator[None]:
-    """Give the replay's thread nothing to call where it would sleep or tell a tracker."""
-    replaced: list[tuple[Any, str, Any]] = []
-    compiled, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        for owner, name in [(time, "sleep"), *_tracked()]:
-            real = vars(owner)[name]
-            replaced.append((owner, name, real))
-            setattr(owner, name, _nothing(held, real))
-        yield
-    finally:
-        for owner, name, real in reversed(replaced):
-            setattr(owner, name, real)
-        sys.dont_write_bytecode = compiled
 
 
 def _tracked() -> Iterator[tuple[Any, str]]:

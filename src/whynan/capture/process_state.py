@@ -1,4 +1,4 @@
-"""The state of warnings and the environment variables of the process, put back."""
+"""State of the process that is put back: attributes, warning filters, environment variables, the profile function."""
 
 # pyright: strict
 
@@ -7,8 +7,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from contextlib import contextmanager, suppress
-from types import ModuleType
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,48 +15,45 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def warning_state() -> Generator[None]:
-    """What has been warned of stays so, and what the body warns of is not: `catch_warnings` forgets the first."""
-    filters, shows = list(warnings.filters), warnings.showwarning
-    begun = _version()
-    known = {id(r): (r, dict(r)) for r in _registries()}
+def replaced(owner: Any, name: str, value: Any) -> Generator[None]:
+    """Have an attribute be another value."""
+    before: Any = vars(owner)[name]
+    setattr(owner, name, value)
     try:
         yield
     finally:
-        warnings.showwarning = shows
-        if list(warnings.filters) != filters:
-            warnings.filters[:] = filters  # type: ignore[index]
-            getattr(warnings, "_filters_mutated", lambda: None)()
-        now = _version()
-        for registry in _registries():
-            before = known.get(id(registry), (registry, {"version": begun}))[1]
-            registry.clear()
-            registry.update(before)
-            if before.get("version") == begun:
-                registry["version"] = now
+        setattr(owner, name, before)
 
 
-def _registries() -> list[dict[Any, Any]]:
-    modules: list[Any] = list(sys.modules.values())
-    found = (vars(m).get("__warningregistry__") for m in modules if isinstance(m, ModuleType))
-    return [r for r in found if type(r) is dict]
-
-
-def _version() -> object:
-    """The number of the filters' state: a registry with another is emptied at its next warning."""
-    registry: dict[Any, Any] = {}
-    shows = warnings.showwarning
-    warnings.showwarning = _shown
+@contextmanager
+def profiled(function: Any) -> Generator[None]:
+    """Have a profile function; the program's own is back afterwards."""
+    before: Any = sys.getprofile()
+    sys.setprofile(function)
     try:
-        with suppress(Warning):
-            warnings.warn_explicit("", Warning, "", 0, registry=registry)
+        yield
     finally:
-        warnings.showwarning = shows
-    return registry.get("version")
+        # one that is written in C installs itself
+        enable = getattr(before, "enable", None)
+        sys.setprofile(None if enable else before)
+        if enable:
+            enable()
 
 
-def _shown(*_args: object, **_keywords: object) -> None:
-    """Show no warning."""
+@contextmanager
+def warning_filters() -> Generator[None]:
+    """Put the filters of warnings back; their version stays, for by another one Python forgets what it has shown."""
+    filters = list(warnings.filters)
+    names = [n for n in ("_filters_mutated", "_filters_mutated_lock_held") if n in vars(warnings)]
+    try:
+        with ExitStack() as entered:
+            for name in ("filters", "showwarning"):
+                entered.enter_context(replaced(warnings, name, vars(warnings)[name]))
+            for name in names:
+                entered.enter_context(replaced(warnings, name, lambda: None))
+            yield
+    finally:
+        warnings.filters[:] = filters  # type: ignore[index]
 
 
 @contextmanager

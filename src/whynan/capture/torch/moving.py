@@ -162,8 +162,9 @@ def _of_generator(value: Any) -> Slot | None:
     """The place of a generator's state, if it is one."""
     if isinstance(value, torch.Generator):
         return Slot(value.get_state, value.set_state)
-    if isinstance(value, random.Random) and not isinstance(value, random.SystemRandom):
-        return Slot(value.getstate, value.setstate)
+    if isinstance(value, random.Random):
+        # that of the system has no state
+        return None if isinstance(value, random.SystemRandom) else Slot(value.getstate, value.setstate)
     numpy: Any = sys.modules.get("numpy.random")
     if numpy is not None and isinstance(value, numpy.Generator):
         bits = value.bit_generator
