@@ -14,11 +14,12 @@ import pytest
 
 from tests.quality.test_watch_identity import _bare, _changed, _continuing, _run_bad
 from tests.quality.unharmed import OWN, Forced, standing
-from whynan.capture import lookout, outside, reaching, streams, taking, waking
+from whynan.capture import open_files, outside, process_state, reaching, time_limit
 from whynan.capture.torch import contents, inherited, kinds, moving, replay, state, undo, ways
 
 MODULES = (
-    lookout, outside, reaching, streams, taking, waking, contents, inherited, kinds, moving, replay, state, undo, ways
+    open_files, outside, process_state, reaching, time_limit, contents, inherited, kinds, moving, replay, state, undo,
+    ways,
 )  # fmt: skip
 
 

@@ -31,7 +31,7 @@ PARTS = 8
 OF_A_WATCH = frozenset(
     f"whynan.capture.{name}"
     for name in """
-        outside streams taking reaching lookout waking
+        outside open_files process_state reaching time_limit
         torch.watch torch.entrances torch.observed torch.evaluations torch.judging torch.standing torch.marks
         torch.moving torch.history torch.replay torch.ways torch.undo torch.contents torch.state
         torch.inherited torch.together torch.reading torch.transfers torch.read_back torch.cuda_graphs

@@ -1,8 +1,8 @@
-"""Nothing that a replay does reaches the outside: what would is held back, made nothing of, or refused.
+"""The sandbox of a replay: nothing that it does reaches the outside; what would is held back, undone or refused.
 
-Held back: what is written to files that are open. Made nothing of: sleeping, and the calls of experiment trackers.
+Held back: what is written to files that are open. Made nothing of: sleeping, warning, and the calls of trackers.
 Refused: opening a file for writing, changing a folder, reaching for the network, starting a process or a thread,
-waiting for one, taking what cannot be given back, setting timers, profiling, and going on for ever.
+waiting for one, taking what cannot be given back (out of queues, pipes and sockets), setting timers, and profiling.
 All but the first is of the thread that replays alone; what other threads print meanwhile is lost with the rest.
 """
 
@@ -11,28 +11,29 @@ All but the first is of the thread that replays alone; what other threads print 
 from __future__ import annotations
 
 import builtins
-import functools
 import os
-import signal
+import queue
+import socket
 import sys
-import threading
 import time
-from contextlib import ExitStack, contextmanager
+import warnings
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
-from threading import Thread, get_ident
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
-from whynan.capture.reaching import REACHES
-from whynan.capture.streams import as_warned, descriptors, environment, files, streams
-from whynan.capture.taking import nothing_taken
-from whynan.source.ownership import Owner, owner_of
+from whynan.capture.open_files import discarded_writes, open_files, same_positions
+from whynan.capture.process_state import environment, profiled, replaced, warning_filters
+from whynan.capture.reaching import reached, refused_calls
+from whynan.source.ownership import Owner, owner_of, owner_of_code
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
+    from types import FrameType
+
+    Profile: TypeAlias = Callable[[FrameType, str, Any], None]
 
 Where: TypeAlias = tuple[str, int]
-SECONDS: Final = 300.0
-"""So long may run what has taken nobody knows how long the first time."""
 
 
 class Outside(BaseException):
@@ -46,17 +47,9 @@ class Outside(BaseException):
         """File and line of the user's innermost frame."""
 
 
-_UNHEARD: Final[tuple[tuple[Any, str, str], ...]] = (
-    # Python tells its hooks of new threads from 3.12 on
-    (Thread, "start", "starts a thread"),
-    # what it would wait for has been had by the step itself; a queue and an event wait by a condition
-    (threading.Condition, "wait", "waits for another thread"),
-    (Thread, "join", "waits for another thread"),
-    (os, "_exit", "ends the process"),
-    (os, "abort", "ends the process"),
-    (signal, "raise_signal", "sends a signal to itself"),
-)
-"""What no audit event tells of, and what it is that the program does."""
+_QUEUED: Final = {"get": "takes from", "get_nowait": "takes from", "put": "puts into", "put_nowait": "puts into"}
+_READS: Final = frozenset(("read", "read1", "readall", "readinto", "readinto1", "readline", "readlines", "__next__"))
+_RECEIVES: Final = frozenset(("recv", "recv_into", "recvfrom", "recvfrom_into", "recvmsg", "recvmsg_into"))
 
 
 @dataclass
@@ -65,11 +58,13 @@ class Held:
 
     thread: int
     refused: list[Outside] = field(default_factory=lambda: list[Outside]())
-    looking: bool = False
-    unprofiled: bool = False
-    """Python is about to take our profile function away, as it has raised a refusal."""
-    ending: bool = False
-    """What the replay did is put back: its time is no matter."""
+    profiling: bool = False
+    """The profile function raises a refusal, upon which Python is about to take it away."""
+
+    def refuse(self, what: str) -> NoReturn:
+        """Raise `Outside` for what the program is about to do, a clause without its subject."""
+        self.refused.append(Outside(what, _where()))
+        raise self.refused[-1]
 
 
 _TRACKERS: dict[tuple[str, str], tuple[str, ...]] = {
@@ -87,53 +82,29 @@ _hooked = False
 
 def _hook(event: str, args: tuple[Any, ...]) -> None:
     held = _current
-    if held is None or held.looking or held.thread != get_ident():
+    if held is None or held.thread != get_ident():
         return
     if event == "sys.setprofile":
-        if held.unprofiled:
-            held.unprofiled = False
-        elif not _of_ours():
-            # Python leaves ours where it is if this raises, also where a deep recursion has left no room for it
-            _refuse(held, "sets a profile function")
-    clause = REACHES.get(event)
-    if clause is None:
-        return
-    held.looking = True
-    try:
-        what = clause(args)
-    finally:
-        held.looking = False
-    if what is not None and not _of_ours():
-        _refuse(held, what)
+        # where this raises, Python leaves the function that there is
+        if not held.profiling:
+            held.refuse("sets a profile function")
+        held.profiling = False
+        raise held.refused[-1]
+    what = reached(event, args)
+    if what is not None and not _is_ours():
+        held.refuse(what)
 
 
-def _refuse_by_profile(held: Held, what: str) -> NoReturn:
-    try:
-        _refuse(held, what)
-    finally:
-        held.unprofiled = True
-
-
-def _refuse(held: Held, what: str) -> NoReturn:
-    held.looking = True
-    try:
-        refused = Outside(what, _where())
-    finally:
-        held.looking = False
-    held.refused.append(refused)
-    raise refused
-
-
-def _of_ours() -> bool:
+def _is_ours() -> bool:
     """Whether it is whynan that reaches out: where it has failed, it writes down why."""
     frame: Any = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None and owner_of(frame.f_code.co_filename) is Owner.STDLIB:
+    while frame is not None and owner_of_code(frame.f_code) is Owner.STDLIB:
         frame = frame.f_back
-    return frame is not None and owner_of(frame.f_code.co_filename) is Owner.WHYNAN
+    return frame is not None and owner_of_code(frame.f_code) is Owner.WHYNAN
 
 
 def _where() -> Where:
-    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     last: Where = frame.f_code.co_filename, frame.f_lineno
     while True:
         if owner_of(frame.f_code.co_filename) is Owner.USER:
@@ -144,10 +115,10 @@ def _where() -> Where:
 
 
 @contextmanager
-def held_back(seconds: float = SECONDS) -> Generator[Held]:
+def held_back(roots: Iterable[Any] = ()) -> Generator[Held]:
     """Run the body so that nothing of it reaches the outside; raises `Outside` in it where that takes a refusal.
 
-    `seconds`: and where it takes longer than that.
+    `roots`: what leads to the files that it may use, beside the program's modules.
     """
     global _current, _hooked
     if _current is not None:
@@ -158,18 +129,20 @@ def held_back(seconds: float = SECONDS) -> Generator[Held]:
         _hooked = True
     owner_of(__file__)  # looks for torch's files the first time
     held = Held(get_ident())
-    refuse = functools.partial(_refuse_by_profile, held)
+    files = open_files(roots)
     with ExitStack() as entered:
         null = entered.enter_context(open(os.devnull, "r+b", buffering=0))
-        there = files()
-        entered.enter_context(descriptors(null.fileno(), there))
-        entered.enter_context(streams())
-        entered.enter_context(as_warned())
+        nowhere = entered.enter_context(open(os.devnull, "w", encoding="utf-8"))
+        entered.enter_context(discarded_writes(files, null.fileno()))
+        lost = entered.enter_context(same_positions(files))
+        entered.enter_context(redirect_stdout(nowhere))
+        entered.enter_context(redirect_stderr(nowhere))
+        entered.enter_context(warning_filters())
         entered.enter_context(environment())
-        entered.enter_context(_attributes(held))
-        entered.enter_context(
-            nothing_taken(refuse, seconds, there, lambda: held.ending, functools.partial(_refuse, held))
-        )
+        entered.enter_context(replaced(sys, "dont_write_bytecode", True))
+        for owner, name in [(time, "sleep"), (warnings, "warn"), (warnings, "warn_explicit"), *_tracked()]:
+            entered.enter_context(replaced(owner, name, _nothing(held, vars(owner)[name])))
+        entered.enter_context(profiled(_profile(held, lost)))
         _current = held
         try:
             yield held
@@ -177,25 +150,32 @@ def held_back(seconds: float = SECONDS) -> Generator[Held]:
             _current = None
 
 
-@contextmanager
-def _attributes(held: Held) -> Generator[None]:
-    """Give the replay's thread nothing to call where it would sleep or tell a tracker."""
-    replaced: list[tuple[Any, str, Any]] = []
-    compiled, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        for owner, name in [(time, "sleep"), *_tracked()]:
-            real = vars(owner)[name]
-            replaced.append((owner, name, real))
-            setattr(owner, name, _nothing(held, real))
-        for owner, name, what in _UNHEARD:
-            real = vars(owner)[name]
-            replaced.append((owner, name, real))
-            setattr(owner, name, _refused(held, real, what))
-        yield
-    finally:
-        for owner, name, real in reversed(replaced):
-            setattr(owner, name, real)
-        sys.dont_write_bytecode = compiled
+def _profile(held: Held, lost: list[Any]) -> Profile:
+    """Refuses the calls that no audit event tells of; `lost`: files in which one cannot go back."""
+    calls = dict(refused_calls())
+
+    def profile(frame: FrameType, event: str, function: Any) -> None:
+        if event == "call":
+            what = calls.get(frame.f_code)
+        else:
+            what = calls.get(function) or _consumes(function, lost) if event == "c_call" else None
+        if what is not None:
+            held.profiling = True
+            held.refuse(what)
+
+    return profile
+
+
+def _consumes(function: Any, lost: list[Any]) -> str | None:
+    """What a method written in C would take from the program, or give away, for good."""
+    owner, name = function.__self__, function.__name__
+    if name in _QUEUED and type(owner) is queue.SimpleQueue:
+        return f"{_QUEUED[name]} a queue"
+    if name in _RECEIVES and issubclass(type(owner), socket.socket):
+        return "receives from a socket"
+    if name in _READS and any(owner is file for file in lost):
+        return "reads a file in which it cannot go back"
+    return None
 
 
 def _tracked() -> Iterator[tuple[Any, str]]:
@@ -214,12 +194,3 @@ def _nothing(held: Held, real: Any) -> Any:
         return None if get_ident() == held.thread else real(*args, **kwargs)
 
     return nothing
-
-
-def _refused(held: Held, real: Any, what: str) -> Any:
-    def refused(*args: Any, **kwargs: Any) -> Any:
-        if get_ident() == held.thread:
-            _refuse(held, what)
-        return real(*args, **kwargs)
-
-    return refused

@@ -1,80 +1,86 @@
-"""What of Python's audit events reaches the outside of a process, in words.
-
-Nothing is loaded here that Python has not loaded itself: it is asked for before the first line of a program.
-"""
+"""What reaches the outside of a process, in words: Python's audit events, and the calls that it tells no event of."""
 
 # pyright: strict
 
 from __future__ import annotations
 
+import operator
 import os
+import sys
+from typing import TYPE_CHECKING, Any, Final
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, Final
+    from collections.abc import Iterator
 
 _WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_NOWHERE: Final = os.fsencode(os.devnull)
+_EVENTS: Final = (
+    ("makes the folder", 0, "os.mkdir"),
+    ("removes the folder", 0, "os.rmdir"),
+    ("removes", 0, "os.remove"),
+    ("renames", 0, "os.rename"),
+    ("links", 0, "os.link os.symlink"),
+    ("truncates", 0, "os.truncate"),
+    ("changes the mode of", 0, "os.chmod"),
+    ("changes the owner of", 0, "os.chown"),
+    ("changes the times of", 0, "os.utime"),
+    ("changes the attributes of", 0, "os.setxattr os.removexattr"),
+    ("changes the working directory to", 0, "os.chdir"),
+    ("sends a signal to the process", 0, "os.kill"),
+    ("sends a signal to the processes", 0, "os.killpg"),
+    ("forks", None, "os.fork os.forkpty"),
+    ("starts", 0, "os.system os.exec os.posix_spawn os.startfile subprocess.Popen"),
+    ("starts", 1, "os.spawn"),
+    ("listens at", 1, "socket.bind"),
+    ("connects to", 1, "socket.connect"),
+    ("sends to", 1, "socket.sendto socket.sendmsg"),
+    ("looks up the address of", 0, "socket.getaddrinfo socket.gethostbyname"),
+    ("requests", 0, "urllib.Request"),
+    ("opens the database", 0, "sqlite3.connect"),
+    ("writes to the system's log", None, "syslog.syslog"),
+    ("asks for input", None, "builtins.input"),
+)
+"""A verb, which argument is its object, and the events that it is the word for."""
+_BY_EVENT: Final = {event: row[:2] for row in _EVENTS for event in row[2].split()}
+_CALLS: Final = (
+    ("starts a thread", "threading", "Thread.start"),
+    # what it would wait for has been had by the step itself; a queue and an event wait by a condition
+    ("waits for another thread", "threading", "Thread.join Condition.wait"),
+    ("ends the process", "os", "_exit abort"),
+    ("reads from a descriptor", "os", "read"),
+    ("sends a signal to itself", "signal", "raise_signal"),
+    ("sets a timer or what a signal does", "signal", "alarm setitimer signal set_wakeup_fd siginterrupt"),
+    ("takes from a queue", "queue", "Queue.get"),
+    ("puts into a queue", "queue", "Queue.put"),
+    ("takes from a queue", "multiprocessing.queues", "Queue.get SimpleQueue.get"),
+    ("puts into a queue", "multiprocessing.queues", "Queue.put SimpleQueue.put"),
+)
+"""A clause, a module, and its functions and methods."""
 
 
-def _opens(args: tuple[Any, ...]) -> str | None:
-    path, _, flags = args
-    if not flags & _WRITES or (not isinstance(path, int) and os.fsencode(path) == _NOWHERE):
-        return None
-    return f"opens {_named(path)} for writing"
+def reached(event: str, args: tuple[Any, ...]) -> str | None:
+    """What an audit event does outside of the process, as a clause without its subject; None if it does nothing."""
+    if event == "open":
+        path, _, flags = args
+        nowhere = not isinstance(path, int) and os.fsencode(path) == os.fsencode(os.devnull)
+        return None if nowhere or not flags & _WRITES else f"opens {_named(path)} for writing"
+    verb, place = _BY_EVENT.get(event, (None, None))
+    if verb is None or place is None:
+        return verb
+    value = args[place]
+    return f"{verb} {_named(value) if isinstance(value, str | bytes | os.PathLike) else repr(value)}"
 
 
 def _named(path: Any) -> str:
     return f"file {path}" if isinstance(path, int) else os.fsdecode(path)
 
 
-def _does(verb: str, *, of: int | None = None) -> Callable[[tuple[Any, ...]], str]:
-    """A clause with its object, if `of` says which argument names it."""
-
-    def clause(args: tuple[Any, ...]) -> str:
-        if of is None:
-            return verb
-        value = args[of]
-        return f"{verb} {_named(value) if isinstance(value, str | bytes | os.PathLike) else repr(value)}"
-
-    return clause
-
-
-REACHES: Final[dict[str, Callable[[tuple[Any, ...]], str | None]]] = {
-    "open": _opens,
-    "os.mkdir": _does("makes the folder", of=0),
-    "os.rmdir": _does("removes the folder", of=0),
-    "os.remove": _does("removes", of=0),
-    "os.rename": _does("renames", of=0),
-    "os.link": _does("links", of=0),
-    "os.symlink": _does("links", of=0),
-    "os.truncate": _does("truncates", of=0),
-    "os.chmod": _does("changes the mode of", of=0),
-    "os.chown": _does("changes the owner of", of=0),
-    "os.utime": _does("changes the times of", of=0),
-    "os.setxattr": _does("changes the attributes of", of=0),
-    "os.removexattr": _does("changes the attributes of", of=0),
-    "os.chdir": _does("changes the working directory to", of=0),
-    "os.kill": _does("sends a signal to the process", of=0),
-    "os.killpg": _does("sends a signal to the processes", of=0),
-    "os.fork": _does("forks"),
-    "os.forkpty": _does("forks"),
-    "os.system": _does("starts", of=0),
-    "os.exec": _does("starts", of=0),
-    "os.spawn": _does("starts", of=1),
-    "os.posix_spawn": _does("starts", of=0),
-    "os.startfile": _does("starts", of=0),
-    "subprocess.Popen": _does("starts", of=0),
-    "socket.bind": _does("listens at", of=1),
-    "socket.connect": _does("connects to", of=1),
-    "socket.sendto": _does("sends to", of=1),
-    "socket.sendmsg": _does("sends to", of=1),
-    "socket.getaddrinfo": _does("looks up the address of", of=0),
-    "socket.gethostbyname": _does("looks up the address of", of=0),
-    "urllib.Request": _does("requests", of=0),
-    "sqlite3.connect": _does("opens the database", of=0),
-    "syslog.syslog": _does("writes to the system's log"),
-    "builtins.input": _does("asks for input"),
-}
-"""By audit event of Python's, what it is that the program does."""
+def refused_calls() -> Iterator[tuple[Any, str]]:
+    """The code objects and C functions that reach the outside, with what they do."""
+    for what, module, names in _CALLS:
+        for name in names.split() if module in sys.modules else ():
+            try:
+                function = operator.attrgetter(name)(sys.modules[module])
+            except AttributeError:
+                # not on this system
+                continue
+            yield getattr(function, "__code__", function), what

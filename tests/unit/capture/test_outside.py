@@ -22,9 +22,15 @@ from typing import Any
 import pytest
 
 from whynan.capture import outside
-from whynan.capture.outside import Outside, held_back
+from whynan.capture.outside import Held, Outside
+from whynan.capture.outside import held_back as held_back_from
 
 HERE = __file__
+
+
+def held_back() -> contextlib.AbstractContextManager[Held]:
+    """With the names of the test as roots."""
+    return held_back_from([sys._getframe(1).f_locals])
 
 
 def line() -> int:

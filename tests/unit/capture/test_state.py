@@ -70,20 +70,36 @@ def test_numpys_state_is_what_its_getter_says(draws: int) -> None:
     np.random.randn()
     restore(state)
     assert str(np.random.get_state()) == str(said)
-    assert isinstance(state.numpy, tuple), "the short way was not taken"
+
+
+@pytest.mark.parametrize("draws", range(4))
+def test_numpys_getter_is_asked_again_only_after_a_draw(draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    getter = np.random.get_state
+    monkeypatch.setattr(np.random, "get_state", lambda legacy: asked.append(legacy) or getter(legacy=legacy))
+    np.random.seed(3)
+    for _ in range(draws):
+        np.random.randn()
+        rng()
+    asked.clear()
+    state = rng()
+    # one that may be drawn without a change of the words cannot be told from the words
+    assert len(asked) == (1 if draws == 0 or draws % 2 else 0)
+    assert str(state.numpy) == str(getter(legacy=False))
+    asked.clear()
+    np.random.rand()
+    assert str(rng().numpy) == str(getter(legacy=False))
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("draws", [0, 1, 623, 624, 625])
-def test_pythons_state_is_what_its_getter_says(draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pythons_state_is_what_its_getter_says(draws: int) -> None:
     for _ in range(draws):
         random.getrandbits(32)
     state, expected = rng(), random.getstate()
     random.seed(1)
     restore(state)
     assert random.getstate() == expected
-    # where its memory is not as it was thought to be, the getter is asked
-    monkeypatch.setattr("whynan.capture.torch.state._words_at", lambda: None)
-    assert rng().python == expected
 
 
 @pytest.mark.parametrize("made", [random.Random, random.SystemRandom])
@@ -176,6 +192,21 @@ class Plain:
         self.__dict__.update(names)
 
 
+class Counting(random.Random):
+    drawn = 0
+
+    def random(self) -> float:
+        self.drawn += 1
+        return super().random()
+
+    def getstate(self) -> Any:
+        raise AssertionError("the program's code was called")
+
+
+class Entropy(random.SystemRandom):
+    drawn = 0
+
+
 class Slotted:
     __slots__ = ("count", "unset")
 
@@ -213,6 +244,9 @@ def changes() -> list[tuple[str, Any, Callable[[Any], object], Callable[[Any], o
          lambda x: (x.count, hasattr(x, "unset"))),
         ("nested", {"a": [{"b": deque([set()])}]}, lambda x: x["a"][0]["b"][0].add(1), str),
         ("random", random.Random(1), lambda x: x.random(), lambda x: x.getstate()),
+        ("random's second", random.Random(1), lambda x: x.gauss(), lambda x: x.getstate()),
+        ("random of one's own", Counting(1), lambda x: x.random(), lambda x: (random.Random.getstate(x), x.drawn)),
+        ("random of the system", Entropy(), lambda x: setattr(x, "drawn", 1), lambda x: x.drawn),
         ("generator", torch.Generator(), lambda x: torch.rand(1, generator=x), lambda x: x.get_state().tolist()),
         ("numpy's first", np.random.RandomState(1), lambda x: x.randn(), lambda x: str(x.get_state())),
         ("array", np.array([1.0, np.nan, -0.0]), lambda x: x.fill(1.0), lambda x: x.tobytes()),

@@ -10,6 +10,7 @@ import itertools
 import json
 import queue
 import random
+import signal
 import tempfile
 import threading
 import time
@@ -695,3 +696,57 @@ def test_what_a_step_makes_ahead_of_its_model_is_traced_where_the_loop_can_be_ru
             loss.backward()
             optimizer.step()
     assert w.report.findings[0].rule == "WN111"
+
+
+def test_a_step_outside_of_the_main_thread_is_not_run_again() -> None:
+    reports: list[Report] = []
+    thread = threading.Thread(target=lambda: reports.append(watched(fit_from)))
+    thread.start()
+    thread.join()
+    assert "it could not be ended, as it runs outside of the main thread" in refusal(reports[0])
+
+
+def test_the_programs_alarm_goes_on_after_a_replay() -> None:
+    mine = signal.signal(signal.SIGALRM, lambda *_: SEEN.append("alarm"))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 500.0)
+        explained(watched(fit_from))
+        left, _ = signal.getitimer(signal.ITIMER_REAL)
+        assert 300.0 < left < 500.0
+        assert signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, mine)
+    assert not SEEN
+
+
+def fit_drawing(model: nn.Module, optimizer: Any, rows: list[Tensor]) -> None:
+    """Draws from the system and from a generator of its own."""
+    system, mine = random.SystemRandom(), Drawing(1)
+    for x in rows:
+        system.random()
+        optimizer.zero_grad()
+        loss_of(model, x * (1 + mine.random())).backward()
+        optimizer.step()
+    SEEN.append(f"{mine.drawn} {mine.random()}")
+
+
+class Drawing(random.Random):
+    """Counts its draws."""
+
+    drawn = 0
+
+    def random(self) -> float:
+        """One more."""
+        self.drawn += 1
+        return super().random()
+
+
+def test_generators_of_the_programs_go_on_as_if_nothing_had_been_drawn() -> None:
+    model, optimizer, rows = training(None)
+    fit_drawing(model, optimizer, rows)
+    model, optimizer, rows = training()
+    with watch(optimizer, on_nonfinite="continue") as w:
+        fit_drawing(model, optimizer, rows)
+    explained(w.report)
+    assert SEEN[0] == SEEN[1]

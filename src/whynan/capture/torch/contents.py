@@ -85,6 +85,8 @@ _OPAQUE: Final = (
     types.ModuleType, types.BuiltinFunctionType, types.CodeType, types.FrameType, io.TextIOWrapper, io.BufferedReader,
     io.BufferedWriter, io.BufferedRandom, io.FileIO, queue.Queue,
 )  # fmt: skip
+_TWISTER: Final[Any] = random.Random.__base__
+"""What is written in C of Python's generators."""
 _ANYWHERE: Final = torch.nn.Module, torch.optim.Optimizer, torch.Tensor
 
 
@@ -167,8 +169,10 @@ class Contents:
             return True
         if is_a(kind, torch.Generator):
             self._undo.append(functools.partial(value.set_state, value.get_state()))
-        elif kind is random.Random:
-            self._undo.append(functools.partial(value.setstate, value.getstate()))
+        elif is_a(kind, random.Random):
+            self._undo.append(functools.partial(_TWISTER.setstate, value, _TWISTER.getstate(value)))
+            # the second of two normal numbers is an attribute, as is what a subclass has
+            return False
         elif str(module_of(kind)).partition(".")[0] == "numpy":
             self._take_numpy(value, kind)
         elif kind is io.StringIO or kind is io.BytesIO:

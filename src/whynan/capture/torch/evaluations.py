@@ -14,6 +14,7 @@ import torch
 
 from whynan.capture.interruptions import theirs
 from whynan.capture.outside import Outside, held_back
+from whynan.capture.time_limit import TimeLimit, obstacle
 from whynan.capture.torch.contents import Contents
 from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.marks import stack
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 _MOST_KINDS: Final = 64
 """So many kinds of evaluations are looked at in one run."""
 _CALLERS: Final = 4
+_SECONDS: Final = 300.0
+"""So long may a call take that is run again."""
 _MOST_ELEMENTS: Final = 1 << 24
 
 
@@ -119,16 +122,23 @@ class Evaluations:
 
 def _run(call: Callable[[], Any], before: Any, region: Callable[[], AbstractContextManager[object]]) -> str | None:
     """Run a call again, in a region; gives why it is not what was seen, None where it is; nothing of it stays."""
+    why = obstacle()
+    if why is not None:
+        return f"it {why}"
     begun = rng()
     frames = stack(libraries=True)
-    contents = Contents([call, *(names for f in frames for names in (f.f_locals, f.f_globals))])
-    why: str | None = None
+    roots = [call, *(names for f in frames for names in (f.f_locals, f.f_globals))]
+    contents = Contents(roots)
     out: Any = None
     try:
         with ExitStack() as entered:
-            entered.enter_context(held_back())
+            limit = TimeLimit(_SECONDS, lambda what: held.refuse(what))
+            limit.start()
+            entered.callback(limit.end)
+            held = entered.enter_context(held_back(roots))
             entered.enter_context(Undo())
             entered.enter_context(region())
+            entered.callback(limit.disarm)
             try:
                 out = call()
             except TooMuch:

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from whynan.capture.taking import go_to, is_read, told
+from whynan.capture.open_files import go_to, is_read, position
 from whynan.source.ownership import Owner, owner_of
 
 _LOOKS: Final = frozenset((1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000))
@@ -148,7 +148,7 @@ def _of_file(file: Any) -> Slot:
 
     def read() -> int | None:
         held = reference()
-        return told(held) if held is not None and is_read(held) else None
+        return position(held) if held is not None and is_read(held) else None
 
     def write(at: int | None) -> None:
         held = reference()
@@ -163,7 +163,8 @@ def _of_generator(value: Any) -> Slot | None:
     if isinstance(value, torch.Generator):
         return Slot(value.get_state, value.set_state)
     if isinstance(value, random.Random):
-        return Slot(value.getstate, value.setstate)
+        # that of the system has no state
+        return None if isinstance(value, random.SystemRandom) else Slot(value.getstate, value.setstate)
     numpy: Any = sys.modules.get("numpy.random")
     if numpy is not None and isinstance(value, numpy.Generator):
         bits = value.bit_generator

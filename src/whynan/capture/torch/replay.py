@@ -18,6 +18,7 @@ import torch
 
 from whynan.capture.interruptions import theirs
 from whynan.capture.outside import Outside, held_back
+from whynan.capture.time_limit import TimeLimit, obstacle
 from whynan.capture.torch.contents import Contents, Gradients
 from whynan.capture.torch.hooks import StepHooks
 from whynan.capture.torch.judging import Fault, Judged, Losses, judge
@@ -92,6 +93,9 @@ def replay(
     `region`: what looks at the operations meanwhile. `eager`: run what was compiled as it is written. `onward`:
     what looks at the step as it is made, and at further ones; without it the replay ends before it.
     """
+    endless = obstacle()
+    if endless is not None:
+        return Outcome(None, f"it {endless}")
     parameters = guard.parameters() if fault.optimizer is None else fault.parameters()
     begun = rng()
     frames = [*(fault.raised.frames if fault.raised else ()), *stack(libraries=True)]
@@ -177,7 +181,10 @@ def replay(
         for parameter in parameters:
             parameter.grad = None if parameter.grad is None else torch.zeros_like(parameter)
         with ExitStack() as entered:
-            held = entered.enter_context(held_back(_seconds(way)))
+            limit = TimeLimit(_seconds(way), lambda what: held.refuse(what))
+            limit.start()
+            entered.callback(_surely, limit.end)
+            held = entered.enter_context(held_back(roots))
             refused = held.refused
             undo.__enter__()
             entered.callback(_surely, lambda: undo.__exit__(None, None, None))
@@ -202,7 +209,7 @@ def replay(
                 guard.here.deciding = True
                 guard.observations.expected = fault.judged.losses[0]
             # before anything is put back
-            entered.callback(setattr, held, "ending", True)
+            entered.callback(limit.disarm)
             try:
                 run()
             except (Reached, Outside):
@@ -225,9 +232,9 @@ def replay(
                 if theirs():
                     raise
                 failed, why = True, f"it raises {type(error).__name__}: {error}"
-                held = held_by(error) if fault.raised and fault.raised.kind is type(error) else None
-                if held is not None:
-                    reached.append(Judged((held[0],), (), bad_loss=True))
+                bad = held_by(error) if fault.raised and fault.raised.kind is type(error) else None
+                if bad is not None:
+                    reached.append(Judged((bad[0],), (), bad_loss=True))
                     guard.here.raised = error if fault.raised and fault.raised.names_it else None
             if onward is not None and onward.first is not None and not (failed and fault.decision is not None):
                 reached.append(onward.first)

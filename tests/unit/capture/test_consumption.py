@@ -7,21 +7,29 @@ import io
 import multiprocessing
 import os
 import queue
+import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from whynan.capture.outside import Outside, held_back
+from whynan.capture.outside import Held, Outside
+from whynan.capture.outside import held_back as held_back_from
+
+
+def held_back() -> AbstractContextManager[Held]:
+    """With the names of the test as roots."""
+    return held_back_from([sys._getframe(1).f_locals])
 
 
 def refused(action: Callable[[], object]) -> str:
     """What a replay is told when it tries."""
-    with pytest.raises(Outside) as caught, held_back() as held:
+    with pytest.raises(Outside) as caught, held_back_from([action]) as held:
         action()
     assert held.refused == [caught.value]
     assert caught.value.where[0] == __file__
@@ -193,3 +201,85 @@ def test_a_profiler_that_is_written_in_c_goes_on_afterwards() -> None:
 
 def _seen() -> None:
     pass
+
+
+# -- after a refusal ---------------------------------------------------------------------------------------------------
+
+
+def clauses(action: Callable[[], object]) -> list[str]:
+    """What a replay was refused, in order."""
+    with held_back_from([action]) as held, suppress(Outside):
+        action()
+    assert sys.getprofile() is None
+    return [r.what for r in held.refused]
+
+
+def test_what_is_put_into_a_queue_after_a_refusal_is_refused_too() -> None:
+    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def ends() -> None:
+        try:
+            waiting.get(timeout=0)
+        finally:
+            waiting.put(0)
+
+    assert clauses(ends) == ["takes from a queue", "puts into a queue"]
+    assert waiting.empty()
+
+
+@pytest.mark.parametrize("kind", ["SimpleQueue", "Queue"])
+def test_a_loop_that_catches_everything_is_refused_each_time(kind: str) -> None:
+    waiting = _filled(QUEUES[kind]())
+
+    def tries() -> None:
+        for _ in range(5):
+            try:
+                waiting.get()
+            except BaseException:
+                continue
+
+    assert clauses(tries) == ["takes from a queue"] * 5
+    assert waiting.qsize() == 2
+
+
+def test_what_comes_after_a_recursion_that_is_too_deep_is_looked_at() -> None:
+    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+    waiting.put(1)
+
+    def deeper(depth: int) -> int:
+        return deeper(depth + 1)
+
+    def takes() -> None:
+        with suppress(RecursionError):
+            deeper(0)
+        waiting.get()
+
+    assert clauses(takes)[-1] == "takes from a queue"
+    assert waiting.qsize() == 1
+
+
+def test_a_profile_function_is_not_put_in_the_place_of_ours() -> None:
+    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+    waiting.put(1)
+
+    def takes() -> None:
+        sys.setprofile(None)
+        waiting.get()
+
+    assert clauses(takes) == ["sets a profile function"]
+    assert waiting.qsize() == 1
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        lambda: signal.alarm(0),
+        lambda: signal.setitimer(signal.ITIMER_REAL, 0),
+        lambda: signal.signal(signal.SIGALRM, signal.SIG_IGN),
+    ],
+    ids=["alarm", "setitimer", "signal"],
+)
+def test_the_programs_timers_and_handlers_stay(action: Callable[[], object]) -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    assert clauses(action) == ["sets a timer or what a signal does"]
+    assert signal.getsignal(signal.SIGALRM) is before
