@@ -17,6 +17,7 @@ from whynan.records import Data
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from whynan.capture.torch.context import TraceContext
     from whynan.capture.torch.lanes import Lane
     from whynan.capture.torch.tracer import Tracer
 
@@ -122,12 +123,13 @@ class Loaders:
 
 def watch_loaders(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], Any]], None]) -> None:
     """Note what loaders give; what runs while they fetch is the data's phase."""
-    loaders = Loaders(late=tracer.bad.sinks.steps.offset > 0)
+    loaders = Loaders(late=tracer.context.log.steps.offset > 0)
+    note = functools.partial(noting, tracer.context)
     replace(dataloader._BaseDataLoaderIter, "__next__", functools.partial(_fetching, tracer, loaders))
     follow(
         loaders,
-        lambda name, note: replace(dataloader._BaseDataLoaderIter, name, noting(tracer, note)),
-        lambda name, note: replace(dataloader._MultiProcessingDataLoaderIter, name, noting(tracer, note, first=True)),
+        lambda name, what: replace(dataloader._BaseDataLoaderIter, name, note(what)),
+        lambda name, what: replace(dataloader._MultiProcessingDataLoaderIter, name, note(what, first=True)),
     )
 
 
@@ -154,9 +156,9 @@ def _fetching(tracer: Tracer, loaders: Loaders, original: Any) -> Any:
     def fetch(iterator: Any) -> Any:
         begun: tuple[Lane, int] | None = None
         try:
-            begun = quietly(tracer, _begins, tracer)
+            begun = quietly(tracer.context, _begins, tracer.context)
         except Exception:
-            if tracer.fail():
+            if tracer.context.fail():
                 raise
         try:
             out = original(iterator)
@@ -167,25 +169,26 @@ def _fetching(tracer: Tracer, loaders: Loaders, original: Any) -> Any:
             if begun is not None:
                 begun[0].loading -= 1
         try:
-            quietly(tracer, _gives, tracer, loaders, iterator, out, begun, anywhere=True)
+            quietly(tracer.context, _gives, tracer, loaders, iterator, out, begun, anywhere=True)
         except Exception:
-            if tracer.fail():
+            if tracer.context.fail():
                 raise
         return out
 
     return fetch
 
 
-def _begins(tracer: Tracer) -> tuple[Lane, int]:
-    lane = tracer.lane()
+def _begins(context: TraceContext) -> tuple[Lane, int]:
+    lane = context.lane()
     lane.loading += 1
     # the label that comes next
-    return lane, len(tracer.labels.births) + 1
+    return lane, len(context.labels.births) + 1
 
 
 def _gives(tracer: Tracer, loaders: Loaders, iterator: Any, batch: Any, begun: tuple[Lane, int] | None) -> None:
     tracer.origins.note(batch, loaders.came(iterator).source(), "batch")
-    if begun is not None and len(tracer.labels.births) >= begun[1]:
+    if begun is not None and len(tracer.context.labels.births) >= begun[1]:
+        tracer.deferred.settle()
         tracer.origins.explain_since(begun[1], batch)
 
 

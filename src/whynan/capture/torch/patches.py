@@ -15,7 +15,6 @@ from whynan.capture.torch.arrivals import watch_origins
 from whynan.capture.torch.doors import halt, named, put, quietly
 from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.names import tensors_of
-from whynan.capture.torch.recording import moment
 from whynan.capture.torch.regions import know_dynamo, known_by_dynamo, watch_regions
 from whynan.capture.torch.sites import ENGINE, is_own_step
 from whynan.capture.torch.threads import watch_threads
@@ -23,7 +22,9 @@ from whynan.capture.torch.threads import watch_threads
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from whynan.capture.torch.context import TraceContext
     from whynan.capture.torch.hooks import StepHooks
+    from whynan.capture.torch.narrowing import Only
     from whynan.capture.torch.tracer import Tracer
 
 _READERS = ("tolist", "numpy", "__array__", "__dlpack__")
@@ -32,9 +33,11 @@ _READERS = ("tolist", "numpy", "__array__", "__dlpack__")
 class Patches:
     """Installs the patches of one trace, and takes them off again."""
 
-    def __init__(self, tracer: Tracer, hooks: StepHooks) -> None:
+    def __init__(self, tracer: Tracer, hooks: StepHooks, only: Only | None) -> None:
         self.tracer = tracer
+        self.context = tracer.context
         self.hooks = hooks
+        self.only = only
         self._undo: list[Callable[[], None]] = []
 
     def install(self) -> None:
@@ -44,7 +47,7 @@ class Patches:
         self._modules()
         self._optimizers()
         self._readers()
-        watch_threads(self.tracer, self._replace)
+        watch_threads(self.context, self._replace)
         self._swaps()
         self._subclasses()
         watch_origins(self.tracer, self._replace)
@@ -57,7 +60,7 @@ class Patches:
             try:
                 undo()
             except Exception:
-                if self.tracer.fail():
+                if self.context.fail():
                     raise
                 # once more: a patch that stays on would outlive its trace
                 undo()
@@ -73,37 +76,37 @@ class Patches:
         self._undo.append(undo)
 
     def _engine(self) -> None:
-        tracer = self.tracer
+        tracer, context, only, ending = self.tracer, self.context, self.only, self.tracer.ending
 
         def make(original: Any) -> Any:
             @functools.wraps(original)
             def engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
                 kept = None
                 try:
-                    kept = quietly(tracer, _engine_starts, tracer, t_outputs, args)
+                    kept = quietly(context, _engine_starts, tracer, only, t_outputs, args)
                 except Exception:
-                    if tracer.fail():
+                    if context.fail():
                         raise
                 try:
-                    halt(tracer)
-                    if tracer.only is not None and kept is not None:
-                        return tracer.only.run(tracer, kept[0], original, (t_outputs, *args), kwargs)
+                    halt(ending)
+                    if only is not None and kept is not None:
+                        return only.run(kept[0], original, (t_outputs, *args), kwargs)
                     return original(t_outputs, *args, **kwargs)
                 except BaseException as error:
                     unseen(error)
                     if kept is not None:
                         try:
-                            quietly(tracer, _engine_raises, tracer, kept)
+                            quietly(context, _engine_raises, tracer, kept)
                         except Exception:
-                            if tracer.fail():
+                            if context.fail():
                                 raise
                     raise
                 finally:
                     if kept is not None:
                         try:
-                            quietly(tracer, _engine_ends, tracer, kept)
+                            quietly(context, _engine_ends, tracer, kept)
                         except Exception:
-                            if tracer.fail():
+                            if context.fail():
                                 raise
 
             ENGINE.add(getattr(engine_run_backward, "__code__"))  # noqa: B009
@@ -114,20 +117,20 @@ class Patches:
             self._replace(home, "_engine_run_backward", lambda _: run)
 
     def _modules(self) -> None:
-        tracer = self.tracer
+        tracer, context, only, ending = self.tracer, self.context, self.only, self.tracer.ending
 
         def make(original: Any) -> Any:
             def call(module: Any, *args: Any, **kwargs: Any) -> Any:
-                halt(tracer)
+                halt(ending)
                 lane = None
                 try:
-                    lane = quietly(tracer, _module_starts, tracer, module)
+                    lane = quietly(context, _module_starts, context, module)
                 except Exception:
-                    if tracer.fail():
+                    if context.fail():
                         raise
                 try:
-                    if tracer.only is not None and lane is not None:
-                        out = tracer.only.call(tracer, lane, original, module, args, kwargs)
+                    if only is not None and lane is not None:
+                        out = only.call(lane, original, module, args, kwargs)
                     else:
                         out = original(module, *args, **kwargs)
                 except BaseException as error:
@@ -136,17 +139,17 @@ class Patches:
                 finally:
                     if lane is not None:
                         try:
-                            quietly(tracer, _module_ends, lane)
+                            quietly(context, _module_ends, lane)
                         except Exception:
-                            if tracer.fail():
+                            if context.fail():
                                 raise
                 if lane is not None and not lane.modules:
                     try:
-                        quietly(tracer, _module_returned, tracer, module, out)
+                        quietly(context, _module_returned, tracer, only, module, out)
                     except Exception:
-                        if tracer.fail():
+                        if context.fail():
                             raise
-                    halt(tracer)
+                    halt(ending)
                 return out
 
             return named(functools.wraps(original)(call), original.__module__, "Module.__call__")
@@ -154,43 +157,43 @@ class Patches:
         self._replace(torch.nn.Module, "__call__", make)
 
     def _optimizers(self) -> None:
-        tracer = self.tracer
+        tracer, context, ending = self.tracer, self.context, self.tracer.ending
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> None:
             try:
                 closure = (len(args) > 1 and callable(args[1])) or callable(kwargs.get("closure"))
-                quietly(tracer, _step_starts, tracer, optimizer, closure)
+                quietly(context, _step_starts, tracer, optimizer, closure)
             except Exception:
-                if tracer.fail():
+                if context.fail():
                     raise
-            halt(tracer)
+            halt(ending)
 
         def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
             try:
-                quietly(tracer, _step_ends, tracer, optimizer)
+                quietly(context, _step_ends, tracer, optimizer)
             except Exception:
-                if tracer.fail():
+                if context.fail():
                     raise
-            halt(tracer)
-            if tracer.last_step is not None and tracer.active:
+            halt(ending)
+            if ending.last_step is not None and context.active:
                 try:
-                    _last_step(tracer)
+                    ending.step_is_over()
                 except Exception:
-                    if tracer.fail():
+                    if context.fail():
                         raise
 
         self.hooks.before, self.hooks.after = before, after
         self._undo.append(self.hooks.remove)
 
     def _readers(self) -> None:
-        tracer = self.tracer
+        tracer, context = self.tracer, self.context
 
         def make(original: Any) -> Any:
             def read(tensor: Any, *args: Any, **kwargs: Any) -> Any:
                 try:
-                    quietly(tracer, _leaves, tracer, tensor)
+                    quietly(context, _leaves, tracer, tensor)
                 except Exception:
-                    if tracer.fail():
+                    if context.fail():
                         raise
                 try:
                     return original(tensor, *args, **kwargs)
@@ -207,9 +210,9 @@ class Patches:
             @functools.wraps(original)
             def save(obj: Any, *args: Any, **kwargs: Any) -> Any:
                 try:
-                    quietly(tracer, _saved, tracer, obj)
+                    quietly(context, _saved, tracer, obj)
                 except Exception:
-                    if tracer.fail():
+                    if context.fail():
                         raise
                 try:
                     return original(obj, *args, **kwargs)
@@ -227,16 +230,16 @@ class Patches:
         self._replace(_tensor_str, "_str", make)
 
     def _swaps(self) -> None:
-        tracer = self.tracer
+        context = self.context
 
         def make(original: Any) -> Any:
             @functools.wraps(original)
             def swap_tensors(t1: Any, t2: Any) -> Any:
                 # torch refuses to swap what somebody has a weak reference to
                 try:
-                    quietly(tracer, tracer.forget, t1, t2)
+                    quietly(context, context.forget, t1, t2)
                 except Exception:
-                    if tracer.fail():
+                    if context.fail():
                         raise
                 try:
                     return original(t1, t2)
@@ -249,7 +252,7 @@ class Patches:
         self._replace(torch.utils, "swap_tensors", make)
 
     def _subclasses(self) -> None:
-        tracer = self.tracer
+        context = self.context
 
         def make(original: Any) -> Any:
             @functools.wraps(original)
@@ -261,7 +264,7 @@ class Patches:
                         aside = torch._C._DisableTorchDispatch()
                 except Exception:
                     aside = torch._C._DisableTorchDispatch()
-                    if tracer.fail():
+                    if context.fail():
                         raise
                 try:
                     if aside is None:
@@ -277,9 +280,9 @@ class Patches:
         self._replace(torch.Tensor, "__new__", make)
 
 
-def _engine_starts(tracer: Tracer, outputs: Any, args: Any) -> Any:
+def _engine_starts(tracer: Tracer, only: Only | None, outputs: Any, args: Any) -> Any:
     tracer.deferred.settle()
-    lane = tracer.lane()
+    lane = tracer.context.lane()
     kept = (lane, lane.create_graph, lane.backward, lane.loss_labels, lane.engine_depth)
     nested = lane.engine_depth > 0
     lane.engine_depth += 1
@@ -287,16 +290,16 @@ def _engine_starts(tracer: Tracer, outputs: Any, args: Any) -> Any:
     lane.create_graph = bool(args[2]) if len(args) > 2 else False
     for seed in args[0] if args and isinstance(args[0], (list, tuple)) else ():
         # the gradients that a backward begins with are made before the engine runs, and belong to it
-        state = tracer.state_of(seed) if isinstance(seed, torch.Tensor) else None
+        state = tracer.context.state_of(seed) if isinstance(seed, torch.Tensor) else None
         if state is not None:
             state.backward = True
             tracer.bad.seeds_backward(seed)
     if not nested:
         roots = [t for t in outputs if isinstance(t, torch.Tensor)]
         tracer.bad.sinks.backward_starts(lane, roots, into_leaves=not (len(args) > 3 and args[3]))
-        if tracer.only is not None:
-            tracer.only.met(tracer, roots)
-    for other in tracer.engines:
+        if only is not None:
+            only.met(roots)
+    for other in tracer.context.engines:
         other.follow(lane)
     return kept
 
@@ -311,21 +314,21 @@ def _engine_ends(tracer: Tracer, kept: Any) -> None:
     lane, create_graph, backward, labels, depth = kept
     if not depth:
         tracer.bad.sinks.backward_ends(lane.backward)
-        moment(tracer)
+        tracer.moment()
     lane.create_graph = create_graph
     lane.engine_depth = depth
     if depth:
         lane.backward, lane.loss_labels = backward, labels
 
 
-def _module_starts(tracer: Tracer, module: Any) -> Any:
-    lane = tracer.lane()
+def _module_starts(context: TraceContext, module: Any) -> Any:
+    lane = context.lane()
     if not lane.modules:
-        tracer.names.roots.add(module)
+        context.names.roots.add(module)
         if lane.optimizer is not None and not lane.closure and not lane.engine_depth:
             # an exception has left a step, whose end was never told
-            lane.optimizer, lane.optimizer_site, tracer.bad.sinks.steps.owner = None, 0, None
-    number = tracer.names.number(module)
+            lane.optimizer, lane.optimizer_site, context.log.steps.owner = None, 0, None
+    number = context.names.number(module)
     lane.modules.append(number)
     lane.module = number
     return lane
@@ -336,22 +339,22 @@ def _module_ends(lane: Any) -> None:
     lane.module = lane.modules[-1] if lane.modules else 0
 
 
-def _module_returned(tracer: Tracer, module: Any, out: Any) -> None:
-    lane = tracer.lane()
-    if lane.closure or lane.engine_depth or tracer.target is module:
+def _module_returned(tracer: Tracer, only: Only | None, module: Any, out: Any) -> None:
+    lane = tracer.context.lane()
+    if lane.closure or lane.engine_depth or tracer.context.target is module:
         # inside of the engine it is a checkpoint's forward, run again
         return
     tracer.deferred.settle()
     tracer.bad.sinks.module_returns(out)
-    if tracer.only is not None:
-        tracer.only.met(tracer, out)
-    moment(tracer)
+    if only is not None:
+        only.met(out)
+    tracer.moment()
 
 
 def _step_starts(tracer: Tracer, optimizer: Any, closure: bool) -> None:
     tracer.deferred.settle()
-    lane = tracer.lane()
-    lane.optimizer_site = tracer.sites.here(5)
+    lane = tracer.context.lane()
+    lane.optimizer_site = tracer.context.sites.here(5)
     lane.optimizer_own = is_own_step(optimizer)
     tracer.bad.sinks.step_starts(optimizer, closure)
     lane.optimizer = optimizer
@@ -362,7 +365,7 @@ def _step_starts(tracer: Tracer, optimizer: Any, closure: bool) -> None:
 
 def _step_ends(tracer: Tracer, optimizer: Any) -> None:
     tracer.deferred.settle()
-    lane = tracer.lane()
+    lane = tracer.context.lane()
     tracer.detectors.updates.end(lane)
     lane.optimizer = None
     if lane.closure:
@@ -370,23 +373,17 @@ def _step_ends(tracer: Tracer, optimizer: Any) -> None:
     lane.closure = False
     lane.optimizer_site = 0
     tracer.bad.sinks.step_ends(optimizer)
-    moment(tracer)
-
-
-def _last_step(tracer: Tracer) -> None:
-    steps = tracer.bad.sinks.steps
-    if tracer.on_last_step is not None and steps.offset + steps.attempts >= (tracer.last_step or 0):
-        tracer.on_last_step()
+    tracer.moment()
 
 
 def _leaves(tracer: Tracer, tensor: Any) -> None:
-    if tracer.marked or tracer.deferred.events:
+    if tracer.context.marked or tracer.deferred.events:
         tracer.deferred.settle()
         tracer.bad.sinks.leaves_for_python(tensor)
 
 
 def _saved(tracer: Tracer, obj: Any) -> None:
-    if not tracer.marked and not tracer.deferred.events:
+    if not tracer.context.marked and not tracer.deferred.events:
         return
     tracer.deferred.settle()
     for _, tensor in tensors_of(obj, "saved"):

@@ -89,23 +89,26 @@ def watch_regions(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], A
     if _HOME in sys.modules:
         _watch(tracer, replace)
         return
+    watched = False
 
     def make(original: Any) -> Any:
         @functools.wraps(original)
         def compile_(*args: Any, **kwargs: Any) -> Any:
+            nonlocal watched
             made = original(*args, **kwargs)
-            if tracer.active:
+            if tracer.context.active:
                 try:
                     keep_from_dynamo()
                 except Exception:
-                    if tracer.fail():
+                    if tracer.context.fail():
                         raise
-            if tracer.active and not tracer.regions_watched and kwargs.get("backend", "inductor") == "inductor":
+            if tracer.context.active and not watched and kwargs.get("backend", "inductor") == "inductor":
                 try:
+                    watched = True
                     __import__(_HOME)
                     _watch(tracer, replace)
                 except Exception:
-                    if tracer.fail():
+                    if tracer.context.fail():
                         raise
             return made
 
@@ -115,28 +118,26 @@ def watch_regions(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], A
 
 
 def _watch(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], Any]], None]) -> None:
-    tracer.regions_watched = True
-
     def make(original: Any) -> Any:
         @functools.wraps(original)
         def call(graph: Any, inputs: Any) -> Any:
-            if not tracer.active:
+            if not tracer.context.active:
                 return original(graph, inputs)
             held: list[Callable[[], Any]] = []
             try:
                 # the graph frees its inputs as it goes: only labels that may be needed are worth holding on to them
-                held = _references(inputs, weak=not tracer.any_marked)
+                held = _references(inputs, weak=not tracer.context.any_marked)
             except Exception:
-                if tracer.fail():
+                if tracer.context.fail():
                     raise
             out = original(graph, inputs)
-            if not tracer.active:
+            if not tracer.context.active:
                 return out
             try:
                 with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
                     _ran(tracer, tuple(v for r in held if (v := r()) is not None), out)
             except Exception:
-                if tracer.fail():
+                if tracer.context.fail():
                     raise
             return out
 
@@ -156,8 +157,9 @@ def _itself(tensor: Any) -> Any:
 
 def _ran(tracer: Tracer, inputs: tuple[Any, ...], out: Any) -> None:
     outputs = [t for t in (out if isinstance(out, (list, tuple)) else [out]) if type(t) is torch.Tensor]
-    tracer.compiled_regions += 1
+    context = tracer.context
+    context.compiled_regions += 1
     tracer.after(_OPERATOR, inputs, {}, outputs, None)
-    site, _ = tracer.sites.resolve(tracer.rows.sites[(tracer.ordinal - 1) & MASK], None)
+    site, _ = context.sites.resolve(context.rows.sites[(context.ordinal - 1) & MASK], None)
     where = f" at {site.file}:{site.line}" if site is not None else ""
-    tracer.notes[NOTE.format(where)] = None
+    context.notes[NOTE.format(where)] = None
