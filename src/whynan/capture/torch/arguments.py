@@ -1,7 +1,8 @@
-"""An event's arguments as they were, and which of its elements are told apart."""
+"""An event to be explained: its arguments as they were, the labels they carry, which elements are told apart."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
@@ -14,11 +15,39 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from whynan.capture.torch.attribution import Question
+    from whynan.capture.torch.labels import Labels
     from whynan.capture.torch.operators import Operator
 
 APART: Final = 8
 """So many elements that one event bears are told apart; of more, only NaN from Inf."""
+
+
+@dataclass(slots=True)
+class Carrier:
+    """The labels of one operand: those that explain a bad result, literals, and those kept in saved tensors."""
+
+    tensor: Tensor
+    explains: Tensor | None = None
+    literal: Tensor | None = None
+    literal_nan: bool = False
+    saved: Tensor | None = None
+
+    @property
+    def planes(self) -> list[Tensor]:
+        return [p for p in (self.explains, self.literal, self.saved) if p is not None]
+
+
+@dataclass(slots=True)
+class Question:
+    """One event to be explained; `gone` holds the ids of operands that it has overwritten."""
+
+    operator: Operator
+    arguments: experiments.Arguments
+    carriers: dict[int, Carrier]
+    scalar_literal: int
+    labels: Labels
+    outputs: list[Tensor]
+    gone: frozenset[int] = frozenset()
 
 
 def entry_of(operator: Operator, question: Question, index: int) -> int | None:

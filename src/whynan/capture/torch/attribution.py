@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.capture.torch import experiments
+from whynan.capture.torch.arguments import Carrier, Question
 from whynan.capture.torch.labels import PLANE_DTYPE
 from whynan.capture.torch.overlaid import nan_alone
 from whynan.capture.torch.planes import bad_mask, computable, nan_mask
@@ -22,24 +23,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch.labels import Labels
-    from whynan.capture.torch.operators import Operator
 
 MAX_SEPARATE = 8
-
-
-@dataclass(slots=True)
-class Carrier:
-    """The labels of one operand: those that explain a bad result, literals, and those kept in saved tensors."""
-
-    tensor: Tensor
-    explains: Tensor | None = None
-    literal: Tensor | None = None
-    literal_nan: bool = False
-    saved: Tensor | None = None
-
-    @property
-    def planes(self) -> list[Tensor]:
-        return [p for p in (self.explains, self.literal, self.saved) if p is not None]
 
 
 @dataclass(slots=True)
@@ -59,19 +44,6 @@ class Verdict:
         if self.sources is None or not self.causes:
             return self.causes
         return labels.labels_in(torch.where(part, self.sources, 0)) & self.causes
-
-
-@dataclass(slots=True)
-class Question:
-    """One event to be explained; `gone` holds the ids of operands that it has overwritten."""
-
-    operator: Operator
-    arguments: experiments.Arguments
-    carriers: dict[int, Carrier]
-    scalar_literal: int
-    labels: Labels
-    outputs: list[Tensor]
-    gone: frozenset[int] = frozenset()
 
 
 def attribute(question: Question, index: int) -> Verdict:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.capture.torch import attribution, experiments
-from whynan.capture.torch.arguments import apart, as_before, entry_of, number_of_output
-from whynan.capture.torch.attribution import Carrier, Question, Verdict
+from whynan.capture.torch.arguments import Carrier, Question, apart, as_before, entry_of, number_of_output
+from whynan.capture.torch.attribution import Verdict
 from whynan.capture.torch.causes import Causes
 from whynan.capture.torch.damage import Damage
 from whynan.capture.torch.domains import born_outside, determinant_of

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from whynan.capture.torch.attribution import Question
+    from whynan.capture.torch.arguments import Question
     from whynan.capture.torch.context import TraceContext
     from whynan.records import BirthKind, Operand
 

@@ -6,7 +6,7 @@ Each calls the original once and passes its result or exception on; what is ours
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch.nn.utils import clip_grad
@@ -21,14 +21,35 @@ from whynan.capture.torch.standing import Marking, TakenByHand
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from whynan.capture.torch.cuda_graphs import GraphReplays
     from whynan.capture.torch.evaluations import Evaluations
-    from whynan.capture.torch.watch import Guard
+    from whynan.capture.torch.observed import Observations
+    from whynan.capture.torch.standing import Here
+    from whynan.capture.torch.watch_detectors import WatchDetectors
+
+
+class Watcher(Protocol):
+    """A guard as its doors know it: where the program stands, what is looked at, and whom a step is told."""
+
+    on: bool
+    judging: bool
+    here: Here
+    detectors: WatchDetectors
+    graph_replays: GraphReplays
+    evaluations: Evaluations | None
+    observations: Observations | None
+
+    @property
+    def looks(self) -> bool: ...
+    def fail(self) -> bool: ...
+    def stepped(self, scaler: Any = None) -> None: ...
+    def skipped(self, scaler: Any, optimizer: Any) -> BaseException | None: ...
 
 
 class Entrances:
     """The doors of one guard, which `marking` is told of; `late`: the program ran before it was watched."""
 
-    def __init__(self, guard: Guard, marking: Marking, *, late: bool) -> None:
+    def __init__(self, guard: Watcher, marking: Marking, *, late: bool) -> None:
         self._guard = guard
         self._marking = marking
         self._loaders = Loaders(late=late)

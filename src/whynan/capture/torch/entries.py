@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch import experiments
-    from whynan.capture.torch.attribution import Question
+    from whynan.capture.torch.arguments import Question
     from whynan.capture.torch.context import TraceContext
     from whynan.capture.torch.exchanges import Exchanges
     from whynan.capture.torch.inherited import Inherited

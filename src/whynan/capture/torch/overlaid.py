@@ -12,7 +12,7 @@ from whynan.capture.torch.planes import bad_mask, nan_mask
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from whynan.capture.torch.attribution import Question
+    from whynan.capture.torch.arguments import Question
 
 
 def nan_alone(question: Question, index: int, tensors: list[Tensor], output: Tensor) -> Tensor | None:

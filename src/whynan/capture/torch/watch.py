@@ -89,7 +89,7 @@ class Guard:
         self._only = [id(o) for o in only]
         self._deferred = deferred
         self.pending = PendingReads(self._read_back)
-        self.graph_replays = GraphReplays(self)
+        self.graph_replays = GraphReplays(self.here, lambda: self.on)
         self.evaluations: Evaluations | None = None
         """Who calls modules without gradients."""
         self.observations: Observations | None = None
