@@ -36,7 +36,7 @@ def watch_origins(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], A
             tracer.origins.note_array(out, tracer.context.sites.here())
 
     # not `as_tensor`: dynamo knows that one by what it is
-    replace(torch, "from_numpy", noting(tracer.context, made, module="torch"))
+    replace(torch, "from_numpy", noting(tracer.context, made, name="from_numpy"))
     safetensors = _safetensors()
     if safetensors is not None:
         replace(safetensors, "load_file", noting(tracer.context, _reading(tracer.origins, "filename")))

@@ -98,7 +98,8 @@ class TraceContext:
     @property
     def stepping(self) -> bool:
         """Whether this thread is inside an optimizer's step that computes no loss of its own."""
-        return self.lane().optimizer is not None and not self.lane().closure
+        lane = self.lane()
+        return lane.optimizer is not None and not lane.closure
 
     def alone(self) -> AbstractContextManager[object]:
         """A stretch in which no other thread's events are looked at."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,12 @@ from torch._C._dynamo.eval_frame import set_eval_frame as _set_eval_frame
 from whynan.capture.torch.frames import unseen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import CodeType
 
     from whynan.capture.torch.context import TraceContext
 
+Note = Callable[[Any, Any, Any], None]
+"""What is told of a call: its arguments, by place and by name, and what it gave (None before it)."""
 _modes = torch._C._len_torch_dispatch_stack
 _mode_at = torch._C._get_dispatch_stack_at
 
@@ -140,39 +142,57 @@ def quietly(context: TraceContext, function: Callable[..., Any], *args: Any, any
             _set_eval_frame(outside)
 
 
-def noting(
-    context: TraceContext, note: Callable[[Any, Any, Any], None], *, first: bool = False, module: str | None = None
-) -> Callable[[Any], Any]:
-    """A door that passes on what the original gives, and notes it: before the call with `first`, else after it.
+def fenced(fail: Callable[[], bool], function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The fence: call what is ours; an error in it is told once and gives None, unless it is the program's own."""
+    try:
+        return function(*args, **kwargs)
+    except Exception:
+        if fail():
+            raise
+    return None
 
-    `module`: where pickle finds the original, if it is a builtin that does not say.
+
+def guarded(context: TraceContext, function: Callable[..., Any], *args: Any, anywhere: bool = False) -> Any:
+    """Call what is ours at a door, quietly and inside the fence."""
+    return fenced(context.fail, quietly, context, function, *args, anywhere=anywhere)
+
+
+def interposed(note: Note, *, first: bool = False, name: str | None = None) -> Callable[[Any], Any]:
+    """The wrapper around a function of torch's: what the original gives is passed on, and noted.
+
+    `note` is called before the original with `first`, else after it, and must not fail. `name`: by what pickle finds
+    the original in torch, if it is a builtin that does not say.
     """
 
     def make(original: Any) -> Any:
         @functools.wraps(original)
         def door(*args: Any, **kwargs: Any) -> Any:
-            try:
-                if first:
-                    quietly(context, note, args, kwargs, None, anywhere=True)
-            except Exception:
-                if context.fail():
-                    raise
+            if first:
+                note(args, kwargs, None)
             try:
                 out = original(*args, **kwargs)
             except BaseException as error:
                 unseen(error)
                 raise
-            try:
-                if not first:
-                    quietly(context, note, args, kwargs, out, anywhere=True)
-            except Exception:
-                if context.fail():
-                    raise
+            if not first:
+                note(args, kwargs, out)
             return out
 
-        return named(door, module, original.__name__) if module is not None else door
+        return door if name is None else named(door, "torch", name)
 
     return make
 
 
-DOORS.update(function.__code__ for function in (halt, quietly, named, _entered_here))
+def noting(
+    context: TraceContext, note: Note, *, first: bool = False, name: str | None = None, anywhere: bool = True
+) -> Callable[[Any], Any]:
+    """The same for a trace: `note` is called quietly and inside the fence, on every thread with `anywhere`."""
+
+    def tell(args: Any, kwargs: Any, out: Any) -> None:
+        guarded(context, note, args, kwargs, out, anywhere=anywhere)
+
+    stands(tell)
+    return interposed(tell, first=first, name=name)
+
+
+DOORS.update(function.__code__ for function in (halt, quietly, fenced, guarded, named, _entered_here))

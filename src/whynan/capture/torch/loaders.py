@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 from torch.utils.data import dataloader, default_collate
 
-from whynan.capture.torch.doors import noting, quietly
+from whynan.capture.torch.doors import Note, guarded, noting
 from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.identities import Identities
 from whynan.capture.torch.origins import Source
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 _SENDS: Final = ("_task_info", "_rcvd_idx", "_send_idx")
 """What the iterator over workers keeps of its tasks (pytorch 2.6 to 2.13)."""
 _MOST_TEXT: Final = 80
-Noted: TypeAlias = "Callable[[Any, Any, Any], None]"
-"""What is told of a call: its arguments, by place and by name, and what it gave (None before it)."""
 
 
 class Asked(NamedTuple):
@@ -133,7 +131,7 @@ def watch_loaders(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], A
     )
 
 
-def follow(loaders: Loaders, after: Callable[[str, Noted], None], before: Callable[[str, Noted], None]) -> None:
+def follow(loaders: Loaders, after: Callable[[str, Note], None], before: Callable[[str, Note], None]) -> None:
     """Note what samplers ask for and what workers hand over, by notes made `after` and `before` two methods."""
     if not hasattr(dataloader._MultiProcessingDataLoaderIter, "_process_data"):
         return
@@ -154,12 +152,7 @@ def _fetching(tracer: Tracer, loaders: Loaders, original: Any) -> Any:
 
     @functools.wraps(original)
     def fetch(iterator: Any) -> Any:
-        begun: tuple[Lane, int] | None = None
-        try:
-            begun = quietly(tracer.context, _begins, tracer.context)
-        except Exception:
-            if tracer.context.fail():
-                raise
+        begun: tuple[Lane, int] | None = guarded(tracer.context, _begins, tracer.context)
         try:
             out = original(iterator)
         except BaseException as error:
@@ -168,11 +161,7 @@ def _fetching(tracer: Tracer, loaders: Loaders, original: Any) -> Any:
         finally:
             if begun is not None:
                 begun[0].loading -= 1
-        try:
-            quietly(tracer.context, _gives, tracer, loaders, iterator, out, begun, anywhere=True)
-        except Exception:
-            if tracer.context.fail():
-                raise
+        guarded(tracer.context, _gives, tracer, loaders, iterator, out, begun, anywhere=True)
         return out
 
     return fetch

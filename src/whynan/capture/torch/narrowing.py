@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from whynan.capture.torch.doors import quietly, stands
+from whynan.capture.torch.doors import fenced, guarded, stands
 from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.identities import Identities
 from whynan.capture.torch.leaves import distinct
@@ -44,35 +44,16 @@ class Only:
 
     def call(self, lane: Lane, original: Any, module: Any, args: Any, kwargs: Any) -> Any:
         """Call a module, looking at it if it is one of those."""
-        wanted = False
-        try:
-            wanted = not self._inside and bool(quietly(self._context, self._wants, module, lane.module))
-        except Exception:
-            if self._context.fail():
-                raise
-        if not wanted:
+        if self._inside or not guarded(self._context, self._wants, module, lane.module):
             return original(module, *args, **kwargs)
         number = lane.module
         out = self.run(lane, original, (module, *args), kwargs)
-        try:
-            quietly(self._context, self._leaves, number, out)
-        except Exception:
-            if self._context.fail():
-                raise
+        guarded(self._context, self._leaves, number, out)
         return out
 
     def run(self, lane: Lane, original: Any, args: Any, kwargs: Any) -> Any:
         """Call a function and look at what it runs."""
-        mode = None if self._inside else self._context.mode
-        try:
-            if mode is not None:
-                lane.begin()
-                mode.__enter__()
-                self._inside = True
-        except Exception:
-            mode = None
-            if self._context.fail():
-                raise
+        mode = None if self._inside else fenced(self._context.fail, self._enter, lane)
         try:
             return original(*args, **kwargs)
         except BaseException as error:
@@ -88,6 +69,14 @@ class Only:
                     leave(mode, entered=True)
                     if self._context.fail():
                         raise
+
+    def _enter(self, lane: Lane) -> Any:
+        mode = self._context.mode
+        if mode is not None:
+            lane.begin()
+            mode.__enter__()
+            self._inside = True
+        return mode
 
     def met(self, value: Any) -> None:
         """A loss or an output that was computed out of sight: if it is bad, so is what has left before."""

@@ -12,7 +12,7 @@ import torch
 from torch import _tensor_str
 
 from whynan.capture.torch.arrivals import watch_origins
-from whynan.capture.torch.doors import halt, named, put, quietly
+from whynan.capture.torch.doors import fenced, guarded, halt, named, noting, put
 from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.regions import know_dynamo, known_by_dynamo, watch_regions
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from whynan.capture.torch.hooks import StepHooks
     from whynan.capture.torch.narrowing import Only
     from whynan.capture.torch.tracer import Tracer
-
-_READERS = ("tolist", "numpy", "__array__", "__dlpack__")
 
 
 class Patches:
@@ -43,13 +41,28 @@ class Patches:
     def install(self) -> None:
         """Put every patch on; taken off in reverse order."""
         know_dynamo()
-        self._engine()
-        self._modules()
+        run = self._engine(torch.autograd.graph._engine_run_backward)
+        save = self._before(_saved)(torch.save)
+        swap = noting(self.context, self._swapped, first=True, anywhere=False)
+        readers = [
+            (torch.Tensor, name, self._before(_leaves, name=f"Tensor.{name}"))
+            for name in ("tolist", "numpy", "__array__", "__dlpack__")
+        ]
+        ENGINE.add(getattr(run, "__code__"))  # noqa: B009
+        for owner, name, make in (
+            *((home, "_engine_run_backward", lambda _: run) for home in (torch.autograd, torch.autograd.graph)),
+            (torch.nn.Module, "__call__", self._module),
+            *readers,
+            # one function in both places: pickle looks for it in its own module
+            *((home, "save", lambda _: save) for home in (torch, torch.serialization)),
+            # what prints a tensor puts every mode aside
+            (_tensor_str, "_str", self._before(_leaves)),
+        ):
+            self._replace(owner, name, make)
         self._optimizers()
-        self._readers()
         watch_threads(self.context, self._replace)
-        self._swaps()
-        self._subclasses()
+        self._replace(torch.utils, "swap_tensors", swap)
+        self._replace(torch.Tensor, "__new__", self._new)
         watch_origins(self.tracer, self._replace)
         watch_regions(self.tracer, self._replace)
 
@@ -75,209 +88,104 @@ class Patches:
 
         self._undo.append(undo)
 
-    def _engine(self) -> None:
+    def _before(self, note: Callable[[Tracer, Any], None], *, name: str | None = None) -> Callable[[Any], Any]:
+        """The wrapper of a function that is given, first of all, what `note` looks at before."""
+
+        def tell(args: Any, kwargs: Any, _out: Any) -> None:
+            note(self.tracer, args[0] if args else next(iter(kwargs.values())))
+
+        return noting(self.context, tell, first=True, name=name, anywhere=False)
+
+    def _swapped(self, args: Any, kwargs: Any, _out: Any) -> None:
+        """Torch refuses to swap what somebody has a weak reference to."""
+        self.context.forget(*args, *kwargs.values())
+
+    def _engine(self, original: Any) -> Any:
         tracer, context, only, ending = self.tracer, self.context, self.only, self.tracer.ending
 
-        def make(original: Any) -> Any:
-            @functools.wraps(original)
-            def engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
-                kept = None
-                try:
-                    kept = quietly(context, _engine_starts, tracer, only, t_outputs, args)
-                except Exception:
-                    if context.fail():
-                        raise
-                try:
-                    halt(ending)
-                    if only is not None and kept is not None:
-                        return only.run(kept[0], original, (t_outputs, *args), kwargs)
-                    return original(t_outputs, *args, **kwargs)
-                except BaseException as error:
-                    unseen(error)
-                    if kept is not None:
-                        try:
-                            quietly(context, _engine_raises, tracer, kept)
-                        except Exception:
-                            if context.fail():
-                                raise
-                    raise
-                finally:
-                    if kept is not None:
-                        try:
-                            quietly(context, _engine_ends, tracer, kept)
-                        except Exception:
-                            if context.fail():
-                                raise
-
-            ENGINE.add(getattr(engine_run_backward, "__code__"))  # noqa: B009
-            return engine_run_backward
-
-        run = make(torch.autograd.graph._engine_run_backward)
-        for home in (torch.autograd, torch.autograd.graph):
-            self._replace(home, "_engine_run_backward", lambda _: run)
-
-    def _modules(self) -> None:
-        tracer, context, only, ending = self.tracer, self.context, self.only, self.tracer.ending
-
-        def make(original: Any) -> Any:
-            def call(module: Any, *args: Any, **kwargs: Any) -> Any:
+        @functools.wraps(original)
+        def engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+            kept = guarded(context, _engine_starts, tracer, only, t_outputs, args)
+            try:
                 halt(ending)
-                lane = None
-                try:
-                    lane = quietly(context, _module_starts, context, module)
-                except Exception:
-                    if context.fail():
-                        raise
-                try:
-                    if only is not None and lane is not None:
-                        out = only.call(lane, original, module, args, kwargs)
-                    else:
-                        out = original(module, *args, **kwargs)
-                except BaseException as error:
-                    unseen(error)
-                    raise
-                finally:
-                    if lane is not None:
-                        try:
-                            quietly(context, _module_ends, lane)
-                        except Exception:
-                            if context.fail():
-                                raise
-                if lane is not None and not lane.modules:
-                    try:
-                        quietly(context, _module_returned, tracer, only, module, out)
-                    except Exception:
-                        if context.fail():
-                            raise
-                    halt(ending)
-                return out
+                if only is not None and kept is not None:
+                    return only.run(kept[0], original, (t_outputs, *args), kwargs)
+                return original(t_outputs, *args, **kwargs)
+            except BaseException as error:
+                unseen(error)
+                if kept is not None:
+                    guarded(context, _engine_raises, tracer, kept)
+                raise
+            finally:
+                if kept is not None:
+                    guarded(context, _engine_ends, tracer, kept)
 
-            return named(functools.wraps(original)(call), original.__module__, "Module.__call__")
+        return engine_run_backward
 
-        self._replace(torch.nn.Module, "__call__", make)
+    def _module(self, original: Any) -> Any:
+        tracer, context, only, ending = self.tracer, self.context, self.only, self.tracer.ending
+
+        def call(module: Any, *args: Any, **kwargs: Any) -> Any:
+            halt(ending)
+            lane = guarded(context, _module_starts, context, module)
+            try:
+                if only is not None and lane is not None:
+                    out = only.call(lane, original, module, args, kwargs)
+                else:
+                    out = original(module, *args, **kwargs)
+            except BaseException as error:
+                unseen(error)
+                raise
+            finally:
+                if lane is not None:
+                    guarded(context, _module_ends, lane)
+            if lane is not None and not lane.modules:
+                guarded(context, _module_returned, tracer, only, module, out)
+                halt(ending)
+            return out
+
+        return named(functools.wraps(original)(call), original.__module__, "Module.__call__")
 
     def _optimizers(self) -> None:
         tracer, context, ending = self.tracer, self.context, self.tracer.ending
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> None:
-            try:
-                closure = (len(args) > 1 and callable(args[1])) or callable(kwargs.get("closure"))
-                quietly(context, _step_starts, tracer, optimizer, closure)
-            except Exception:
-                if context.fail():
-                    raise
+            guarded(context, _step_starts, tracer, optimizer, args, kwargs)
             halt(ending)
 
         def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
-            try:
-                quietly(context, _step_ends, tracer, optimizer)
-            except Exception:
-                if context.fail():
-                    raise
+            guarded(context, _step_ends, tracer, optimizer)
             halt(ending)
             if ending.last_step is not None and context.active:
-                try:
-                    ending.step_is_over()
-                except Exception:
-                    if context.fail():
-                        raise
+                fenced(context.fail, ending.step_is_over)
 
         self.hooks.before, self.hooks.after = before, after
         self._undo.append(self.hooks.remove)
 
-    def _readers(self) -> None:
-        tracer, context = self.tracer, self.context
+    def _new(self, original: Any) -> Any:
+        fail = self.context.fail
 
-        def make(original: Any) -> Any:
-            def read(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-                try:
-                    quietly(context, _leaves, tracer, tensor)
-                except Exception:
-                    if context.fail():
-                        raise
-                try:
-                    return original(tensor, *args, **kwargs)
-                except BaseException as error:
-                    unseen(error)
-                    raise
-
-            return functools.wraps(original)(read)
-
-        for name in _READERS:
-            self._replace(torch.Tensor, name, lambda of, name=name: named(make(of), "torch", f"Tensor.{name}"))
-
-        def make_save(original: Any) -> Any:
-            @functools.wraps(original)
-            def save(obj: Any, *args: Any, **kwargs: Any) -> Any:
-                try:
-                    quietly(context, _saved, tracer, obj)
-                except Exception:
-                    if context.fail():
-                        raise
-                try:
-                    return original(obj, *args, **kwargs)
-                except BaseException as error:
-                    unseen(error)
-                    raise
-
-            return save
-
-        save = make_save(torch.save)
-        for home in (torch, torch.serialization):
-            # one function in both places: pickle looks for it in its own module
-            self._replace(home, "save", lambda _: save)
-        # what prints a tensor puts every mode aside
-        self._replace(_tensor_str, "_str", make)
-
-    def _swaps(self) -> None:
-        context = self.context
-
-        def make(original: Any) -> Any:
-            @functools.wraps(original)
-            def swap_tensors(t1: Any, t2: Any) -> Any:
-                # torch refuses to swap what somebody has a weak reference to
-                try:
-                    quietly(context, context.forget, t1, t2)
-                except Exception:
-                    if context.fail():
-                        raise
-                try:
-                    return original(t1, t2)
-                except BaseException as error:
-                    unseen(error)
-                    raise
-
-            return swap_tensors
-
-        self._replace(torch.utils, "swap_tensors", make)
-
-    def _subclasses(self) -> None:
-        context = self.context
-
-        def make(original: Any) -> Any:
-            @functools.wraps(original)
-            def new(*args: Any, **kwargs: Any) -> Any:
-                aside = None
-                try:
-                    if args and args[0] is not torch.Tensor and not torch.compiler.is_compiling():
-                        # below a mode what is made of a list is a Tensor already, and can be no other kind
-                        aside = torch._C._DisableTorchDispatch()
-                except Exception:
+        @functools.wraps(original)
+        def new(*args: Any, **kwargs: Any) -> Any:
+            aside = None
+            try:
+                if args and args[0] is not torch.Tensor and not torch.compiler.is_compiling():
+                    # below a mode what is made of a list is a Tensor already, and can be no other kind
                     aside = torch._C._DisableTorchDispatch()
-                    if context.fail():
-                        raise
-                try:
-                    if aside is None:
-                        return original(*args, **kwargs)
-                    with aside:
-                        return original(*args, **kwargs)
-                except BaseException as error:
-                    unseen(error)
+            except Exception:
+                aside = torch._C._DisableTorchDispatch()
+                if fail():
                     raise
+            try:
+                if aside is None:
+                    return original(*args, **kwargs)
+                with aside:
+                    return original(*args, **kwargs)
+            except BaseException as error:
+                unseen(error)
+                raise
 
-            return staticmethod(new)
-
-        self._replace(torch.Tensor, "__new__", make)
+        return staticmethod(new)
 
 
 def _engine_starts(tracer: Tracer, only: Only | None, outputs: Any, args: Any) -> Any:
@@ -351,10 +259,11 @@ def _module_returned(tracer: Tracer, only: Only | None, module: Any, out: Any) -
     tracer.moment()
 
 
-def _step_starts(tracer: Tracer, optimizer: Any, closure: bool) -> None:
+def _step_starts(tracer: Tracer, optimizer: Any, args: Any, kwargs: Any) -> None:
+    closure = (len(args) > 1 and callable(args[1])) or callable(kwargs.get("closure"))
     tracer.deferred.settle()
     lane = tracer.context.lane()
-    lane.optimizer_site = tracer.context.sites.here(5)
+    lane.optimizer_site = tracer.context.sites.here(7)
     lane.optimizer_own = is_own_step(optimizer)
     tracer.bad.sinks.step_starts(optimizer, closure)
     lane.optimizer = optimizer

@@ -6,6 +6,7 @@ import functools
 import threading
 from typing import TYPE_CHECKING, Any
 
+from whynan.capture.torch.doors import fenced
 from whynan.capture.torch.mode import enter_below, leave
 
 if TYPE_CHECKING:
@@ -30,12 +31,8 @@ def _around(context: TraceContext, act: Callable[[TraceContext, Any], None], ori
     @functools.wraps(original)
     def call(thread: threading.Thread, *args: Any) -> Any:
         result = None if first else original(thread, *args)
-        try:
-            if context.active:
-                act(context, thread)
-        except Exception:
-            if context.fail():
-                raise
+        if context.active:
+            fenced(context.fail, act, context, thread)
         return original(thread, *args) if first else result
 
     return call
