@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch.labels import Labels
     from whynan.capture.torch.operators import Operator
+    from whynan.capture.torch.rows import LiveEvent
 
 APART: Final = 8
 """So many elements that one event bears are told apart; of more, only NaN from Inf."""
@@ -115,20 +116,15 @@ class Before(NamedTuple):
         return frozenset(self.changed) - self.gone
 
 
-def as_before(
-    operator: Operator,
-    args: Any,
-    kwargs: dict[str, Any],
-    before: dict[int, Tensor] | None,
-    changed_since: frozenset[int] = frozenset(),
-) -> Before:
+def as_before(live: LiveEvent) -> Before:
     """The arguments as they were: copies in place of what the event overwrote."""
+    (row, args, kwargs), before, changed_since = live[:3], live.before, live.changed_since
     gone: set[int] = set(changed_since)
     changed: dict[int, Tensor] = {
         id(t): t for a in (args, kwargs.values()) for t in experiments.tensors_in(list(a)) if id(t) in changed_since
     }
     new_args, new_kwargs = list(args), dict(kwargs)
-    for key in operator.mutable:
+    for key in row.operator.mutable:
         holder: Any = new_kwargs if isinstance(key, str) else new_args
         if (isinstance(key, str) and key not in new_kwargs) or (not isinstance(key, str) and key >= len(new_args)):
             continue

@@ -28,12 +28,13 @@ from whynan.traces import Birth
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from whynan.capture.torch.arguments import Before
     from whynan.capture.torch.context import TraceContext
     from whynan.capture.torch.keeping import Keeper
     from whynan.capture.torch.lanes import Lane
     from whynan.capture.torch.operators import Operator
     from whynan.capture.torch.origins import Origins
-    from whynan.capture.torch.rows import Row
+    from whynan.capture.torch.rows import LiveEvent, Row
     from whynan.traces import Event
 
 SEPARATE = 256
@@ -73,99 +74,59 @@ class BadEvents:
 
     # -- the slow path -------------------------------------------------------------------------------------------
 
-    def look(
-        self,
-        row: Row,
-        operator: Operator,
-        args: Any,
-        kwargs: dict[str, Any],
-        out: Any,
-        written: list[Tensor],
-        bad: list[int],
-        before: dict[int, Tensor] | None,
-        node: Any,
-        lane: Lane,
-        marked: bool,
-        changed_since: frozenset[int] = frozenset(),
-    ) -> None:
-        """Explain an event that wrote something bad, or read something bad.
-
-        `changed_since`: ids of operands that were overwritten after the event, before it could be looked at.
-        """
+    def look(self, live: LiveEvent, bad: list[int], marked: bool) -> None:
+        """Explain an event of whose outputs some are bad, or that read something bad (`marked`)."""
+        operator = live.row.operator
         with torch._C._DisableTorchDispatch():
-            if operator.leaves:
-                self.sinks.python_value(args, out)
-                return
-            self.nearby.came(row)
-            known, asked = (
-                len(self.context.labels.births),
-                (operator, args, kwargs, list(written), before, changed_since),
-            )
+            self.nearby.came(live.row)
+            known, original = len(self.context.labels.births), live
             explained: list[Tensor] = []
-            given = (args, written, list(kwargs.values()))
+            given = (live.args, live.written, list(live.kwargs.values()))
             stand_ins = StandIns(self.context) if is_sparse(given) else None
             opaque = is_opaque(given)
             if opaque or is_too_large(given) or not (stand_ins is None or stand_ins.fit(given)):
-                carry_all(self.context, args, [written[i] for i in bad], opaque=opaque)
+                carry_all(self.context, live.args, [live.written[i] for i in bad], opaque=opaque)
                 return
             if stand_ins is not None:
-                kept = before or {}
-                before = {
-                    id(stand_ins.of(t)): stand_ins.of(kept[id(t)])
-                    for t in experiments.tensors_in(args)
-                    if id(t) in kept
-                }
-                args, written = stand_ins.of(args), stand_ins.of(written)
-                kwargs = {name: stand_ins.of(value) for name, value in kwargs.items()}
-                bad = [i for i in bad if not stand_ins.labelled(written[i])]
-                passed_on = [] if operator.mutable else [i for i in bad if stand_ins.passes_on(written[i], args)]
-                explained, bad = [written[i] for i in bad], [i for i in bad if i not in passed_on]
+                live = stand_ins.event(live)
+                bad = [i for i in bad if not stand_ins.labelled(live.written[i])]
+                passed_on = [i for i in bad if not operator.mutable and stand_ins.passes_on(live.written[i], live.args)]
+                explained, bad = [live.written[i] for i in bad], [i for i in bad if i not in passed_on]
             if bad:
-                self._explain(row, operator, args, kwargs, written, bad, before, node, lane, changed_since)
-                self._keep(row, known, *asked)
-            if marked and len(bad) < max(1, len(written)):
-                old = as_before(operator, args, kwargs, before, changed_since)
-                self.damage.absorbed(row, operator, old, written, bad)
+                self._explain(live, bad)
+                self._keep(original, known)
+            if marked and len(bad) < max(1, len(live.written)):
+                self.damage.absorbed(live, as_before(live), bad)
             if stand_ins is not None:
                 stand_ins.put_back(explained)
             if "non_finite_check" in operator.name:
                 # after the gradients were written: what is bad in them will be skipped
-                self.sinks.scaler.unscaled(args)
+                self.sinks.scaler.unscaled(live.args)
 
-    def _keep(self, row: Row, known: int, *event: Any) -> None:
+    def _keep(self, live: LiveEvent, known: int) -> None:
         """Keep an event of which births have come to those that were known, where that is asked for."""
         context = self.context
-        here = row.ordinal - context.first
+        here = live.row.ordinal - context.first
         born = [b for b in context.labels.births[known:] if b.event.op is not None and b.event.ordinal == here]
         if self.keeper is not None and (born := [b for b in born if b.label_kind == "birth"]):
-            self.keeper.keep(born, *event)
+            self.keeper.keep(born, live)
 
-    def _explain(
-        self,
-        row: Row,
-        operator: Operator,
-        args: Any,
-        kwargs: dict[str, Any],
-        written: list[Tensor],
-        bad: list[int],
-        before: dict[int, Tensor] | None,
-        node: Any,
-        lane: Lane,
-        changed_since: frozenset[int],
-    ) -> None:
+    def _explain(self, live: LiveEvent, bad: list[int]) -> None:
+        row, _, kwargs, written = live[:4]
+        operator = row.operator
         context = self.context
-        simple = passed(context, operator, args, kwargs, written)
+        simple = passed(context, operator, live.args, kwargs, written)
         if simple is not None:
             self._write(written[0], simple[0], row, simple[1])
             return
-        event = self.events.event(row, node, lane, operator, args)
-        old = as_before(operator, args, kwargs, before, changed_since)
+        event = self.events.event(row, live.node, live.lane, live.args)
+        old = as_before(live)
         arguments = old.arguments
         entries = self.entries
-        carriers = self._carriers(row, operator, arguments, old.changed, event, lane)
+        carriers = self._carriers(live, old, event)
         scalar = 0
         if attribution.has_bad_scalar(arguments):
-            scalar = entries.returned(arguments) or self._of_formula(event, lane, node)
+            scalar = entries.returned(arguments) or self._of_formula(event, live)
             scalar = scalar or entries.literal(row, event, operator, written[bad[0]])
         question = Question(operator, arguments, carriers, scalar, context.labels, written, old.gone)
         determinant = determinant_of(context, row, arguments[0])
@@ -189,9 +150,7 @@ class BadEvents:
                     born = born & ~masks
                 for part, count in apart(born, output):
                     made_from = verdict.causes_of(part, context.labels)
-                    birth = self._born(
-                        row, event, operator, question, i, part, count, made_from, lane, node, old.copied
-                    )
+                    birth = self._born(live, event, question, i, part, count, made_from, old.copied)
                     carried = torch.where(part, birth, carried)
                 carried = carried.to(torch.int32)
             if operator.reduces or (not operator.copying and bool(nan_mask(output).any())):
@@ -200,9 +159,9 @@ class BadEvents:
             self.damage.carry(operator, old, output, i, carried)
             self._steps(verdict, event, operator)
 
-    def _of_formula(self, event: Event, lane: Lane, node: Any) -> int:
+    def _of_formula(self, event: Event, live: LiveEvent) -> int:
         """What an operation bore whose derivative has a constant in its formula: 2 / 0 in that of a `var` of one."""
-        forward = self.events.forward_row(event, lane, node)
+        forward = self.events.forward_row(event, live)
         if forward is None or self.entries.is_literal(forward):
             return 0
         here = forward.ordinal - self.context.first
@@ -211,15 +170,8 @@ class BadEvents:
 
     # -- operands ------------------------------------------------------------------------------------------------
 
-    def _carriers(
-        self,
-        row: Row,
-        operator: Operator,
-        arguments: experiments.Arguments,
-        changed: dict[int, Tensor],
-        event: Event,
-        lane: Lane,
-    ) -> dict[int, Carrier]:
+    def _carriers(self, live: LiveEvent, old: Before, event: Event) -> dict[int, Carrier]:
+        operator, arguments = live.row.operator, old.arguments
         found: dict[int, Carrier] = {}
         if operator.value_free:
             return found
@@ -234,12 +186,12 @@ class BadEvents:
             for tensor in experiments.tensors_in(value):
                 if id(tensor) in found or not experiments.floating(tensor):
                     continue
-                carrier = self._carrier(tensor, changed.get(id(tensor)), row, event, lane)
+                carrier = self._carrier(tensor, old.changed.get(id(tensor)), live, event)
                 if carrier is not None:
                     found[id(tensor)] = carrier
         return found
 
-    def _carrier(self, tensor: Tensor, written: Tensor | None, row: Row, event: Event, lane: Lane) -> Carrier | None:
+    def _carrier(self, tensor: Tensor, written: Tensor | None, live: LiveEvent, event: Event) -> Carrier | None:
         """The labels of an operand; `written` is the tensor that an in-place event changed, of which this is a copy."""
         context = self.context
         holder = tensor if written is None else written
@@ -264,9 +216,9 @@ class BadEvents:
             only = state.only if state is not None and holder is tensor else 0
             if bool(unknown.any()):
                 only = 0
-                plane = self.entries.enter(tensor, holder, unknown, plane, row.site, event)
-        saved = row.phase in (1, 2) and event.phase == "backward" and not (state is not None and state.backward)
-        return self._split(tensor, plane, saved, lane, overwritten, only)
+                plane = self.entries.enter(tensor, holder, unknown, plane, live.row.site, event)
+        saved = live.row.phase in (1, 2) and event.phase == "backward" and not (state is not None and state.backward)
+        return self._split(tensor, plane, saved, live.lane, overwritten, only)
 
     def _split(
         self, tensor: Tensor, plane: Tensor, saved: bool, lane: Lane, overwritten: bool, only: int
@@ -297,19 +249,16 @@ class BadEvents:
 
     def _born(
         self,
-        row: Row,
+        live: LiveEvent,
         event: Event,
-        operator: Operator,
         question: Question,
         index: int,
         born: Tensor,
         count: int,
         made_from: frozenset[int],
-        lane: Lane,
-        node: Any,
         copied: frozenset[int],
     ) -> int:
-        context = self.context
+        context, row, operator = self.context, live.row, live.row.operator
         output = question.outputs[index]
         place = first_index(born)
         entry = entry_of(operator, question, index)
@@ -320,7 +269,7 @@ class BadEvents:
         else:
             row_of_operands = row
             operands = element_operands(operator, args, kwargs, place, entry, question.gone, copied)
-        in_own_step = event.phase == "optimizer" and lane.optimizer_own
+        in_own_step = event.phase == "optimizer" and live.lane.optimizer_own
         if row.phase == 0 or in_own_step or (event.phase == "backward" and event.forward_op is None):
             operands = self._spelled(row, row_of_operands.operator, operands, args)
         name = context.names.parameter_name(output)
@@ -339,6 +288,7 @@ class BadEvents:
         if len(group) >= SEPARATE:
             context.labels.only(group[-1]).occurrences += 1
             return group[-1]
+        forward = self.events.forward_row(event, live)
         birth = Birth(
             label=0,
             label_kind="birth",
@@ -346,15 +296,12 @@ class BadEvents:
             kind=kind,
             element=element,
             causes=made_from,
-            forward_operands=self._forward_operands(event, lane, node, ahead, output),
-            cause_links=self.causes.links(
-                row, self.events.forward_row(event, lane, node), question, operands, ahead, kind
-            ),
+            forward_operands=self._forward_operands(forward, ahead, output),
+            cause_links=self.causes.links(row, forward, question, operands, ahead, kind),
             scope=context.scope,
         )
         if event.site is not None and event.site.module:
             birth.modules[event.site.module] = None
-        forward = self.events.forward_row(event, lane, node)
         self.nearby.begin(birth, row, forward)
         if event.phase == "backward":
             self.nearby.comes_back(birth, made_from, forward)
@@ -363,10 +310,9 @@ class BadEvents:
         return set_id
 
     def _forward_operands(
-        self, event: Event, lane: Lane, node: Any, place: tuple[int, ...] | None, output: Tensor
+        self, row: Row | None, place: tuple[int, ...] | None, output: Tensor
     ) -> tuple[ForwardOperand, ...]:
         """The operands of the forward operation at the same element, from what the window still holds."""
-        row = self.events.forward_row(event, lane, node)
         if row is None:
             return ()
         found = self.causes.forward_operands(row, place, tuple(output.shape))

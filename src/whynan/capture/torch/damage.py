@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from whynan.capture.torch.arguments import Before
     from whynan.capture.torch.context import TraceContext
     from whynan.capture.torch.operators import Operator
-    from whynan.capture.torch.rows import Row
+    from whynan.capture.torch.rows import LiveEvent, Row
 
 RELATIVE = 1e-3
 LARGEST = 1 << 22
@@ -114,22 +114,15 @@ class Damage:
             return None
         return outputs[index] if index < len(outputs) else None
 
-    def absorbed(
-        self,
-        row: Row,
-        operator: Operator,
-        old: Before,
-        written: list[Tensor],
-        bad: list[int],
-    ) -> None:
+    def absorbed(self, live: LiveEvent, old: Before, bad: list[int]) -> None:
         """An event read a birth or a tainted value, and wrote something finite."""
-        arguments = old.arguments
+        row, operator, arguments = live.row, live.row.operator, old.arguments
         if operator.value_free or operator.view or _asks(operator, arguments):
             return
         everything = self._sources(arguments)
         if not everything:
             return
-        for i, output in enumerate(written):
+        for i, output in enumerate(live.written):
             if i in bad or not is_strided(output):
                 continue
             if not self._affordable(operator, output):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import torch
 
 from whynan.capture.torch.experiments import map_tensors, tensors_in
+from whynan.capture.torch.lanes import ACCUMULATION, BACKWARD
 from whynan.capture.torch.planes import FLOAT8, FLOATS, HALVES, end_to_end
 from whynan.capture.torch.rows import WRITER
 
@@ -20,30 +21,21 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from whynan.capture.torch.lanes import Lane
-    from whynan.capture.torch.operators import Operator
-    from whynan.capture.torch.rows import Row
+    from whynan.capture.torch.rows import LiveEvent
 
 BUDGET: Final = 1 << 30
 """Bytes of outputs that may wait to be looked at."""
 
 
 class Waiting(NamedTuple):
-    """One event with all that explaining it may need, and who had last written its tensors."""
+    """An event with all that explaining it may need, and who had last written its tensors."""
 
-    row: Row
-    operator: Operator
-    args: Any
-    kwargs: dict[str, Any]
-    written: list[Tensor]
-    before: dict[int, Tensor] | None
-    node: Any
-    lane: Lane
+    live: LiveEvent
     writers: list[tuple[Tensor, int]]
 
-    def changed_since(self) -> frozenset[int]:
-        """The ids of the operands that a later event has overwritten: their values are gone."""
-        return frozenset(id(t) for t, writer in self.writers if _writer(t) != writer)
+    def now(self) -> LiveEvent:
+        """The event with the operands that a later one has overwritten, whose values are gone."""
+        return self.live._replace(changed_since=frozenset(id(t) for t, writer in self.writers if _writer(t) != writer))
 
 
 class Deferred:
@@ -53,7 +45,7 @@ class Deferred:
     its outputs that may be bad.
     """
 
-    def __init__(self, looks_at_all: Callable[[], bool], explain: Callable[[Waiting, set[int]], None]) -> None:
+    def __init__(self, looks_at_all: Callable[[], bool], explain: Callable[[LiveEvent, set[int]], None]) -> None:
         self._looks_at_all = looks_at_all
         self._explain = explain
         self.events: list[Waiting] = []
@@ -62,34 +54,22 @@ class Deferred:
         self._unsure: set[tuple[int, int]] = set()
         self._bytes = 0
 
-    def add(
-        self,
-        row: Row,
-        operator: Operator,
-        args: Any,
-        kwargs: dict[str, Any],
-        written: list[Tensor],
-        before: dict[int, Tensor] | None,
-        node: Any,
-        lane: Lane,
-        *,
-        by_alias: bool,
-    ) -> None:
+    def add(self, live: LiveEvent) -> None:
         """Keep an event and start its check.
 
         The engine moves a gradient only if nobody else holds the tensor: what is new is kept by an alias of its
-        storage, and in the backward (`by_alias`) so are the operands.
+        storage, and in the backward so are the operands.
         """
-        if by_alias:
+        operator, args, written = live.row.operator, live.args, live.written
+        if by_alias := live.row.phase in (BACKWARD, ACCUMULATION):
             args = tuple(map_tensors(a, torch.Tensor.detach) for a in args)
         if by_alias or not operator.mutable:
             written = [t.detach() for t in written]
-        number = len(self.events)
         if not operator.uninitialised:
-            self._start(number, written)
-        tensors = [t for a in (*args, *kwargs.values()) for t in tensors_in(a)]
-        writers = [(t, _writer(t)) for t in tensors]
-        self.events.append(Waiting(row, operator, args, kwargs, written, before, node, lane, writers))
+            self._start(len(self.events), written)
+        tensors = [t for a in (*args, *live.kwargs.values()) for t in tensors_in(a)]
+        live = live._replace(args=args, written=written)
+        self.events.append(Waiting(live, [(t, _writer(t)) for t in tensors]))
         self._bytes += sum(t.numel() * t.element_size() for t in written)
         if self._bytes > BUDGET:
             self.settle()
@@ -108,7 +88,7 @@ class Deferred:
         for number, place in suspects:
             doubtful.setdefault(number, set()).add(place)
         for number, event in enumerate(events):
-            self._explain(event, doubtful.get(number, set()))
+            self._explain(event.now(), doubtful.get(number, set()))
 
     def _start(self, number: int, written: list[Tensor]) -> None:
         floats = [(i, t) for i, t in enumerate(written) if t.dtype in FLOATS]

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from whynan.capture.torch.context import TraceContext
     from whynan.capture.torch.events import Events
     from whynan.capture.torch.lanes import Lane
-    from whynan.capture.torch.operators import Operator
-    from whynan.capture.torch.rows import Row
+    from whynan.capture.torch.rows import LiveEvent, Row
 
 READERS: Final[dict[str, tuple[tuple[str, Callable[..., Lost | None]], ...]]] = {
     **dict.fromkeys(guards.WRITING, (("masks", guards.written),)),
@@ -80,18 +79,10 @@ class Detectors:
         self.asked: tuple[frozenset[str], ...] = (frozenset(looked_at), frozenset(), frozenset(), self.updates.asked)
         """By phase, the base names of the operators that are looked at."""
 
-    def look(
-        self,
-        row: Row,
-        operator: Operator,
-        args: Any,
-        kwargs: Any,
-        written: Any,
-        before: dict[int, Tensor] | None,
-        node: Any,
-        lane: Lane,
-    ) -> None:
+    def look(self, live: LiveEvent) -> None:
         """Ask of one event whether it lost what it should have kept."""
+        row, args, kwargs, written, before, node, lane, _ = live
+        operator = row.operator
         if not all(map(is_strided, experiments.tensors_in([args, written]))):
             return
         if row.phase == OPTIMIZER:
@@ -171,7 +162,7 @@ class Detectors:
     def _event(self, row: Row | None, lane: Lane, args: Any) -> Event:
         context = self.context
         if row is not None:
-            return self.events.event(row, None, lane, row.operator, args)
+            return self.events.event(row, None, lane, args)
         where, library = context.sites.resolve(lane.optimizer_site, None)
         step, micro = context.log.steps.now(in_backward=False)
         return Event(context.ordinal - context.first, None, "optimizer", where, library, step=step, micro=micro)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from whynan.capture.torch.context import TraceContext
     from whynan.capture.torch.lanes import Lane
     from whynan.capture.torch.operators import Operator
-    from whynan.capture.torch.rows import Row
+    from whynan.capture.torch.rows import LiveEvent, Row
 
 
 class Events:
@@ -28,9 +28,9 @@ class Events:
         self.context = context
         self.leaf_sites = context.log.leaf_sites
 
-    def event(self, row: Row, node: Any, lane: Lane, operator: Operator, args: Any) -> Event:
+    def event(self, row: Row, node: Any, lane: Lane, args: Any) -> Event:
         """The facts of an event: phase, site, gradient function."""
-        context = self.context
+        context, operator = self.context, row.operator
         phase: Any = PHASES[row.phase]
         grad_fn: str | None = None
         forward_op: str | None = None
@@ -116,9 +116,9 @@ class Events:
                 return False
         return True
 
-    def forward_row(self, event: Event, lane: Lane, node: Any) -> Row | None:
+    def forward_row(self, event: Event, live: LiveEvent) -> Row | None:
         """The forward event whose gradient this backward event computes."""
         if event.phase != "backward" or event.forward_op is None:
             return None
-        known = lane.entry(forward_number(node))
+        known = live.lane.entry(forward_number(live.node))
         return None if known is None else self.context.rows.get(known[3])

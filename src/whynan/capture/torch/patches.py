@@ -6,7 +6,7 @@ Each patch calls the original exactly once and passes its result or exception on
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import _tensor_str
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from whynan.capture.torch.narrowing import Only
     from whynan.capture.torch.tracer import Tracer
 
+_READERS: Final = ("tolist", "numpy", "__array__", "__dlpack__")
+
 
 class Patches:
     """Installs the patches of one trace, and takes them off again."""
@@ -43,26 +45,21 @@ class Patches:
         know_dynamo()
         run = self._engine(torch.autograd.graph._engine_run_backward)
         save = self._before(_saved)(torch.save)
-        swap = noting(self.context, self._swapped, first=True, anywhere=False)
-        readers = [
-            (torch.Tensor, name, self._before(_leaves, name=f"Tensor.{name}"))
-            for name in ("tolist", "numpy", "__array__", "__dlpack__")
-        ]
         ENGINE.add(getattr(run, "__code__"))  # noqa: B009
         for owner, name, make in (
             *((home, "_engine_run_backward", lambda _: run) for home in (torch.autograd, torch.autograd.graph)),
             (torch.nn.Module, "__call__", self._module),
-            *readers,
+            *((torch.Tensor, name, self._before(_leaves, name=f"Tensor.{name}")) for name in _READERS),
             # one function in both places: pickle looks for it in its own module
             *((home, "save", lambda _: save) for home in (torch, torch.serialization)),
             # what prints a tensor puts every mode aside
             (_tensor_str, "_str", self._before(_leaves)),
+            (torch.Tensor, "__new__", self._new),
+            (torch.utils, "swap_tensors", noting(self.context, self._swapped, first=True, anywhere=False)),
         ):
             self._replace(owner, name, make)
         self._optimizers()
         watch_threads(self.context, self._replace)
-        self._replace(torch.utils, "swap_tensors", swap)
-        self._replace(torch.Tensor, "__new__", self._new)
         watch_origins(self.tracer, self._replace)
         watch_regions(self.tracer, self._replace)
 
@@ -92,7 +89,7 @@ class Patches:
         """The wrapper of a function that is given, first of all, what `note` looks at before."""
 
         def tell(args: Any, kwargs: Any, _out: Any) -> None:
-            note(self.tracer, args[0] if args else next(iter(kwargs.values())))
+            note(self.tracer, args[0] if args else kwargs.get("obj"))
 
         return noting(self.context, tell, first=True, name=name, anywhere=False)
 

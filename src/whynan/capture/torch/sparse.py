@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch.context import TraceContext
+    from whynan.capture.torch.rows import LiveEvent
 
 MOST_ELEMENTS: Final = 1 << 26
 """A sparse tensor that stands for more is not looked at element by element."""
@@ -60,6 +61,17 @@ class StandIns:
     def of(self, value: Any) -> Any:
         """A value with its sparse tensors replaced, the same one always by the same."""
         return experiments.map_tensors(value, self._dense) if is_sparse(value) else value
+
+    def event(self, live: LiveEvent) -> LiveEvent:
+        """An event with its sparse tensors replaced."""
+        kept = live.before or {}
+        held = [t for t in experiments.tensors_in(live.args) if id(t) in kept]
+        return live._replace(
+            args=self.of(live.args),
+            written=self.of(live.written),
+            kwargs={name: self.of(value) for name, value in live.kwargs.items()},
+            before={id(self.of(t)): self.of(kept[id(t)]) for t in held},
+        )
 
     def labelled(self, tensor: Tensor) -> bool:
         """Whether each bad element of a tensor that stands for another has its labels already."""

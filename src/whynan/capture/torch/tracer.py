@@ -27,7 +27,7 @@ from whynan.capture.torch.planes import (
     unproved,
 )
 from whynan.capture.torch.ranges import Counted, counters
-from whynan.capture.torch.rows import ACCUMULATE_GRAD, Row, forward_number, is_leaf
+from whynan.capture.torch.rows import ACCUMULATE_GRAD, LiveEvent, Row, forward_number, is_leaf
 from whynan.capture.torch.rows import MASK as RING_MASK
 from whynan.capture.torch.sites import in_a_hook
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch.context import TraceContext
-    from whynan.capture.torch.deferred import Waiting
     from whynan.capture.torch.keeping import Keeper
     from whynan.capture.torch.operators import Operator
     from whynan.capture.torch.recording import Recording
@@ -155,8 +154,7 @@ class Tracer:
                 self.recording.full()
         if waits:
             row = Row(ordinal, operator, site, phase, kind, lane.module)
-            by_alias = phase in (BACKWARD, ACCUMULATION)
-            self.deferred.add(row, operator, args, kwargs, list(written), before, node, lane, by_alias=by_alias)
+            self.deferred.add(LiveEvent(row, args, kwargs, list(written), before, node, lane))
             return
         bad: list[int] | None = None
         fleeting = phase == OPTIMIZER and not operator.mutable and not operator.uninitialised
@@ -168,14 +166,19 @@ class Tracer:
         if operator.mutable and phase == FORWARD and context.log.unused:
             self.bad.sinks.changed(written)
         marked = context.any_marked and self.reads_marked(args, kwargs) and not operator.collective
-        if bad or marked or operator.leaves:
+        asked = operator.base in self.detectors.asked[phase]
+        if operator.leaves:
+            with torch._C._DisableTorchDispatch():
+                self.bad.sinks.python_value(args, out)
+        elif bad or marked or asked or self.want_ranges:
             row = Row(ordinal, operator, site, phase, kind, lane.module)
-            self.bad.look(row, operator, args, kwargs, out, list(written), bad or [], before, node, lane, marked)
-        if self.want_ranges:
-            self.add_ranges(Row(ordinal, operator, site, phase, kind, lane.module), operator, written)
-        if operator.base in self.detectors.asked[phase]:
-            row = Row(ordinal, operator, site, phase, kind, lane.module)
-            self.detectors.look(row, operator, args, kwargs, written, before, node, lane)
+            live = LiveEvent(row, args, kwargs, list(written), before, node, lane)
+            if bad or marked:
+                self.bad.look(live, bad or [], marked)
+            if self.want_ranges:
+                self.add_ranges(live)
+            if asked:
+                self.detectors.look(live)
 
     def _in_backward(self, node: Any, operator: Operator, lane: Lane) -> tuple[int, int]:
         number = forward_number(node)
@@ -202,18 +205,17 @@ class Tracer:
                 found = self.reads_marked(value, None) or found
         return found
 
-    def _explain(self, event: Waiting, doubtful: set[int]) -> None:
+    def _explain(self, live: LiveEvent, doubtful: set[int]) -> None:
         """An event that has waited: look at its outputs now, of which some may be bad."""
         bad: list[int] = []
-        if not event.operator.uninitialised:
-            bad = [i for i, t in enumerate(event.written) if self.judged(t, event.operator, i not in doubtful)]
-        marked = self.context.any_marked and self.reads_marked(event.args, event.kwargs)
+        operator = live.row.operator
+        if not operator.uninitialised:
+            bad = [i for i, t in enumerate(live.written) if self.judged(t, operator, i not in doubtful)]
+        marked = self.context.any_marked and self.reads_marked(live.args, live.kwargs)
         if bad or marked:
-            self.bad.look(
-                event.row, event.operator, event.args, event.kwargs, None, event.written, bad, event.before,
-                event.node, event.lane, marked, event.changed_since(),
-            )  # fmt: skip
-        self.add_ranges(event.row, event.operator, event.written)
+            self.bad.look(live, bad, marked)
+        if self.want_ranges:
+            self.add_ranges(live)
 
     def _is_bad(self, tensor: Tensor) -> bool:
         """Whether a tensor that an event wrote holds a bad element: one sum, and a second look only on doubt."""
@@ -270,15 +272,13 @@ class Tracer:
         if state is not None and not bad:
             state.rewritten(elements(tensor), overwrites=operator.overwrites)
 
-    def add_ranges(self, row: Row, operator: Operator, written: Sequence[Tensor]) -> None:
-        """Count what an event wrote, where ranges are asked for."""
-        if not self.want_ranges:
-            return
-        ordinal = row.ordinal - self.context.first
-        for i, tensor in enumerate(written):
+    def add_ranges(self, live: LiveEvent) -> None:
+        """Count what an event wrote."""
+        row, ordinal = live.row, live.row.ordinal - self.context.first
+        for i, tensor in enumerate(live.written):
             if readable(tensor) and not tensor._is_zerotensor():
                 found = self._counted.get(id(tensor))
-                self.context.ranges.add(tensor, found, ordinal, operator.name, row.phase, row.site, i)
+                self.context.ranges.add(tensor, found, ordinal, row.operator.name, row.phase, row.site, i)
         self._counted.clear()
 
     def moment(self) -> None:
