@@ -12,7 +12,8 @@ from whynan.config import Options
 from whynan.models.onnx_inputs import case_of
 from whynan.models.onnx_opening import open_model
 from whynan.records import Element, Finding
-from whynan.session.inference import Settings, infer
+from whynan.session.engines import Settings
+from whynan.session.inference import infer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -119,7 +119,7 @@ FAILURES = [
     _fails("capture/torch/__init__.py", None, sample=True),
     _fails("capture/torch/capture.py", "Capture._enter"),
     _fails("capture/torch/patches.py", "Patches.install"),
-    _fails("capture/torch/patches.py", "Patches._readers"),
+    _fails("capture/torch/patches.py", "Patches._before"),
     # while the program runs
     _fails("capture/torch/tracer.py", "Tracer.after", call=50, sample=True),
     Failure(_MEMORY),
@@ -137,7 +137,7 @@ FAILURES = [
     _fails("capture/torch/loaders.py", "_gives", call=2, where="loaded.py"),
     Failure(Change("session/controller.py", "Controller.forked"), "forked.py torch", times=5),
     # at the first bad number
-    _fails("capture/torch/doors.py", "_fatal_since", where="log_of_zero.py"),
+    _fails("capture/torch/doors.py", "Ending.fatal_since", where="log_of_zero.py"),
     _fails("session/controller.py", "Controller._errors", where="log_of_zero.py"),
     _fails("session/region.py", "Region.preview", where="log_of_zero.py", sample=True),
     # as it ends

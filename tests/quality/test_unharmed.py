@@ -43,14 +43,23 @@ OF_A_WATCH = frozenset(
 # CPU has none
 UNREACHED = frozenset(
     [
-        *("report_internal_error", "tell_once", "warn", "Capture.abandon", "Capture._failed", "Tracer.fail"),
+        *("report_internal_error", "tell_once", "warn", "Capture.abandon", "Capture._failed", "TraceContext.fail"),
         "TraceMode._should_skip_dynamo",
         # only declared
         *("Seen.read", "Seen.operation"),
         *("theirs", "_code", "_is_ours", "_begun_at"),
         *("Identities.keys", "Capture.begin_at", "Capture.begin_with"),
         *("Capture.begin_in_the_midst", "Capture.nothing_follows"),
-        *("_enter", "_leave", "Steps.enter_thread", "Steps.leave_thread", "_forked", "Capture.forked", "Lane.follow"),
+        *(
+            "_enter",
+            "_leave",
+            "TraceContext.enter_thread",
+            "Steps.enter_thread",
+            "Steps.leave_thread",
+            "_forked",
+            "Capture.forked",
+            "Lane.follow",
+        ),
         *("Scaler._tell", "Capture.begin_lost", "Capture.begin_amid"),
         # of a trace that ends in a watch
         "_join",
@@ -59,7 +68,16 @@ UNREACHED = frozenset(
         "has_started_others",
         # of the steps that an edited program makes, in a proof
         *("Onward.__init__", "Onward._step", "Onward.after", "Onward.before", "Onward.decides", "Onward.ends"),
-        *("Onward.further", "Onward.takes", "_gives", "_numbers", "_states", "stored_values"),
+        *(
+            "Capture.listen",
+            "Capture.listen.<locals>.last_step",
+            "Onward.further",
+            "Onward.takes",
+            "_gives",
+            "_numbers",
+            "_states",
+            "stored_values",
+        ),
     ]
 )
 
@@ -153,7 +171,7 @@ def test_an_operation_that_runs_twice_is_noticed(monkeypatch: pytest.MonkeyPatch
     original = mode.TraceMode.__torch_dispatch__
 
     def twice(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self.tracer.failed and "relu" in str(func):
+        if self.context.failed and "relu" in str(func):
             func(*args, **(kwargs or {}))
         return original(self, func, types, args, kwargs)
 
@@ -164,7 +182,7 @@ def test_an_operation_that_is_dropped_is_noticed(monkeypatch: pytest.MonkeyPatch
     original = mode.TraceMode.__torch_dispatch__
 
     def dropped(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self.tracer.failed and "relu" in str(func):
+        if self.context.failed and "relu" in str(func):
             return args[0]
         return original(self, func, types, args, kwargs)
 
@@ -176,7 +194,7 @@ def test_a_value_that_differs_in_one_bit_is_noticed(monkeypatch: pytest.MonkeyPa
 
     def altered(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = original(self, func, types, args, kwargs)
-        if self.tracer.failed and "mean" in str(func):
+        if self.context.failed and "mean" in str(func):
             out.nextafter_(torch.full_like(out, 9.0))
         return out
 
@@ -188,7 +206,7 @@ def test_an_exception_that_reaches_the_user_is_noticed(monkeypatch: pytest.Monke
 
     def unguarded(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = original(self, func, types, args, kwargs)
-        if self.tracer.failed:
+        if self.context.failed:
             raise RuntimeError("ours")
         return out
 
@@ -197,7 +215,7 @@ def test_an_exception_that_reaches_the_user_is_noticed(monkeypatch: pytest.Monke
 
 def test_a_failure_that_nobody_hears_of_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     _calls("births")
-    monkeypatch.setattr("whynan.capture.torch.tracer.report_internal_error", lambda: None)
+    monkeypatch.setattr("whynan.capture.torch.context.report_internal_error", lambda: None)
     assert _harm_of("births", "Tracer.after") == "0 warnings"
 
 
@@ -208,7 +226,7 @@ def test_two_warnings_of_one_failure_are_noticed(monkeypatch: pytest.MonkeyPatch
         failure.report_internal_error()
         failure.report_internal_error()
 
-    monkeypatch.setattr("whynan.capture.torch.tracer.report_internal_error", loud)
+    monkeypatch.setattr("whynan.capture.torch.context.report_internal_error", loud)
     assert _harm_of("births", "Tracer.after") == "2 warnings"
 
 

@@ -17,8 +17,8 @@ PACKAGE = Path(whynan.__file__).parent
 CONTRACTS = Path(__file__).parents[2] / "pyproject.toml"
 
 # What is there of what should not be. These numbers only ever become smaller: whoever lowers one, writes it here.
-LARGEST_CIRCLE = 30
-MODULES_IN_CIRCLES = 53
+LARGEST_CIRCLE = 0
+MODULES_IN_CIRCLES = 0
 LINES = 80_434
 MODULES_IN_A_FOLDER = 14
 CROWDED_FOLDERS = {

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import os
 
     from whynan.capsule.stored import Stored
-    from whynan.records import Finding, Report
+    from whynan.records import Element, Finding, Report
     from whynan.verify.visits import Visits
 
 _MOST_SOURCE: Final = 64 << 20
@@ -47,6 +47,22 @@ class Capsule:
     source: str | None
     node: bytes | None
     script: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What came of an operation that was run again.
+
+    ``element`` is the bad one; None where what was bad is finite now, and then ``value`` is what it is. ``changed``
+    counts the elements of the results, of ``total``, whose bits are other ones; ``moved`` are devices, old and new.
+    """
+
+    element: Element | None
+    value: float | None
+    changed: int
+    total: int
+    device: str
+    moved: tuple[tuple[str, str], ...] = ()
 
 
 def open_capsule(directory: str | os.PathLike[str]) -> Capsule:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from whynan.models.onnx_inputs import Case
     from whynan.models.onnx_opening import OnnxModel
     from whynan.records import Report
-    from whynan.session.inference import Settings
+    from whynan.session.engines import Settings
 
 SORTS: Final = ("order", "name", "op", "min", "max", "nan", "inf", "zero", "subnormal", "headroom")
 
@@ -233,7 +233,7 @@ def _settings(
     dimensions: Sequence[tuple[str, str]],
     libraries: Sequence[str],
 ) -> Settings:
-    from whynan.session.inference import Settings
+    from whynan.session.engines import Settings
 
     if engine == "reference":
         given = {"--graph optimized": graph == "optimized", "--level": level, "--provider": providers}

@@ -72,7 +72,7 @@ def tried_model(report: Report, change: str, inputs: Sequence[str], seed: int | 
     need("onnx")
     from whynan.models.onnx_inputs import read_inputs
     from whynan.models.onnx_opening import open_model
-    from whynan.session.inference import Settings
+    from whynan.session.engines import Settings
     from whynan.session.mending import judged_model
 
     cases = read_inputs(open_model(inference.model, custom_ops=True), inputs, seed=seed)

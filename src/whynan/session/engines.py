@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,26 @@ SAID: Final = "said.txt"
 _TAIL: Final = 1 << 16
 _PATIENCE: Final = 10.0
 """Seconds that a process has to end once there is nothing more to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a model is to be run.
+
+    `graph`: ``optimized``, as the engine really runs it, or ``original``, as it is written. `level`: of optimisation.
+    `providers`: execution providers, the first that can take a node does; the engine's own choice where there are none.
+    `config`: entries of the session's configuration. `threads`: within one operator; the engine's own choice where
+    None. `custom_ops`: libraries of operators. `free_dimensions`: sizes of symbolic dimensions, by name.
+    """
+
+    graph: str = "optimized"
+    engine: str = "onnxruntime"
+    level: str = "all"
+    providers: tuple[str, ...] = ()
+    config: dict[str, str] | None = None
+    threads: int | None = None
+    custom_ops: tuple[str, ...] = ()
+    free_dimensions: dict[str, int] | None = None
 
 
 class EngineProcess:

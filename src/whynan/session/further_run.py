@@ -241,20 +241,11 @@ class WholeRun(FurtherRun):
         self.told(region, end, "" if error is None else exception_text(error))
 
     def _hear(self, capture: Capture) -> None:
-        tracer = capture.tracer
-        ended = tracer.on_last_step
-
-        def last_step() -> None:
-            if ended is not None:
-                ended()
-            self.over("step")
-
         def door() -> None:
             self.doors += 1
             self.passed()
 
-        tracer.on_door = door
-        tracer.on_last_step = None if ended is None else last_step
+        capture.listen(door, lambda: self.over("step"))
 
     def _sunk(self, capture: Capture) -> None:
         """At a door, after a fatal sink: the first run was stopped here, if it is an error."""

@@ -17,7 +17,7 @@ from whynan.errors import UsageError
 from whynan.records import ExitStatus
 from whynan.rules.catalogue import readings
 from whynan.session.allow import allowance
-from whynan.session.engines import EngineProcess
+from whynan.session.engines import EngineProcess, Settings
 from whynan.session.mending import JOB as JOB
 from whynan.session.mending import OUTCOME as OUTCOME
 from whynan.session.mending import with_fixes
@@ -44,26 +44,6 @@ FAILED_AT: Final = "the run failed after {nodes} nodes: what came after is not k
 _LONGEST: Final = 400
 _HEALTHY: Final = 4
 """Cases that fixes have to leave as they are."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """How a model is to be run.
-
-    `graph`: ``optimized``, as the engine really runs it, or ``original``, as it is written. `level`: of optimisation.
-    `providers`: execution providers, the first that can take a node does; the engine's own choice where there are none.
-    `config`: entries of the session's configuration. `threads`: within one operator; the engine's own choice where
-    None. `custom_ops`: libraries of operators. `free_dimensions`: sizes of symbolic dimensions, by name.
-    """
-
-    graph: str = "optimized"
-    engine: str = "onnxruntime"
-    level: str = "all"
-    providers: tuple[str, ...] = ()
-    config: dict[str, str] | None = None
-    threads: int | None = None
-    custom_ops: tuple[str, ...] = ()
-    free_dimensions: dict[str, int] | None = None
 
 
 def infer(model: OnnxModel, cases: Sequence[Case], settings: Settings, options: Options) -> Report:

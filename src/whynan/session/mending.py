@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from whynan.models.onnx_opening import OnnxModel
     from whynan.records import Report
     from whynan.records.intents import FixIntent
-    from whynan.session.engines import EngineProcess
-    from whynan.session.inference import Settings
+    from whynan.session.engines import EngineProcess, Settings
 
 JOB: Final = "job.json"
 OUTCOME: Final = "outcome.json"

@@ -26,7 +26,8 @@ def explained(
     need("ort")
     from whynan.models.onnx_inputs import case_of
     from whynan.models.onnx_opening import open_model
-    from whynan.session.inference import Settings, infer
+    from whynan.session.engines import Settings
+    from whynan.session.inference import infer
 
     model = open_model(path)
     return infer(model, [case_of(model, _by_name(model, inputs, named))], Settings(), options)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from whynan.records import ExitStatus, Run, Source
 from whynan.report.redaction import public_patterns
@@ -23,8 +23,9 @@ from whynan.traces.opening import Folder
 from whynan.traces.reading import read_trace
 
 if TYPE_CHECKING:
+    from whynan.config import Options
     from whynan.records import Report
-    from whynan.session.region import Region
+    from whynan.session.watching import Watching
     from whynan.traces import Trace
     from whynan.traces.reading import Recorded
     from whynan.traces.writing import TraceWriter
@@ -35,7 +36,22 @@ _LARGEST_SOURCE: Final = 64 << 20
 _IN_A_REPLAY: Final = "the run ended in the replay of a bad step: whether that is what has happened is not known"
 
 
-def begin(writer: TraceWriter, region: Region) -> None:
+class Recorder(Protocol):
+    """The region whose trace is written."""
+
+    command: str
+    options: Options
+    watching: Watching
+    trace: Trace
+    allowed: list[Allowance]
+    baseline: Baseline | None
+    notes: list[str]
+
+    @property
+    def report(self) -> Report: ...
+
+
+def begin(writer: TraceWriter, region: Recorder) -> None:
     """The run begins: of what run the trace is, and what is meant as the run goes on."""
     try:
         _begin(writer, region)
@@ -43,7 +59,7 @@ def begin(writer: TraceWriter, region: Region) -> None:
         region.watching.fail()
 
 
-def end(writer: TraceWriter, region: Region) -> Report:
+def end(writer: TraceWriter, region: Recorder) -> Report:
     """The run has ended; gives its report, which says so where the trace had to stop."""
     coverage = region.report.coverage
     try:
@@ -55,7 +71,7 @@ def end(writer: TraceWriter, region: Region) -> Report:
     return region.report.model_copy(update={"coverage": writer.with_notes(coverage)})
 
 
-def _begin(writer: TraceWriter, region: Region) -> None:
+def _begin(writer: TraceWriter, region: Recorder) -> None:
     writer.meant = lambda: tuple(_meant(allowance, private=writer.names is not None) for allowance in region.allowed)
     capture = region.watching.capture
     run = Run(
@@ -68,7 +84,7 @@ def _begin(writer: TraceWriter, region: Region) -> None:
     writer.begin(private(writer, run), {name: getattr(region.options, name) for name in OPTIONS})
 
 
-def _end(writer: TraceWriter, region: Region) -> None:
+def _end(writer: TraceWriter, region: Recorder) -> None:
     trace, report = region.trace, region.report
     if trace is not writer.last:
         trace.coverage = writer.with_notes(trace.coverage)
@@ -76,7 +92,7 @@ def _end(writer: TraceWriter, region: Region) -> None:
     again(writer, report, _session(writer, region))
 
 
-def _session(writer: TraceWriter, region: Region) -> SessionPart:
+def _session(writer: TraceWriter, region: Recorder) -> SessionPart:
     unused = region.report.unused_allows
     if writer.names is None:
         session = SessionPart(notes=tuple(region.notes), unused_allows=unused)

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +18,7 @@ from whynan.session.runs import versions
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from whynan.capsule import Capsule
+    from whynan.capsule import Capsule, Replayed
     from whynan.records import Element, Finding, Report
 
 NO_OPERATION: Final = "{path} holds no operation to run ({why})"
@@ -30,22 +29,6 @@ OTHER_VERSION: Final = "{name} is {here} here, and was {there} in the run"
 GONE: Final = "not reproduced: {where} is {value} here, and was {bad} in the run"
 CUT: Final = "the element that was bad is packed alone: of all its operands there was too much"
 _COMPARED: Final = ("torch", "onnx", "onnxruntime")
-
-
-@dataclass(frozen=True, slots=True)
-class Again:
-    """What came of an operation that was run again.
-
-    ``element`` is the bad one; None where what was bad is finite now, and then ``value`` is what it is. ``changed``
-    counts the elements of the results, of ``total``, whose bits are other ones; ``moved`` are devices, old and new.
-    """
-
-    element: Element | None
-    value: float | None
-    changed: int
-    total: int
-    device: str
-    moved: tuple[tuple[str, str], ...] = ()
 
 
 def replayed(directory: str, *, modules: Sequence[str] = ()) -> Report:
@@ -77,7 +60,7 @@ def _import(name: str) -> None:
         ) from None
 
 
-def _told(capsule: Capsule, again: Again) -> Report:
+def _told(capsule: Capsule, again: Replayed) -> Report:
     """The report of a replay: the finding of the run, with what is seen now."""
     report, run = capsule.report, capsule.report.run
     here = versions()

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from whynan.capsule import Replayed
 from whynan.capsule.documents import PackedNode
 from whynan.errors import UsageError
 from whynan.models.extras import need
-from whynan.session.replaying import Again
 
 if TYPE_CHECKING:
     from whynan.capsule import Capsule
@@ -19,7 +19,7 @@ _REFUSED: Final = "{path} cannot be replayed ({why})"
 _HINT: Final = "give a capsule that whynan wrote, and the version of ONNX Runtime of its run"
 
 
-def run_again(capsule: Capsule) -> Again:
+def run_again(capsule: Capsule) -> Replayed:
     """Run the node of a capsule; raises ``UsageError`` where that cannot be done."""
     need("onnx")
     need("ort")
@@ -51,7 +51,7 @@ def run_again(capsule: Capsule) -> Again:
     changed = sum(_differing(one, other) for one, other in zip(found, recorded, strict=True))
     inputs = [values[name] if name else None for name in packed.inputs]
     element, value = _element(capsule.finding, packed, node, inputs, found[packed.bad], equal=not changed)
-    return Again(element, value, changed, sum(a.size for a in found), "cpu")
+    return Replayed(element, value, changed, sum(a.size for a in found), "cpu")
 
 
 def _checked(capsule: Capsule, packed: PackedNode) -> Any:

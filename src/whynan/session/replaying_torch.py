@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
+from whynan.capsule import Replayed
 from whynan.capsule.documents import Packed
 from whynan.capsule.operators import resolved
 from whynan.capsule.torch_values import Reading
 from whynan.errors import MissingExtraError, UsageError
-from whynan.session.replaying import Again
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -27,7 +27,7 @@ _REFUSED: Final = "{path} cannot be replayed ({why})"
 _HINT: Final = "give a capsule that whynan wrote, and the version of PyTorch of its run"
 
 
-def run_again(capsule: Capsule) -> Again:
+def run_again(capsule: Capsule) -> Replayed:
     """Run the operation of a capsule; raises ``UsageError`` where that cannot be done."""
     if find_spec("torch") is None:
         raise MissingExtraError("torch")
@@ -66,7 +66,7 @@ def run_again(capsule: Capsule) -> Again:
     element, value = _element(capsule.finding, packed, operator, told, found, equal=not changed)
     moved = tuple(reading.moved.items())
     device = next((t.device.type for t in found), "cpu")
-    return Again(element, value, changed, sum(t.numel() for t in found), device, moved)
+    return Replayed(element, value, changed, sum(t.numel() for t in found), device, moved)
 
 
 @contextmanager

@@ -163,4 +163,4 @@ def _introduce(arguments: Mapping[str, object], capture: Capture) -> None:
         # pytest's own lead to the whole of pytest
         if not type(value).__module__.startswith(MACHINERY):
             for path, tensor in tensors_of(value, name):
-                capture.tracer.names.give(tensor, path)
+                capture.context.names.give(tensor, path)

@@ -37,7 +37,7 @@ class Watching:
         """Enter the capture; raises ``WhynanError`` where the user can do something about it."""
         try:
             self.capture = self._make()
-            self.capture.tracer.scope = scope
+            self.capture.context.enter_scope(*scope)
             self.capture.__enter__()
         except WhynanError:
             raise

@@ -13,9 +13,7 @@ from whynan.floats import format_of
 from whynan.verify.tensors import array_of, tensors_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from whynan.verify.samples import Sample
+    from collections.abc import Iterable, Mapping
 
 _TELLING: Final = 16
 """Fewer values than these say nothing of a domain: four may well be positive by chance."""
@@ -65,11 +63,11 @@ class Domain:
         return values
 
 
-def domains(samples: Iterable[Sample]) -> dict[str, Domain]:
-    """The domain of each tensor of the captured samples, by name."""
+def domains(visits: Iterable[Mapping[str, Any]]) -> dict[str, Domain]:
+    """The domain of each tensor of the captured arguments, by name."""
     arrays: dict[str, list[Any]] = {}
-    for sample in samples:
-        for name, tensor in tensors_in(sample.arguments).items():
+    for arguments in visits:
+        for name, tensor in tensors_in(arguments).items():
             if tensor.is_complex():
                 continue
             arrays.setdefault(name, []).append(array_of(tensor))

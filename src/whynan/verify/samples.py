@@ -80,7 +80,7 @@ def fresh_samples(captured: Sequence[Sample], seed: int, accepts: Callable[[Samp
     if not captured:
         return
     main = captured[0].dtype
-    limits = domains(captured)
+    limits = domains(sample.arguments for sample in captured)
     models: dict[str, list[Sample]] = {}
     for dtype in judged_dtypes(main):
         cast = [_as_dtype(s, main, dtype) for s in (captured[0], captured[-1])]

@@ -366,7 +366,7 @@ def test_a_run_with_ever_new_births_pays_a_share_of_its_time_only(folder: Path) 
     capture = Capture(recording=writer)
     recording = capture.tracer.recording
     assert recording is not None
-    capture.tracer.recording = Recording(writer, capture.tracer, capture.so_far, clock)
+    capture.tracer.recording = Recording(writer, capture.context, capture.so_far, clock)
     with capture:
         bearing(40)
     # each costs a quarter of a second of this clock: those that are free, and the one at the end
@@ -380,7 +380,7 @@ def test_with_time_enough_every_new_birth_is_written(folder: Path) -> None:
     recording = capture.tracer.recording
     assert recording is not None
     # a clock that stands still: nothing that is written takes time
-    capture.tracer.recording = Recording(writer, capture.tracer, capture.so_far, lambda: 0.0)
+    capture.tracer.recording = Recording(writer, capture.context, capture.so_far, lambda: 0.0)
     with capture:
         bearing(40)
     assert {births for births, _ in writer.given} >= set(range(1, 41))
@@ -490,10 +490,9 @@ def test_the_sinks_that_wait_are_found_without_being_used(folder: Path) -> None:
     with Capture() as capture:
         weight = torch.ones(2, requires_grad=True)
         (weight * 0).log().sum().backward()
-        sinks = capture.tracer.bad.sinks
-        waiting: list[Sink] = Pending(sinks).sinks()
+        waiting: list[Sink] = Pending(capture.context).sinks()
         assert {s.kind for s in waiting} == {"loss", "gradient"}
-        assert sinks.found == []
+        assert capture.context.log.found == []
     assert capture.trace is not None
     assert {s.kind for s in capture.trace.sinks} >= {"loss", "gradient"}
 
@@ -504,10 +503,10 @@ def test_gradients_are_not_read_while_other_threads_compute(folder: Path) -> Non
     with Capture() as capture:
         weight = torch.ones(2, requires_grad=True)
         (weight * 0).log().sum().backward()
-        capture.tracer.entered[0] = object()
-        assert Pending(capture.tracer.bad.sinks).sinks() == []
-        capture.tracer.entered.clear()
-        assert Pending(capture.tracer.bad.sinks).sinks() != []
+        capture.context.entered[0] = object()
+        assert Pending(capture.context).sinks() == []
+        capture.context.entered.clear()
+        assert Pending(capture.context).sinks() != []
 
 
 def test_events_beyond_the_budget_are_left_out_and_the_report_says_so(

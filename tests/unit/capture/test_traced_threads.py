@@ -302,4 +302,4 @@ def test_a_thread_of_the_engines_follows_the_backward_that_is_under_way() -> Non
 
 
 def _same_as_main(capture: Any) -> bool:
-    return capture.tracer.lane().backward is capture.tracer.main.backward is not None
+    return capture.context.lane().backward is capture.context.main.backward is not None

@@ -12,8 +12,8 @@ import pytest
 from tests.unit.capture.onnx.told import model, node, saved
 from whynan.models.onnx_feeding import write_feeds
 from whynan.models.onnx_opening import open_model
-from whynan.session.engines import EngineProcess
-from whynan.session.inference import FEEDS, JOB, OUTCOME, Settings
+from whynan.session.engines import EngineProcess, Settings
+from whynan.session.inference import FEEDS, JOB, OUTCOME
 from whynan.session.inferring import Runner
 from whynan.traces.reading import read_trace
 

@@ -15,7 +15,8 @@ from whynan.config import Options
 from whynan.errors import UsageError
 from whynan.models.onnx_inputs import case_of
 from whynan.models.onnx_opening import open_model
-from whynan.session.inference import Settings, infer
+from whynan.session.engines import Settings
+from whynan.session.inference import infer
 from whynan.session.mending import judged_model, mended_model
 
 if TYPE_CHECKING:

@@ -5,19 +5,26 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from whynan.analysis.algebra.terms import Term, call, multiply
 
 if TYPE_CHECKING:
-    from whynan.analysis.algebra.reading import Expressions
-    from whynan.records import Operation
+    from whynan.records import Argument, Operation
 
 _EQUATION: Final = re.compile(r"([^,]+),([^,]+)->(.*)")
 """Of two operands, with what is written of the result; what leaves that out is not read."""
 
 
-def product_of_matrices(e: Expressions, o: Operation) -> Term | None:
+class Operands(Protocol):
+    """What is known of the operands of operations: as terms, and as they were given."""
+
+    def base(self, operation: Operation) -> str: ...
+    def one(self, operation: Operation, *names: str) -> Term: ...
+    def given(self, event: int, *names: str) -> Argument | None: ...
+
+
+def product_of_matrices(e: Operands, o: Operation) -> Term | None:
     """A product of matrices; of vectors it is a sum of products, and with ones a sum."""
     a, b = e.one(o), e.one(o, "mat2", "vec", "tensor", "other")
     if not _is_dot(e, o):
@@ -30,7 +37,7 @@ def product_of_matrices(e: Expressions, o: Operation) -> Term | None:
     return call("sum", multiply(a, b)) if _is_vectors(e, o) else call("matmul", a, b)
 
 
-def _by_equation(e: Expressions, o: Operation, a: Term, b: Term) -> Term | None:
+def _by_equation(e: Operands, o: Operation, a: Term, b: Term) -> Term | None:
     """A product element by element, or the sum of one, where the equation says so."""
     given = e.given(o.event, "equation")
     found = None if given is None or given.text is None else _EQUATION.fullmatch(given.text.replace(" ", ""))
@@ -39,18 +46,18 @@ def _by_equation(e: Expressions, o: Operation, a: Term, b: Term) -> Term | None:
     return multiply(a, b) if found[3] == found[1] else call("sum", multiply(a, b))
 
 
-def _is_ones(e: Expressions, o: Operation, name: str) -> bool:
+def _is_ones(e: Operands, o: Operation, name: str) -> bool:
     """Whether all elements of an argument are 1."""
     given = e.given(o.event, name)
     return given is not None and given.min == given.max == 1
 
 
-def _is_dot(e: Expressions, o: Operation) -> bool:
+def _is_dot(e: Operands, o: Operation) -> bool:
     """Whether it is a product of two vectors by its name, which nobody takes a sum with."""
     return e.base(o) in ("dot", "vdot")
 
 
-def _is_vectors(e: Expressions, o: Operation) -> bool:
+def _is_vectors(e: Operands, o: Operation) -> bool:
     """Whether a product of matrices is one of vectors, one number each."""
     given = [e.given(o.event, name) for name in ("self", "mat2")]
     flat = all(found is not None and found.shape is not None and len(found.shape) == 1 for found in given)

@@ -9,7 +9,7 @@ with every value looked at. What they come to must be what the node wrote, bit f
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -24,16 +24,25 @@ if TYPE_CHECKING:
 
     from whynan.capture.onnx.executable import Executable
     from whynan.capture.onnx.execution import Node, Observer, Tensor, Value
-    from whynan.capture.onnx.walk import Walk
+    from whynan.capture.onnx.planning import Plan
 
 Fed: TypeAlias = "tuple[Any, TypeProto | None, str]"
 """An input of a body: the engine's value, its type where that cannot be asked for, and the value around that it is."""
 
 
+class Walking(Protocol):
+    """The walk over a graph, which runs the nodes of a body too."""
+
+    notes: dict[str, None]
+    here: Scope | None
+
+    def run(self, run: Run, plan: Plan) -> None: ...
+
+
 class Bodies:
     """Runs the bodies of nodes, with the sessions of a walk."""
 
-    def __init__(self, walk: Walk) -> None:
+    def __init__(self, walk: Walking) -> None:
         self._walk = walk
 
     def interpret(self, node: Node, scope: Scope, observer: Observer, told: set[str]) -> None:

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from whynan.capture.onnx.executable import Executable
-    from whynan.capture.onnx.walk import Plan
 
+Plan = tuple[int, ...]
+"""Where the segments of a graph end: the last of them is the number of its nodes."""
 SHARE: Final = 4
 """Without a bound, a fourth of the memory that is free is used."""
 _SESSION: Final = 4 << 20

@@ -28,11 +28,10 @@ if TYPE_CHECKING:
 
     from whynan.capture.onnx.bindings import Bound, Memory
     from whynan.capture.onnx.execution import Node, Value
+    from whynan.capture.onnx.planning import Plan
     from whynan.capture.onnx.profile import Profile
     from whynan.capture.onnx.scopes import Run, Scope
 
-Plan = tuple[int, ...]
-"""Where the segments of a graph end: the last of them is the number of its nodes."""
 _EMULATED: Final = "InsertedPrecisionFreeCast_"
 """What ONNX Runtime calls a value that it keeps in float32 where the model has it in float16."""
 _HALF: Final = format_of("float16").max

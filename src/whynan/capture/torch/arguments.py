@@ -1,7 +1,8 @@
-"""An event's arguments as they were, and which of its elements are told apart."""
+"""An event to be explained: its arguments as they were, the labels they carry, which elements are told apart."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
@@ -14,11 +15,40 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from whynan.capture.torch.attribution import Question
+    from whynan.capture.torch.labels import Labels
     from whynan.capture.torch.operators import Operator
+    from whynan.capture.torch.rows import LiveEvent
 
 APART: Final = 8
 """So many elements that one event bears are told apart; of more, only NaN from Inf."""
+
+
+@dataclass(slots=True)
+class Carrier:
+    """The labels of one operand: those that explain a bad result, literals, and those kept in saved tensors."""
+
+    tensor: Tensor
+    explains: Tensor | None = None
+    literal: Tensor | None = None
+    literal_nan: bool = False
+    saved: Tensor | None = None
+
+    @property
+    def planes(self) -> list[Tensor]:
+        return [p for p in (self.explains, self.literal, self.saved) if p is not None]
+
+
+@dataclass(slots=True)
+class Question:
+    """One event to be explained; `gone` holds the ids of operands that it has overwritten."""
+
+    operator: Operator
+    arguments: experiments.Arguments
+    carriers: dict[int, Carrier]
+    scalar_literal: int
+    labels: Labels
+    outputs: list[Tensor]
+    gone: frozenset[int] = frozenset()
 
 
 def entry_of(operator: Operator, question: Question, index: int) -> int | None:
@@ -86,20 +116,15 @@ class Before(NamedTuple):
         return frozenset(self.changed) - self.gone
 
 
-def as_before(
-    operator: Operator,
-    args: Any,
-    kwargs: dict[str, Any],
-    before: dict[int, Tensor] | None,
-    changed_since: frozenset[int] = frozenset(),
-) -> Before:
+def as_before(live: LiveEvent) -> Before:
     """The arguments as they were: copies in place of what the event overwrote."""
+    (row, args, kwargs), before, changed_since = live[:3], live.before, live.changed_since
     gone: set[int] = set(changed_since)
     changed: dict[int, Tensor] = {
         id(t): t for a in (args, kwargs.values()) for t in experiments.tensors_in(list(a)) if id(t) in changed_since
     }
     new_args, new_kwargs = list(args), dict(kwargs)
-    for key in operator.mutable:
+    for key in row.operator.mutable:
         holder: Any = new_kwargs if isinstance(key, str) else new_args
         if (isinstance(key, str) and key not in new_kwargs) or (not isinstance(key, str) and key >= len(new_args)):
             continue

@@ -16,6 +16,7 @@ from whynan.records import Data
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from whynan.capture.torch.origins import Origins
     from whynan.capture.torch.tracer import Tracer
 
 MOST_IN_FILE: Final = 1 << 16
@@ -25,23 +26,23 @@ MOST_IN_FILE: Final = 1 << 16
 def watch_origins(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], Any]], None]) -> None:
     """Note what loaders give, what files hold, and which tensors are arrays."""
     watch_loaders(tracer, replace)
-    load = noting(tracer, _reading(tracer, "f"))(torch.load)
+    load = noting(tracer.context, _reading(tracer.origins, "f"))(torch.load)
     for home in (torch, torch.serialization):
         # one function in both places: pickle looks for it in its own module
         replace(home, "load", lambda _: load)
 
     def made(args: Any, _kwargs: Any, out: Any) -> None:
         if args and hasattr(args[0], "__array_interface__"):
-            tracer.origins.note_array(out, tracer.sites.here())
+            tracer.origins.note_array(out, tracer.context.sites.here())
 
     # not `as_tensor`: dynamo knows that one by what it is
-    replace(torch, "from_numpy", noting(tracer, made, module="torch"))
+    replace(torch, "from_numpy", noting(tracer.context, made, name="from_numpy"))
     safetensors = _safetensors()
     if safetensors is not None:
-        replace(safetensors, "load_file", noting(tracer, _reading(tracer, "filename")))
+        replace(safetensors, "load_file", noting(tracer.context, _reading(tracer.origins, "filename")))
     numpy: Any = sys.modules.get("numpy")
     if numpy is not None:
-        replace(numpy, "load", noting(tracer, _reading(tracer, "file")))
+        replace(numpy, "load", noting(tracer.context, _reading(tracer.origins, "file")))
 
 
 def _safetensors() -> Any:
@@ -54,13 +55,13 @@ def _safetensors() -> Any:
     return safetensors.torch if hasattr(safetensors.torch, "load_file") else None
 
 
-def _reading(tracer: Tracer, argument: str) -> Callable[[Any, Any, Any], None]:
+def _reading(origins: Origins, argument: str) -> Callable[[Any, Any, Any], None]:
     """A note of what a file held that was given as the first argument, or by this name."""
 
     def read(args: Any, kwargs: Any, out: Any) -> None:
         name = _file_name(args[0] if args else kwargs.get(argument))
         if name is not None:
-            tracer.origins.note(out, Source(Data(kind="file", file=name)), most=MOST_IN_FILE)
+            origins.note(out, Source(Data(kind="file", file=name)), most=MOST_IN_FILE)
 
     return read
 

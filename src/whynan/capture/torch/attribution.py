@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.capture.torch import experiments
+from whynan.capture.torch.arguments import Carrier, Question
 from whynan.capture.torch.labels import PLANE_DTYPE
-from whynan.capture.torch.overlaid import nan_alone
 from whynan.capture.torch.planes import bad_mask, computable, nan_mask
 
 if TYPE_CHECKING:
@@ -22,24 +22,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch.labels import Labels
-    from whynan.capture.torch.operators import Operator
 
 MAX_SEPARATE = 8
-
-
-@dataclass(slots=True)
-class Carrier:
-    """The labels of one operand: those that explain a bad result, literals, and those kept in saved tensors."""
-
-    tensor: Tensor
-    explains: Tensor | None = None
-    literal: Tensor | None = None
-    literal_nan: bool = False
-    saved: Tensor | None = None
-
-    @property
-    def planes(self) -> list[Tensor]:
-        return [p for p in (self.explains, self.literal, self.saved) if p is not None]
 
 
 @dataclass(slots=True)
@@ -59,19 +43,6 @@ class Verdict:
         if self.sources is None or not self.causes:
             return self.causes
         return labels.labels_in(torch.where(part, self.sources, 0)) & self.causes
-
-
-@dataclass(slots=True)
-class Question:
-    """One event to be explained; `gone` holds the ids of operands that it has overwritten."""
-
-    operator: Operator
-    arguments: experiments.Arguments
-    carriers: dict[int, Carrier]
-    scalar_literal: int
-    labels: Labels
-    outputs: list[Tensor]
-    gone: frozenset[int] = frozenset()
 
 
 def attribute(question: Question, index: int) -> Verdict:
@@ -158,7 +129,7 @@ def _pointwise(question: Question, index: int, output: Tensor, bad: Tensor) -> V
     labels = question.labels
     merged: dict[str, Tensor | None] = {"explains": None, "literal": None, "saved": None}
     literal_nan = torch.zeros_like(bad)
-    decided = nan_alone(question, index, tensors, output)
+    decided = _nan_alone(question, index, tensors, output)
     for tensor in tensors:
         carrier = question.carriers.get(id(tensor))
         if carrier is None:
@@ -389,3 +360,42 @@ def _every_known(carrier: Carrier) -> Tensor:
     for plane in carrier.planes:
         known |= plane != 0
     return known
+
+
+def _nan_alone(question: Question, index: int, tensors: list[Tensor], output: Tensor) -> Tensor | None:
+    """Where one of several bad operands is NaN, and so is output `index`, and the others alone would do no harm there.
+
+    An infinity that the NaN only hides is none of these: with the NaN mended the result would be bad all the same.
+    """
+    if sum(id(t) in question.carriers for t in tensors) < 2:
+        return None
+    found = torch.zeros(output.shape, dtype=torch.bool, device=output.device)
+    others = torch.zeros_like(found)
+    for tensor in tensors:
+        carrier = question.carriers.get(id(tensor))
+        if carrier is None:
+            continue
+        nan = nan_mask(tensor)
+        if carrier.explains is not None and id(tensor) not in question.gone:
+            found |= nan & (carrier.explains != 0)
+            others |= (carrier.explains != 0) & ~nan
+    found &= nan_mask(output)
+    hidden = found & others
+    return found & ~(hidden & _bad_without_nan(question, index, output)) if bool(hidden.any()) else found
+
+
+def _bad_without_nan(question: Question, index: int, output: Tensor) -> Tensor:
+    """Which elements would be bad if what is NaN among the operands were a number."""
+
+    def mended(tensor: Tensor) -> Tensor:
+        carrier = question.carriers.get(id(tensor))
+        if carrier is None or carrier.explains is None:
+            return tensor
+        one = torch.ones((), dtype=tensor.dtype, device=tensor.device)
+        return torch.where(nan_mask(tensor) & (carrier.explains != 0), one, tensor)
+
+    try:
+        with experiments.unseen():
+            return bad_mask(experiments.run(question.operator, question.arguments, mended)[index])
+    except experiments.ANSWERLESS:
+        return torch.zeros(output.shape, dtype=torch.bool, device=output.device)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.capture.torch import attribution, experiments
-from whynan.capture.torch.arguments import apart, as_before, entry_of, number_of_output
-from whynan.capture.torch.attribution import Carrier, Question, Verdict
+from whynan.capture.torch.arguments import Carrier, Question, apart, as_before, entry_of, number_of_output
+from whynan.capture.torch.attribution import Verdict
 from whynan.capture.torch.causes import Causes
 from whynan.capture.torch.damage import Damage
 from whynan.capture.torch.domains import born_outside, determinant_of
@@ -19,7 +19,7 @@ from whynan.capture.torch.exchanges import Exchanges
 from whynan.capture.torch.nearby import Nearby
 from whynan.capture.torch.operands import element_of, element_operands, first_index, kind_of, place_in_forward
 from whynan.capture.torch.passing import passed
-from whynan.capture.torch.planes import bad_mask, is_bad, nan_mask, readable, store, strided
+from whynan.capture.torch.planes import bad_mask, is_bad, nan_mask, readable, strided
 from whynan.capture.torch.sinks import Sinks
 from whynan.capture.torch.sparse import StandIns, carry_all, is_opaque, is_sparse, is_too_large
 from whynan.records import ChainLink, ForwardOperand
@@ -28,10 +28,13 @@ from whynan.traces import Birth
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from whynan.capture.torch.arguments import Before
+    from whynan.capture.torch.context import TraceContext
+    from whynan.capture.torch.keeping import Keeper
     from whynan.capture.torch.lanes import Lane
     from whynan.capture.torch.operators import Operator
-    from whynan.capture.torch.rows import Row
-    from whynan.capture.torch.tracer import Tracer
+    from whynan.capture.torch.origins import Origins
+    from whynan.capture.torch.rows import LiveEvent, Row
     from whynan.traces import Event
 
 SEPARATE = 256
@@ -39,18 +42,19 @@ STEPS_KEPT = 6
 
 
 class BadEvents:
-    """The part of a tracer that works only when something is bad."""
+    """The part of a context that works only when something is bad."""
 
-    def __init__(self, tracer: Tracer) -> None:
-        self.tracer = tracer
-        self.sinks = Sinks(tracer)
-        self.causes = Causes(tracer)
-        self.nearby = Nearby(tracer)
-        self.damage = Damage(tracer)
+    def __init__(self, context: TraceContext, origins: Origins, keeper: Keeper | None) -> None:
+        self.context = context
+        self.keeper = keeper
+        self.exchanges = Exchanges(context)
+        self.entries = Entries(context, origins, self.exchanges)
+        self.sinks = Sinks(context, self.entries)
+        self.causes = Causes(context)
+        self.nearby = Nearby(context)
+        self.damage = Damage(context)
         self.groups: dict[Any, list[int]] = {}
-        self.entries = Entries(tracer, self.sinks)
-        self.events = Events(tracer, self.sinks)
-        self.exchanges = Exchanges(tracer)
+        self.events = Events(context)
 
     # -- what is noted while all is well ------------------------------------------------------------------------
 
@@ -60,112 +64,72 @@ class BadEvents:
 
     def seeds_backward(self, seed: Tensor) -> None:
         """A gradient that torch made for the engine to begin with: what was born in it was born in the backward."""
-        tracer = self.tracer
-        row = tracer.rows.get(tracer.rows.writer_of(seed))
+        context = self.context
+        row = context.rows.get(context.rows.writer_of(seed))
         if row is None or row.operator.base != "ones_like":
             return
-        for birth in tracer.labels.births[-4:]:
-            if birth.event.ordinal == row.ordinal - tracer.first:
-                birth.event = replace(birth.event, phase="backward", micro=self.sinks.steps.micro + 1)
+        for birth in context.labels.births[-4:]:
+            if birth.event.ordinal == row.ordinal - context.first:
+                birth.event = replace(birth.event, phase="backward", micro=context.log.steps.micro + 1)
 
     # -- the slow path -------------------------------------------------------------------------------------------
 
-    def look(
-        self,
-        row: Row,
-        operator: Operator,
-        args: Any,
-        kwargs: dict[str, Any],
-        out: Any,
-        written: list[Tensor],
-        bad: list[int],
-        before: dict[int, Tensor] | None,
-        node: Any,
-        lane: Lane,
-        marked: bool,
-        changed_since: frozenset[int] = frozenset(),
-    ) -> None:
-        """Explain an event that wrote something bad, or read something bad.
-
-        `changed_since`: ids of operands that were overwritten after the event, before it could be looked at.
-        """
+    def look(self, live: LiveEvent, bad: list[int], marked: bool) -> None:
+        """Explain an event of whose outputs some are bad, or that read something bad (`marked`)."""
+        operator = live.row.operator
         with torch._C._DisableTorchDispatch():
-            if operator.leaves:
-                self.sinks.python_value(args, out)
-                return
-            self.nearby.came(row)
-            known, asked = (
-                len(self.tracer.labels.births),
-                (operator, args, kwargs, list(written), before, changed_since),
-            )
+            self.nearby.came(live.row)
+            known, original = len(self.context.labels.births), live
             explained: list[Tensor] = []
-            given = (args, written, list(kwargs.values()))
-            stand_ins = StandIns(self) if is_sparse(given) else None
+            given = (live.args, live.written, list(live.kwargs.values()))
+            stand_ins = StandIns(self.context) if is_sparse(given) else None
             opaque = is_opaque(given)
             if opaque or is_too_large(given) or not (stand_ins is None or stand_ins.fit(given)):
-                carry_all(self, args, [written[i] for i in bad], opaque=opaque)
+                carry_all(self.context, live.args, [live.written[i] for i in bad], opaque=opaque)
                 return
             if stand_ins is not None:
-                kept = before or {}
-                before = {
-                    id(stand_ins.of(t)): stand_ins.of(kept[id(t)])
-                    for t in experiments.tensors_in(args)
-                    if id(t) in kept
-                }
-                args, written = stand_ins.of(args), stand_ins.of(written)
-                kwargs = {name: stand_ins.of(value) for name, value in kwargs.items()}
-                bad = [i for i in bad if not stand_ins.labelled(written[i])]
-                passed_on = [] if operator.mutable else [i for i in bad if stand_ins.passes_on(written[i], args)]
-                explained, bad = [written[i] for i in bad], [i for i in bad if i not in passed_on]
+                live = stand_ins.event(live)
+                bad = [i for i in bad if not stand_ins.labelled(live.written[i])]
+                passed_on = [i for i in bad if not operator.mutable and stand_ins.passes_on(live.written[i], live.args)]
+                explained, bad = [live.written[i] for i in bad], [i for i in bad if i not in passed_on]
             if bad:
-                self._explain(row, operator, args, kwargs, written, bad, before, node, lane, changed_since)
-                self._keep(row, known, *asked)
-            if marked and len(bad) < max(1, len(written)):
-                old = as_before(operator, args, kwargs, before, changed_since)
-                self.damage.absorbed(row, operator, old, written, bad)
+                self._explain(live, bad)
+                self._keep(original, known)
+            if marked and len(bad) < max(1, len(live.written)):
+                self.damage.absorbed(live, as_before(live), bad)
             if stand_ins is not None:
                 stand_ins.put_back(explained)
             if "non_finite_check" in operator.name:
                 # after the gradients were written: what is bad in them will be skipped
-                self.sinks.scaler.unscaled(args)
+                self.sinks.scaler.unscaled(live.args)
 
-    def _keep(self, row: Row, known: int, *event: Any) -> None:
+    def _keep(self, live: LiveEvent, known: int) -> None:
         """Keep an event of which births have come to those that were known, where that is asked for."""
-        tracer = self.tracer
-        here = row.ordinal - tracer.first
-        born = [b for b in tracer.labels.births[known:] if b.event.op is not None and b.event.ordinal == here]
-        if tracer.keeper is not None and (born := [b for b in born if b.label_kind == "birth"]):
-            tracer.keeper.keep(born, *event)
+        context = self.context
+        here = live.row.ordinal - context.first
+        born = [b for b in context.labels.births[known:] if b.event.op is not None and b.event.ordinal == here]
+        if self.keeper is not None and (born := [b for b in born if b.label_kind == "birth"]):
+            self.keeper.keep(born, live)
 
-    def _explain(
-        self,
-        row: Row,
-        operator: Operator,
-        args: Any,
-        kwargs: dict[str, Any],
-        written: list[Tensor],
-        bad: list[int],
-        before: dict[int, Tensor] | None,
-        node: Any,
-        lane: Lane,
-        changed_since: frozenset[int],
-    ) -> None:
-        tracer = self.tracer
-        simple = passed(tracer, operator, args, kwargs, written)
+    def _explain(self, live: LiveEvent, bad: list[int]) -> None:
+        row, _, kwargs, written = live[:4]
+        operator = row.operator
+        context = self.context
+        simple = passed(context, operator, live.args, kwargs, written)
         if simple is not None:
             self._write(written[0], simple[0], row, simple[1])
             return
-        event = self.events.event(row, node, lane, operator, args)
-        old = as_before(operator, args, kwargs, before, changed_since)
+        event = self.events.event(row, live.node, live.lane, live.args)
+        old = as_before(live)
         arguments = old.arguments
         entries = self.entries
-        carriers = self._carriers(row, operator, arguments, old.changed, event, lane)
+        carriers = self._carriers(live, old, event)
         scalar = 0
         if attribution.has_bad_scalar(arguments):
-            scalar = entries.returned(arguments) or self._of_formula(event, lane, node)
+            scalar = entries.returned(arguments) or self._of_formula(event, live)
             scalar = scalar or entries.literal(row, event, operator, written[bad[0]])
-        question = Question(operator, arguments, carriers, scalar, tracer.labels, written, old.gone)
-        determinant = determinant_of(tracer, row, arguments[0])
+        question = Question(operator, arguments, carriers, scalar, context.labels, written, old.gone)
+        determinant = determinant_of(context, row, arguments[0])
         for i in bad:
             output = written[i]
             if not readable(output):
@@ -176,7 +140,7 @@ class BadEvents:
                 continue
             verdict = attribution.attribute(question, i)
             if determinant is not None:
-                verdict = born_outside(verdict, output, tracer.labels)
+                verdict = born_outside(verdict, output, context.labels)
             carried = verdict.carried
             born = verdict.born
             if bool(born.any()):
@@ -185,10 +149,8 @@ class BadEvents:
                     carried = torch.where(masks, literal, carried)
                     born = born & ~masks
                 for part, count in apart(born, output):
-                    made_from = verdict.causes_of(part, tracer.labels)
-                    birth = self._born(
-                        row, event, operator, question, i, part, count, made_from, lane, node, old.copied
-                    )
+                    made_from = verdict.causes_of(part, context.labels)
+                    birth = self._born(live, event, question, i, part, count, made_from, old.copied)
                     carried = torch.where(part, birth, carried)
                 carried = carried.to(torch.int32)
             if operator.reduces or (not operator.copying and bool(nan_mask(output).any())):
@@ -197,26 +159,19 @@ class BadEvents:
             self.damage.carry(operator, old, output, i, carried)
             self._steps(verdict, event, operator)
 
-    def _of_formula(self, event: Event, lane: Lane, node: Any) -> int:
+    def _of_formula(self, event: Event, live: LiveEvent) -> int:
         """What an operation bore whose derivative has a constant in its formula: 2 / 0 in that of a `var` of one."""
-        forward = self.events.forward_row(event, lane, node)
+        forward = self.events.forward_row(event, live)
         if forward is None or self.entries.is_literal(forward):
             return 0
-        here = forward.ordinal - self.tracer.first
-        births = (b for b in self.tracer.labels.births if b.event.ordinal == here and b.label_kind == "birth")
-        return self.tracer.labels.intern(frozenset(b.label for b in births))
+        here = forward.ordinal - self.context.first
+        births = (b for b in self.context.labels.births if b.event.ordinal == here and b.label_kind == "birth")
+        return self.context.labels.intern(frozenset(b.label for b in births))
 
     # -- operands ------------------------------------------------------------------------------------------------
 
-    def _carriers(
-        self,
-        row: Row,
-        operator: Operator,
-        arguments: experiments.Arguments,
-        changed: dict[int, Tensor],
-        event: Event,
-        lane: Lane,
-    ) -> dict[int, Carrier]:
+    def _carriers(self, live: LiveEvent, old: Before, event: Event) -> dict[int, Carrier]:
+        operator, arguments = live.row.operator, old.arguments
         found: dict[int, Carrier] = {}
         if operator.value_free:
             return found
@@ -231,16 +186,16 @@ class BadEvents:
             for tensor in experiments.tensors_in(value):
                 if id(tensor) in found or not experiments.floating(tensor):
                     continue
-                carrier = self._carrier(tensor, changed.get(id(tensor)), row, event, lane)
+                carrier = self._carrier(tensor, old.changed.get(id(tensor)), live, event)
                 if carrier is not None:
                     found[id(tensor)] = carrier
         return found
 
-    def _carrier(self, tensor: Tensor, written: Tensor | None, row: Row, event: Event, lane: Lane) -> Carrier | None:
+    def _carrier(self, tensor: Tensor, written: Tensor | None, live: LiveEvent, event: Event) -> Carrier | None:
         """The labels of an operand; `written` is the tensor that an in-place event changed, of which this is a copy."""
-        tracer = self.tracer
+        context = self.context
         holder = tensor if written is None else written
-        state = tracer.state_of(holder)
+        state = context.state_of(holder)
         if not readable(tensor):
             return None
         overwritten = written is tensor
@@ -261,14 +216,14 @@ class BadEvents:
             only = state.only if state is not None and holder is tensor else 0
             if bool(unknown.any()):
                 only = 0
-                plane = self.entries.enter(tensor, holder, unknown, plane, row.site, event)
-        saved = row.phase in (1, 2) and event.phase == "backward" and not (state is not None and state.backward)
-        return self._split(tensor, plane, saved, lane, overwritten, only)
+                plane = self.entries.enter(tensor, holder, unknown, plane, live.row.site, event)
+        saved = live.row.phase in (1, 2) and event.phase == "backward" and not (state is not None and state.backward)
+        return self._split(tensor, plane, saved, live.lane, overwritten, only)
 
     def _split(
         self, tensor: Tensor, plane: Tensor, saved: bool, lane: Lane, overwritten: bool, only: int
     ) -> Carrier | None:
-        labels = self.tracer.labels
+        labels = self.context.labels
         present = [only] if only else labels.present(plane)
         if not present:
             return None
@@ -294,48 +249,46 @@ class BadEvents:
 
     def _born(
         self,
-        row: Row,
+        live: LiveEvent,
         event: Event,
-        operator: Operator,
         question: Question,
         index: int,
         born: Tensor,
         count: int,
         made_from: frozenset[int],
-        lane: Lane,
-        node: Any,
         copied: frozenset[int],
     ) -> int:
-        tracer = self.tracer
+        context, row, operator = self.context, live.row, live.row.operator
         output = question.outputs[index]
         place = first_index(born)
         entry = entry_of(operator, question, index)
         args, kwargs = question.arguments
-        determinant = determinant_of(tracer, row, args)
+        determinant = determinant_of(context, row, args)
         if determinant is not None and place is not None:
             row_of_operands, operands = determinant.row, determinant.operands(place)
         else:
             row_of_operands = row
             operands = element_operands(operator, args, kwargs, place, entry, question.gone, copied)
-        in_own_step = event.phase == "optimizer" and lane.optimizer_own
+        in_own_step = event.phase == "optimizer" and live.lane.optimizer_own
         if row.phase == 0 or in_own_step or (event.phase == "backward" and event.forward_op is None):
             operands = self._spelled(row, row_of_operands.operator, operands, args)
-        name = tracer.names.parameter_name(output)
+        name = context.names.parameter_name(output)
         if name is None and operator.mutable and event.phase == "optimizer" and output.is_leaf and output.requires_grad:
-            name = tracer.names.leaf_name(output)
+            name = context.names.leaf_name(output)
         element = element_of(output, born, number_of_output(operator, question, index), entry, operands, name, count)
         kind = kind_of(operator, element.value, operands)
         ahead = place_in_forward(operator, args, place)
-        key = (tracer.sites.key(row.site), operator.name, event.phase, kind, event.grad_fn, tracer.scope)
+        key = (context.sites.key(row.site), operator.name, event.phase, kind, event.grad_fn, context.scope)
         group = self.groups.setdefault(key, [])
         if event.recomputed:
             for set_id in group:
-                known = tracer.labels.only(set_id)
+                known = context.labels.only(set_id)
                 if known.element.index == element.index and known.element.count == element.count:
                     return set_id
         if len(group) >= SEPARATE:
-            tracer.labels.only(group[-1]).occurrences += 1
+            context.labels.only(group[-1]).occurrences += 1
             return group[-1]
+        forward = self.events.forward_row(event, live)
         birth = Birth(
             label=0,
             label_kind="birth",
@@ -343,27 +296,23 @@ class BadEvents:
             kind=kind,
             element=element,
             causes=made_from,
-            forward_operands=self._forward_operands(event, lane, node, ahead, output),
-            cause_links=self.causes.links(
-                row, self.events.forward_row(event, lane, node), question, operands, ahead, kind
-            ),
-            scope=tracer.scope,
+            forward_operands=self._forward_operands(forward, ahead, output),
+            cause_links=self.causes.links(row, forward, question, operands, ahead, kind),
+            scope=context.scope,
         )
         if event.site is not None and event.site.module:
             birth.modules[event.site.module] = None
-        forward = self.events.forward_row(event, lane, node)
         self.nearby.begin(birth, row, forward)
         if event.phase == "backward":
             self.nearby.comes_back(birth, made_from, forward)
-        set_id = tracer.labels.add(birth)
+        set_id = context.labels.add(birth)
         group.append(set_id)
         return set_id
 
     def _forward_operands(
-        self, event: Event, lane: Lane, node: Any, place: tuple[int, ...] | None, output: Tensor
+        self, row: Row | None, place: tuple[int, ...] | None, output: Tensor
     ) -> tuple[ForwardOperand, ...]:
         """The operands of the forward operation at the same element, from what the window still holds."""
-        row = self.events.forward_row(event, lane, node)
         if row is None:
             return ()
         found = self.causes.forward_operands(row, place, tuple(output.shape))
@@ -374,28 +323,17 @@ class BadEvents:
         names = operator.arg_names
         numbers = {n for n, a in zip(names, args, strict=False) if isinstance(a, (int, float))}
         numbers |= {o.name for o in operands if o.dtype is None and isinstance(o.value, (int, float))}
-        written = self.tracer.sites.expressions(row.site, operator.name, names, numbers)
+        written = self.context.sites.expressions(row.site, operator.name, names, numbers)
         return tuple(o.model_copy(update={"expression": written.get(o.name)}) for o in operands)
 
     # -- planes --------------------------------------------------------------------------------------------------
 
     def _write(self, output: Tensor, carried: Tensor, row: Row, only: int = 0) -> None:
-        self.label(output, carried, backward=row.phase in (1, 2), only=only)
-
-    def label(self, tensor: Tensor, carried: Tensor, *, backward: bool, only: int = 0) -> None:
-        """Have the elements of a tensor carry these labels; `only`: the one set that they hold."""
-        state = self.tracer.mark(tensor)
-        state.backward = backward
-        state.reads = 0
-        state.skipped = False
-        if not only:
-            found = self.tracer.labels.present(carried)
-            only = found[0] if len(found) == 1 else 0
-        store(state, tensor, carried, only)
+        self.context.label(output, carried, backward=row.phase in (1, 2), only=only)
 
     def _steps(self, verdict: Verdict, event: Event, operator: Operator) -> None:
         """Note this event on the path of every birth that it carries on."""
-        labels = self.tracer.labels
+        labels = self.context.labels
         for label in labels.labels_in(verdict.carried):
             birth = labels.birth(label)
             if birth.label_kind == "literal":

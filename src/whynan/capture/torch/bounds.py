@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch.operators import Operator
-    from whynan.capture.torch.tracer import Tracer
+    from whynan.capture.torch.rows import Rows
     from whynan.records import DamageKind
 
 SUMS: Final = frozenset(("add", "add_"))
@@ -39,7 +39,7 @@ class Lost(NamedTuple):
 
 
 def added(
-    _tracer: Tracer, operator: Operator, args: Any, kwargs: Any, output: Tensor, _before: dict[int, Tensor] | None
+    _rows: Rows, operator: Operator, args: Any, kwargs: Any, output: Tensor, _before: dict[int, Tensor] | None
 ) -> Lost | None:
     """A constant added to 0 that is 0 in the dtype."""
     other = args[1] if len(args) > 1 else None
@@ -53,7 +53,7 @@ def added(
 
 
 def clamped(
-    _tracer: Tracer, operator: Operator, args: Any, kwargs: Any, output: Tensor, _before: dict[int, Tensor] | None
+    _rows: Rows, operator: Operator, args: Any, kwargs: Any, output: Tensor, _before: dict[int, Tensor] | None
 ) -> Lost | None:
     """A bound beside 0 or beside 1 that is 0 or 1 in the dtype, where an element lies on it."""
     if not _known(output):
@@ -69,7 +69,7 @@ def clamped(
 
 
 def saturated(
-    _tracer: Tracer, _operator: Operator, args: Any, _kwargs: Any, output: Tensor, _before: dict[int, Tensor] | None
+    _rows: Rows, _operator: Operator, args: Any, _kwargs: Any, output: Tensor, _before: dict[int, Tensor] | None
 ) -> Lost | None:
     """A cast to a format without infinities, of what is out of its range."""
     if output.dtype not in _SATURATING:

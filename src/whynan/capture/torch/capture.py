@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from contextlib import suppress
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
-from whynan.capture.torch.detectors import Detectors
+from whynan.capture.torch.context import TraceContext
 from whynan.capture.torch.doors import quietly
 from whynan.capture.torch.hooks import StepHooks
 from whynan.capture.torch.leaves import distinct
@@ -20,6 +19,7 @@ from whynan.capture.torch.mode import TraceMode, enter_below, leave
 from whynan.capture.torch.narrowing import Attempts, Only
 from whynan.capture.torch.patches import Patches
 from whynan.capture.torch.recording import Recording
+from whynan.capture.torch.rows import Rows
 from whynan.capture.torch.tracer import Tracer
 from whynan.records import Coverage
 from whynan.traces import Trace
@@ -58,24 +58,24 @@ class Capture:
         reads: frozenset[str] = frozenset(),
         keeper: Keeper | None = None,
     ) -> None:
-        self.tracer = Tracer(memory=memory, ranges=ranges, copy_all=copy_all)
-        self.tracer.keeper = keeper
-        self.tracer.detectors = Detectors(self.tracer, reads)
+        self.context = context = TraceContext(
+            Rows(memory), copy_all=copy_all, narrowed=only is not None, every_thread=threads
+        )
+        context.log.steps.offset = first_step - 1
+        self.tracer = Tracer(context, ranges=ranges, keeper=keeper, reads=reads)
         if recording is not None:
-            self.tracer.recording = Recording(recording, self.tracer, self.so_far)
-        if on_sink is not None:
-            self.tracer.on_sink = partial(on_sink, self)
-        self.tracer.only = None if only is None else Only(only)
-        self.tracer.every_thread = threads
-        self._first_step = first_step
-        self.tracer.bad.sinks.steps.offset = first_step - 1
+            self.tracer.recording = Recording(recording, context, self.so_far)
+        self.ending = self.tracer.ending
+        self.ending.on_sink = None if on_sink is None else partial(on_sink, self)
         if steps is not None:
-            self.tracer.last_step = first_step - 1 + steps
-            self.tracer.on_last_step = self.leave if watches else self._leave_as_asked
+            self.ending.last_step = first_step - 1 + steps
+            self.ending.on_last_step = self.leave if watches else self._leave_as_asked
+        self._only = None if only is None else Only(only, self.tracer)
+        self._first_step = first_step
         self._waiting: Attempts | None = None
-        self._mode = self.tracer.mode = TraceMode(self.tracer)
-        self._hooks = StepHooks(self.tracer.fail)
-        self._patches = Patches(self.tracer, self._hooks)
+        self._mode = context.mode = TraceMode(self.tracer)
+        self._hooks = StepHooks(context.fail)
+        self._patches = Patches(self.tracer, self._hooks, self._only)
         self.trace: Trace | None = None
         self._entered = False
 
@@ -84,7 +84,7 @@ class Capture:
         try:
             self._hooks.install()
             if self._first_step > 1:
-                self._waiting = Attempts(self._first_step - 1, self._hooks, self._enter_late, self.tracer.fail)
+                self._waiting = Attempts(self._first_step - 1, self._hooks, self._enter_late, self.context.fail)
             else:
                 self._enter()
         except BaseException:
@@ -93,13 +93,10 @@ class Capture:
         return self
 
     def _enter(self, *, late: bool = False) -> None:
-        tracer = self.tracer
-        tracer.thread = threading.get_ident()
-        tracer.local.lane = tracer.main
-        tracer.main.begin()
+        self.context.begin()
         try:
             self._patches.install()
-            if tracer.only is None:
+            if self._only is None:
                 if late:
                     enter_below(self._mode)
                 else:
@@ -122,7 +119,7 @@ class Capture:
 
     def begin_at(self, step: int) -> None:
         """What comes now belongs to an optimizer's step of this number, from 1."""
-        steps = self.tracer.bad.sinks.steps
+        steps = self.context.log.steps
         steps.offset, steps.met = step - 1, True
 
     def nothing_follows(self, read: Any = None, error: BaseException | None = None) -> None:
@@ -130,12 +127,12 @@ class Capture:
 
         `error`: what was raised for a number that is NaN or Inf.
         """
-        quietly(self.tracer, self.tracer.deferred.settle)
-        quietly(self.tracer, self.tracer.bad.sinks.outputs_leave)
+        quietly(self.context, self.tracer.deferred.settle)
+        quietly(self.context, self.tracer.bad.sinks.outputs_leave)
         if error is not None:
-            quietly(self.tracer, self.tracer.bad.sinks.raised, error)
+            quietly(self.context, self.tracer.bad.sinks.raised, error)
         if isinstance(read, torch.Tensor):
-            quietly(self.tracer, self.tracer.bad.sinks.leaves_for_python, read)
+            quietly(self.context, self.tracer.bad.sinks.leaves_for_python, read)
 
     def begin_with(self, inherited: Inherited) -> None:
         """What comes now begins with weights that may be bad already."""
@@ -151,29 +148,29 @@ class Capture:
 
     def leave(self) -> None:
         """Look no further while the program goes on: what it still holds has not left it."""
-        tracer = self.tracer
+        tracer, context = self.tracer, self.context
         self._stop_waiting()
         self._leave()
         self._patches.remove()
         self._hooks.remove()
-        with tracer.alone():
+        with context.alone():
             try:
                 try:
-                    if tracer.active and self.trace is None:
+                    if context.active and self.trace is None:
                         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
                             tracer.deferred.settle()
                             tracer.bad.sinks.look_at_modules()
                             self.trace = self.so_far()
                 finally:
-                    tracer.active = False
+                    context.active = False
                     tracer.close()
             except Exception:
-                if tracer.fail():
+                if context.fail():
                     raise
                 self._failed()
 
     def _leave_as_asked(self) -> None:
-        self.tracer.notes[f"looked at up to step {self.tracer.last_step}, as --steps says"] = None
+        self.context.notes[f"looked at up to step {self.ending.last_step}, as --steps says"] = None
         self.leave()
 
     def __exit__(
@@ -185,23 +182,23 @@ class Capture:
         finally:
             self._patches.remove()
             self._hooks.remove()
-        tracer = self.tracer
-        with tracer.alone():
+        tracer, context = self.tracer, self.context
+        with context.alone():
             try:
-                if tracer.active and self.trace is None:
+                if context.active and self.trace is None:
                     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
                         tracer.deferred.settle()
                         if error is not None:
                             tracer.bad.sinks.raised(error)
-                        if tracer.only is not None:
-                            tracer.only.finish(tracer)
+                        if self._only is not None:
+                            self._only.finish()
                         self.trace = self._finish()
             except Exception:
-                if tracer.fail():
+                if context.fail():
                     raise
             finally:
                 # a thread that goes on has the mode still
-                tracer.active = False
+                context.active = False
                 tracer.close()
         if self.trace is None:
             self.trace = Trace([], [], self._coverage(), failed=True)
@@ -236,11 +233,11 @@ class Capture:
         if self._waiting is not None:
             self._waiting.stop()
             self._waiting = None
-            self.tracer.notes[f"step {self._first_step} was never reached, so nothing was looked at"] = None
+            self.context.notes[f"step {self._first_step} was never reached, so nothing was looked at"] = None
 
     def abandon(self) -> None:
         """Stop looking after an error of our own: the mode and the patches go, whatever else there was."""
-        self.tracer.active = False
+        self.context.active = False
         if self._waiting is not None:
             self._waiting.stop()
         with suppress(Exception):
@@ -250,33 +247,40 @@ class Capture:
 
     def forked(self) -> None:
         """This is a child process: look at nothing, and report nothing but that."""
-        tracer = self.tracer
-        if self.trace is not None or not tracer.active:
+        if self.trace is not None or not self.context.active:
             return
         # a thread that is not there any more may have held it
-        tracer.lock, tracer.recording = None, None
+        self.context.lock, self.tracer.recording = None, None
         leave(self._mode)
         self.abandon()
         self.trace = Trace([], [], Coverage(events=0, eager=0, compiled_regions=0, notes=(FORKED,)))
 
+    def listen(self, door: Callable[[], None], step: Callable[[], None]) -> None:
+        """Have `door` called at each door of the program's, and `step` after the last step that is looked at."""
+        ended = self.ending.on_last_step
+
+        def last_step() -> None:
+            if ended is not None:
+                ended()
+            step()
+
+        self.ending.on_door = door
+        self.ending.on_last_step = None if ended is None else last_step
+
     def enter_scope(self, number: int) -> None:
         """Number what follows: what is born in it carries the number."""
-        quietly(self.tracer, self.tracer.deferred.settle)
-        self.tracer.scope = (*self.tracer.scope, number)
+        quietly(self.context, self.tracer.deferred.settle)
+        self.context.enter_scope(number)
 
     def leave_scope(self, number: int) -> None:
         """End the numbered stretch."""
-        quietly(self.tracer, self.tracer.deferred.settle)
-        numbers = list(self.tracer.scope)
-        # the innermost of equal ones
-        del numbers[len(numbers) - 1 - numbers[::-1].index(number)]
-        self.tracer.scope = tuple(numbers)
+        quietly(self.context, self.tracer.deferred.settle)
+        self.context.leave_scope(number)
 
     def target_returned(self, value: Any) -> None:
         """The target of `explain` has returned; to be called while the capture is still entered."""
-        tracer = self.tracer
-        quietly(tracer, tracer.deferred.settle)
-        quietly(tracer, tracer.bad.sinks.target_returns, value)
+        quietly(self.context, self.tracer.deferred.settle)
+        quietly(self.context, self.tracer.bad.sinks.target_returns, value)
 
     def flags(self) -> dict[str, Any]:
         """Switches that change numbers."""
@@ -293,16 +297,16 @@ class Capture:
 
     def so_far(self, waiting: Iterable[Sink] = ()) -> Trace:
         """What the run has left for analysis until now, with sinks that it would have if it ended now; it goes on."""
-        tracer = self.tracer
-        sinks = distinct([*tracer.bad.sinks.found, *waiting])
+        log = self.context.log
+        sinks = distinct([*log.found, *waiting])
         unexplained = [s for s in sinks if not s.labels]
-        seen, silent = tracer.bad.sinks.fatal_seen, self._silent()
+        seen, silent = log.fatal_seen, self._silent()
         return Trace(self._births(sinks), sinks, self._coverage(), (), seen, unexplained, silent=silent)
 
     def _births(self, sinks: list[Sink]) -> list[Birth]:
         """Births and literals with the step that they belong to, as far as it is known."""
-        steps = self.tracer.bad.sinks.steps
-        births = [replace(b) for b in self.tracer.labels.births]
+        steps = self.context.log.steps
+        births = [replace(b) for b in self.context.labels.births]
         for birth in births:
             event = birth.event
             if not steps.met:
@@ -315,38 +319,38 @@ class Capture:
     def _silent(self) -> list[Silent]:
         """Silent damage, with a step where the program has any."""
         found = self.tracer.detectors.log.found
-        if self.tracer.bad.sinks.steps.met:
+        if self.context.log.steps.met:
             return list(found)
         return [replace(s, event=replace(s.event, step=None, micro=None)) for s in found]
 
     def _finish(self) -> Trace:
-        tracer = self.tracer
-        sinks = tracer.bad.sinks.finish()
+        context = self.context
+        sinks = self.tracer.bad.sinks.finish()
         births = self._births(sinks)
-        ranges = tracer.ranges.records(lambda n: tracer.sites.resolve(n, None)[0])
+        ranges = context.ranges.records(lambda n: context.sites.resolve(n, None)[0])
         unexplained = [s for s in sinks if not s.labels]
-        seen, silent = tracer.bad.sinks.fatal_seen, self._silent()
-        return Trace(births, sinks, self._coverage(), ranges, seen, unexplained, tracer.failed, silent)
+        seen, silent = context.log.fatal_seen, self._silent()
+        return Trace(births, sinks, self._coverage(), ranges, seen, unexplained, context.failed, silent)
 
     def _coverage(self) -> Coverage:
-        tracer = self.tracer
-        notes = list(tracer.notes)
-        if tracer.only is not None:
-            notes.append(tracer.only.note())
-        if tracer.failed:
+        context = self.context
+        notes = list(context.notes)
+        if self._only is not None:
+            notes.append(self._only.note())
+        if context.failed:
             notes.append(FAILED)
-        if tracer.rows.evicted and any(b.label_kind == "birth" for b in tracer.labels.births):
+        if context.rows.evicted and any(b.label_kind == "birth" for b in context.labels.births):
             notes.append(
-                f"operands of {tracer.rows.evicted:,} earlier events were let go to keep within the memory budget: "
+                f"operands of {context.rows.evicted:,} earlier events were let go to keep within the memory budget: "
                 "what came before may be missing, and a larger memory= keeps it"
             )
-        if tracer.ranges.omitted:
-            notes.append(f"ranges of {tracer.ranges.omitted} more tensors were left out")
+        if context.ranges.omitted:
+            notes.append(f"ranges of {context.ranges.omitted} more tensors were left out")
         return Coverage(
-            events=tracer.events,
-            eager=tracer.events,
-            compiled_regions=tracer.compiled_regions,
-            skipped_steps=tracer.skipped_steps,
+            events=context.events,
+            eager=context.events,
+            compiled_regions=context.compiled_regions,
+            skipped_steps=context.log.skipped_steps,
             notes=tuple(notes),
         )
 

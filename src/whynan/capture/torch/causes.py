@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from whynan.capture.torch.attribution import Question
-    from whynan.capture.torch.tracer import Tracer
+    from whynan.capture.torch.arguments import Question
+    from whynan.capture.torch.context import TraceContext
     from whynan.records import BirthKind, Operand
 
 HOPS = 6
@@ -46,8 +46,8 @@ WEIGHING = {
 class Causes:
     """Walks the rows that are still held."""
 
-    def __init__(self, tracer: Tracer) -> None:
-        self.tracer = tracer
+    def __init__(self, context: TraceContext) -> None:
+        self.context = context
 
     def links(
         self,
@@ -87,21 +87,21 @@ class Causes:
         if chosen is None or chosen.name not in row.operator.arg_names:
             return None
         position = row.operator.arg_names.index(chosen.name)
-        held = held_of(question.arguments[0], self.tracer.rows.writer_of)
+        held = held_of(question.arguments[0], self.context.rows.writer_of)
         found = held[position] if position < len(held) else None
         return (found, chosen.index) if isinstance(found, Held) else None
 
     def _start_forward(
         self, forward: Row, place: tuple[int, ...], shape: tuple[int, ...]
     ) -> tuple[Held | None, tuple[int, ...] | None] | None:
-        kept = self.tracer.rows.of(forward.ordinal)
+        kept = self.context.rows.of(forward.ordinal)
         if kept is None:
             return None
         seen: list[tuple[float, Held, tuple[int, ...]]] = []
         for operand in kept.held:
             if not isinstance(operand, Held):
                 continue
-            tensor = self.tracer.rows.value_of(operand)
+            tensor = self.context.rows.value_of(operand)
             if tensor is None or not _is_aligned(forward, tensor, shape):
                 continue
             index = _ahead(kept, tensor, place, shape)
@@ -117,13 +117,13 @@ class Causes:
 
     def _whole(self, held: Held) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
         """A whole row or tensor as operand: name who wrote it, and stop."""
-        row = self.tracer.rows.get(held.writer) if held.writer >= 0 else None
+        row = self.context.rows.get(held.writer) if held.writer >= 0 else None
         if row is None:
             return self._outside(held, None), None, None
-        value = self.tracer.rows.value_of(held)
+        value = self.context.rows.value_of(held)
         if value is None or value.numel() == 0:
             return None, None, None
-        kept = self.tracer.rows.of(row.ordinal)
+        kept = self.context.rows.of(row.ordinal)
         if kept is None or kept.out is None or math.prod(kept.out[0]) < value.numel():
             # it wrote a part only, and which part is not asked here
             return None, None, None
@@ -134,11 +134,11 @@ class Causes:
 
     def _one(self, held: Held, index: tuple[int, ...]) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
         """One element as operand: the event that wrote it, in a sentence with its values, and where to look next."""
-        row = self.tracer.rows.get(held.writer) if held.writer >= 0 else None
+        row = self.context.rows.get(held.writer) if held.writer >= 0 else None
         if row is None:
             return self._outside(held, index), None, None
         value = self._value(held, index)
-        kept = self.tracer.rows.of(row.ordinal)
+        kept = self.context.rows.of(row.ordinal)
         if kept is None or kept.out is None:
             return self._link(row, made(row, value)), None, None
         position = _in_output(held, index, kept.out)
@@ -207,7 +207,7 @@ class Causes:
 
     def _computed(self, held: Held) -> bool:
         """Whether an operand was computed in this trace, by more than a constant."""
-        row = self.tracer.rows.get(held.writer) if held.writer >= 0 else None
+        row = self.context.rows.get(held.writer) if held.writer >= 0 else None
         return row is not None and row.operator.base.removesuffix("_") not in CONSTANTS
 
     def _sentence(
@@ -242,17 +242,17 @@ class Causes:
     def _tensor(self, operand: Held, kept: Operands) -> Tensor | None:
         if kept.before is not None and kept.held and kept.held[0] is operand:
             return kept.before
-        return self.tracer.rows.value_of(operand)
+        return self.context.rows.value_of(operand)
 
     def _value(self, held: Held, index: tuple[int, ...]) -> Any:
-        tensor = self.tracer.rows.value_of(held)
+        tensor = self.context.rows.value_of(held)
         return at(tensor, index) if tensor is not None else None
 
     def _outside(self, held: Held, index: tuple[int, ...] | None) -> ChainLink | None:
-        tensor = self.tracer.rows.value_of(held)
+        tensor = self.context.rows.value_of(held)
         if tensor is None:
             return None
-        name, kind = self.tracer.names.describe(tensor)
+        name, kind = self.context.names.describe(tensor)
         if name is None:
             return None
         place = "" if index is None or not index else str(list(index))
@@ -266,14 +266,14 @@ class Causes:
         )
 
     def _link(self, row: Row, summary: str) -> ChainLink:
-        site, _ = self.tracer.sites.resolve(row.site, self.tracer.names.module_path(row.module))
+        site, _ = self.context.sites.resolve(row.site, self.context.names.module_path(row.module))
         return ChainLink(role="cause", op=row.operator.name, phase=PHASES[row.phase], site=site, summary=summary)
 
     def forward_operands(
         self, row: Row, place: tuple[int, ...] | None, shape: tuple[int, ...]
     ) -> tuple[ForwardOperand, ...]:
         """The operands of a forward event at the element whose gradient went bad."""
-        kept = self.tracer.rows.of(row.ordinal)
+        kept = self.context.rows.of(row.ordinal)
         if kept is None and row.phase != 0:
             # the operands of a backward are not held for a second one
             return ()

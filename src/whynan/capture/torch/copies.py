@@ -12,8 +12,8 @@ from whynan.capture.torch.planes import FLOATS, readable
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from whynan.capture.torch.context import TraceContext
     from whynan.capture.torch.operators import Operator
-    from whynan.capture.torch.tracer import Tracer
 
 SMALL = 1 << 16
 COPY_LIMIT = 1 << 24
@@ -22,22 +22,20 @@ FEW_ELEMENTS = 1 << 8
 _current_node = torch._C._current_autograd_node
 
 
-def in_step(tracer: Tracer, operator: Operator, args: Any) -> bool:
+def in_step(context: TraceContext, operator: Operator, args: Any) -> bool:
     """Whether an optimizer's operation has its operand copied: a small one, or any in a second run."""
-    return tracer.copy_all or (operator.writes_first and args[0].numel() <= FEW_ELEMENTS)
+    return context.copy_all or (operator.writes_first and args[0].numel() <= FEW_ELEMENTS)
 
 
-def before(tracer: Tracer, operator: Operator, args: Any, kwargs: Any) -> dict[int, Tensor] | None:
+def before(context: TraceContext, operator: Operator, args: Any, kwargs: Any) -> dict[int, Tensor] | None:
     """What the operation is about to overwrite, by tensor id."""
-    if tracer.keeper is not None:
-        return tracer.keeper.before(operator, args, kwargs)
-    everything = tracer.copy_all
-    if tracer.stepping and operator.writes_first:
+    everything = context.copy_all
+    if context.stepping and operator.writes_first:
         target = args[0]
         return {id(target): target.clone()} if target.dtype in FLOATS and readable(target) else None
     if not everything and operator.foreach:
         return None
-    hot = tracer.stepping or _current_node() is not None
+    hot = context.stepping or _current_node() is not None
     limit = SMALL if operator.pointwise and hot else COPY_LIMIT
     copies: dict[int, Tensor] = {}
     for key in operator.mutable:

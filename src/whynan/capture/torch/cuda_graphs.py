@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.capture.torch.frames import unseen
-from whynan.capture.torch.standing import InGraph
+from whynan.capture.torch.standing import Here, InGraph
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from whynan.capture.torch.watch import Guard
 
 
 def is_capturing() -> bool:
@@ -26,11 +24,12 @@ def is_capturing() -> bool:
 
 
 class GraphReplays:
-    """Counts the replays of CUDA graphs under a guard."""
+    """Counts the replays of CUDA graphs while `watches` says that there is a guard."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, here: Here, watches: Callable[[], bool]) -> None:
         self.count = 0
-        self._guard = guard
+        self._here = here
+        self._watches = watches
 
     def install(self, replace: Callable[[Any, str, Callable[[Any], Any]], None]) -> None:
         """Stand at the doors of graphs."""
@@ -40,9 +39,9 @@ class GraphReplays:
     def _door(self, original: Any, *, counts: int) -> Any:
         @functools.wraps(original)
         def call(graph: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._guard.here.replaying:
+            if self._here.replaying:
                 raise InGraph
-            if self._guard.on:
+            if self._watches():
                 self.count += counts
             try:
                 return original(graph, *args, **kwargs)

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch.arguments import Before
+    from whynan.capture.torch.context import TraceContext
     from whynan.capture.torch.operators import Operator
-    from whynan.capture.torch.rows import Row
-    from whynan.capture.torch.tracer import Tracer
+    from whynan.capture.torch.rows import LiveEvent, Row
 
 RELATIVE = 1e-3
 LARGEST = 1 << 22
@@ -53,18 +53,18 @@ def _replacements(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, .
 class Damage:
     """Follows finite values computed from a birth."""
 
-    def __init__(self, tracer: Tracer) -> None:
-        self.tracer = tracer
+    def __init__(self, context: TraceContext) -> None:
+        self.context = context
         self.left = EXPERIMENTS
 
     def carry(self, operator: Operator, old: Before, output: Tensor, index: int, carried: Tensor) -> None:
         """An event carried a birth on: evaluate it in float64 as well."""
-        labels = self.tracer.labels
+        labels = self.context.labels
         if not labels.labels_in(carried) - labels.literals or not self._affordable(operator, output):
             return
         one = single(operator, old.arguments, index)
         exact = None if one is None else self._shadow(operator, *one, old)
-        state = self.tracer.state_of(output)
+        state = self.context.state_of(output)
         if exact is None or state is None or exact.shape != output.shape or exact.dtype is not torch.float64:
             return
         if state.shadow is None:
@@ -76,7 +76,7 @@ class Damage:
         if operator.random or output.numel() > LARGEST or output.dtype.is_complex:
             return False
         if self.left <= 0:
-            self.tracer.notes["damage of absorbed births was not followed any further: too many events"] = None
+            self.context.notes["damage of absorbed births was not followed any further: too many events"] = None
             return False
         self.left -= 1
         return True
@@ -114,22 +114,15 @@ class Damage:
             return None
         return outputs[index] if index < len(outputs) else None
 
-    def absorbed(
-        self,
-        row: Row,
-        operator: Operator,
-        old: Before,
-        written: list[Tensor],
-        bad: list[int],
-    ) -> None:
+    def absorbed(self, live: LiveEvent, old: Before, bad: list[int]) -> None:
         """An event read a birth or a tainted value, and wrote something finite."""
-        arguments = old.arguments
+        row, operator, arguments = live.row, live.row.operator, old.arguments
         if operator.value_free or operator.view or _asks(operator, arguments):
             return
         everything = self._sources(arguments)
         if not everything:
             return
-        for i, output in enumerate(written):
+        for i, output in enumerate(live.written):
             if i in bad or not is_strided(output):
                 continue
             if not self._affordable(operator, output):
@@ -157,11 +150,11 @@ class Damage:
 
     def _sources(self, arguments: experiments.Arguments) -> dict[int, tuple[Tensor, Tensor, bool]]:
         """The operands that hold births or taint: tensor, label plane, and whether it is taint."""
-        labels = self.tracer.labels
+        labels = self.context.labels
         found: dict[int, tuple[Tensor, Tensor, bool]] = {}
         args, kwargs = arguments
         for tensor in experiments.tensors_in([*args, *kwargs.values()]):
-            state = self.tracer.state_of(tensor)
+            state = self.context.state_of(tensor)
             if state is None or not is_strided(tensor):
                 continue
             if state.taint is None and state.only and labels.is_literal(state.only):
@@ -190,7 +183,7 @@ class Damage:
         others: tuple[float | str, ...] = (0, 1),
     ) -> Tensor | None:
         """Which output elements depend on the sources: by position, or by changing the sources to some others."""
-        labels = self.tracer.labels
+        labels = self.context.labels
         everything = labels.intern(labels.of(s for _, plane, _ in sources.values() for s in labels.present(plane)))
         if operator.pointwise:
             return self._pointwise(operator, arguments, sources, output)
@@ -219,7 +212,7 @@ class Damage:
         sources: dict[int, tuple[Tensor, Tensor, bool]],
         output: Tensor,
     ) -> Tensor | None:
-        labels = self.tracer.labels
+        labels = self.context.labels
         plane = torch.zeros(output.shape, dtype=PLANE_DTYPE, device=output.device)
         args: list[Any] = [a[0] if operator.foreach and isinstance(a, list) and a else a for a in arguments[0]]
         for position, tensor in enumerate(args):
@@ -254,12 +247,12 @@ class Damage:
 
     def _tell(self, row: Row, operator: Operator, plane: Tensor, what: str, ending: str) -> None:
         """Note what an event did on the path of births that have no step yet of this ending."""
-        labels = self.tracer.labels
+        labels = self.context.labels
         for label in labels.labels_in(plane):
             birth = labels.birth(label)
             if any(link.summary.endswith(ending) for link in birth.steps):
                 continue
-            site, _ = self.tracer.sites.resolve(row.site, self.tracer.names.module_path(row.module))
+            site, _ = self.context.sites.resolve(row.site, self.context.names.module_path(row.module))
             summary = f"{operator.base.removesuffix('_')} {what}"
             birth.steps.append(
                 ChainLink(role="step", op=operator.name, phase=PHASES[row.phase], site=site, summary=summary)
@@ -291,13 +284,13 @@ class Damage:
             if output.dtype is torch.bool:
                 return lost
             self._made(row, operator, output, plane, "Inf")
-            return self.tracer.labels.union(lost, plane.to(PLANE_DTYPE))
+            return self.context.labels.union(lost, plane.to(PLANE_DTYPE))
         # equals may have another order in float64, where nothing is wrong with them
         plain = self._shadow(operator, arguments, index, old, known=False)
         differs = exact != output if plain is None else (exact != output) & (plain == output)
         wrong = torch.where(differs, plane, 0).to(PLANE_DTYPE)
         self._turned(row, operator, output, exact, wrong)
-        return self.tracer.labels.union(lost, wrong)
+        return self.context.labels.union(lost, wrong)
 
     def _from_nan(
         self,
@@ -328,18 +321,18 @@ class Damage:
     def _exact_of(self, tensor: Tensor, old: Before) -> Tensor | None:
         """The shadow of an operand, where it has one."""
         holder = old.changed.get(id(tensor), tensor)
-        state = self.tracer.state_of(holder)
+        state = self.context.state_of(holder)
         if state is None or state.shadow is None or state.itemsize != tensor.element_size():
             return None
         return strided(state.shadow, state.itemsize, holder)
 
     def _store(self, output: Tensor, plane: Tensor) -> None:
-        state = self.tracer.state_of(output)
+        state = self.context.state_of(output)
         if not bool((plane != 0).any()):
             if state is not None and state.taint is not None and state.itemsize == output.element_size():
                 strided(state.taint, state.itemsize, output).zero_()
             return
-        state = self.tracer.mark(output)
+        state = self.context.mark(output)
         rescale(state, output)
         if state.taint is None:
             state.taint = new_plane(output)

@@ -17,40 +17,41 @@ from whynan.source.decisions import Decision, decision
 from whynan.source.positions import file_of_site
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from torch import Tensor
 
-    from whynan.capture.torch.sinks import Sinks
-    from whynan.capture.torch.tracer import Tracer
+    from whynan.capture.torch.context import TraceContext
+    from whynan.records import SinkKind
     from whynan.traces import Sink
+
+    Measure = Callable[[Tensor, SinkKind, str | None, bool], list[Sink]]
+    """The sinks that a tensor makes, of this kind, by this name; whether they are fatal."""
 
 _MOST_EVENTS: Final = 64
 """So many events behind a number are looked at for where it comes from."""
 
 
-def decide(sinks: Sinks, tensor: Tensor, value: Any) -> bool:
-    """Note the losses on which the program decides where it has read a tensor; whether there is one.
+def decide(context: TraceContext, tensor: Tensor, value: Any, measure: Measure) -> list[Sink]:
+    """The losses on which the program decides where it has read a tensor.
 
     `value`: what Python was given: the number, or the answer where the tensor is one of a comparison or a test.
     """
-    tracer = sinks.tracer
     number = type(value) in (float, bool)
-    if not number or not tracer.marked or (type(value) is float and value - value == 0):
-        return False
-    read = [tensor] if tensor.is_floating_point() else list(_compared(tracer, tensor))
-    bad = [each for each in read if tracer.state_of(each) is not None and readable(each) and is_bad(each)]
+    if not number or not context.marked or (type(value) is float and value - value == 0):
+        return []
+    read = [tensor] if tensor.is_floating_point() else list(_compared(context, tensor))
+    bad = [each for each in read if context.state_of(each) is not None and readable(each) and is_bad(each)]
     made = decision(sys._getframe(1), value) if bad else None
     if made is None:
-        return False
-    known = len(sinks.found)
+        return []
+    found: list[Sink] = []
     for each in bad:
-        comes = _comes_from(tracer, each)
+        comes = _comes_from(context, each)
         if _is_fatal(comes, made):
-            found = _sinks(sinks, each, made, comes)
-            # a best loss that begins at Inf is compared, and not tested
-            sinks.found += [sink for sink in found if made.tests or not _is_literal(tracer, sink)]
-    return len(sinks.found) > known
+            found += _sinks(measure, each, made, comes)
+    # a best loss that begins at Inf is compared, and not tested
+    return [sink for sink in found if made.tests or not _is_literal(context, sink)]
 
 
 def _is_fatal(comes: str, made: Decision) -> bool:
@@ -60,12 +61,13 @@ def _is_fatal(comes: str, made: Decision) -> bool:
     return comes == "graph" or made.does == "ends"
 
 
-def _is_literal(tracer: Tracer, sink: Sink) -> bool:
+def _is_literal(context: TraceContext, sink: Sink) -> bool:
     """Whether a number is one that the program wrote."""
-    return bool(sink.labels) and all(tracer.labels.birth(label).label_kind == "literal" for label in sink.labels)
+    return bool(sink.labels) and all(context.labels.birth(label).label_kind == "literal" for label in sink.labels)
 
 
-def _sinks(sinks: Sinks, tensor: Tensor, made: Decision, comes: str) -> Iterator[Sink]:
+def _sinks(measure: Measure, tensor: Tensor, made: Decision, comes: str) -> Iterator[Sink]:
+    kind: SinkKind
     if comes == "gradient":
         kind, what = "gradient", "what it tests of the gradients"
     elif comes == "forward":
@@ -73,7 +75,7 @@ def _sinks(sinks: Sinks, tensor: Tensor, made: Decision, comes: str) -> Iterator
     else:
         kind, what = ("loss", "the loss") if tensor.numel() == 1 else ("output", "what it tests")
     site = Site(file=file_of_site(made.file), line=made.line, function=made.function.replace("<locals>.", ""))
-    for sink in sinks.sink(tensor, kind, None, True):
+    for sink in measure(tensor, kind, None, True):
         held = "NaN or Inf" if sink.value is None else format_value(sink.value)
         summary = f"{made.words} because {what} is {held}"
         yield replace(sink, decision=ChainLink(role="sink", op=None, site=site, summary=summary))
@@ -84,15 +86,15 @@ def ended(place: Site) -> ChainLink:
     return ChainLink(role="sink", op=None, site=place, summary="ends the program because what it holds is NaN or Inf")
 
 
-def _compared(tracer: Tracer, answer: Tensor) -> Iterator[Tensor]:
+def _compared(context: TraceContext, answer: Tensor) -> Iterator[Tensor]:
     """The numbers that a tensor of answers was made of."""
-    waiting, known = [tracer.rows.writer_of(answer)], set[int]()
+    waiting, known = [context.rows.writer_of(answer)], set[int]()
     while waiting and len(known) < _MOST_EVENTS:
         writer = waiting.pop()
-        kept = None if writer in known else tracer.rows.of(writer)
+        kept = None if writer in known else context.rows.of(writer)
         known.add(writer)
         for held in _held(kept.held) if kept is not None else ():
-            row = tracer.rows.get(held.writer)
+            row = context.rows.get(held.writer)
             if held.alias.is_floating_point() and not (row is not None and row.operator.base == "abs"):
                 yield held.alias
             elif held.alias.is_floating_point():
@@ -102,16 +104,16 @@ def _compared(tracer: Tracer, answer: Tensor) -> Iterator[Tensor]:
                 waiting.append(held.writer)
 
 
-def _comes_from(tracer: Tracer, tensor: Tensor) -> str:
+def _comes_from(context: TraceContext, tensor: Tensor) -> str:
     """Where a number comes from: what a gradient can go back through, a forward without one, or a gradient."""
     if tensor.requires_grad:
         return "graph"
-    differentiated = {entry[3] for entry in tracer.lane().nodes.values()}
-    waiting, known = [tracer.rows.writer_of(tensor)], set[int]()
+    differentiated = {entry[3] for entry in context.lane().nodes.values()}
+    waiting, known = [context.rows.writer_of(tensor)], set[int]()
     found = "forward"
     while waiting and len(known) < _MOST_EVENTS:
         writer = waiting.pop(0)
-        row = None if writer in known else tracer.rows.get(writer)
+        row = None if writer in known else context.rows.get(writer)
         known.add(writer)
         if row is None:
             continue
@@ -120,7 +122,7 @@ def _comes_from(tracer: Tracer, tensor: Tensor) -> str:
             continue
         if writer in differentiated:
             return "graph"
-        kept = tracer.rows.of(writer)
+        kept = context.rows.of(writer)
         waiting += [held.writer for held in _held(kept.held)] if kept is not None else []
     return found
 

@@ -12,74 +12,64 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import torch
 
 from whynan.capture.torch.experiments import map_tensors, tensors_in
+from whynan.capture.torch.lanes import ACCUMULATION, BACKWARD
 from whynan.capture.torch.planes import FLOAT8, FLOATS, HALVES, end_to_end
 from whynan.capture.torch.rows import WRITER
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
-    from whynan.capture.torch.lanes import Lane
-    from whynan.capture.torch.operators import Operator
-    from whynan.capture.torch.rows import Row
-    from whynan.capture.torch.tracer import Tracer
+    from whynan.capture.torch.rows import LiveEvent
 
 BUDGET: Final = 1 << 30
 """Bytes of outputs that may wait to be looked at."""
 
 
 class Waiting(NamedTuple):
-    """One event with all that explaining it may need, and who had last written its tensors."""
+    """An event with all that explaining it may need, and who had last written its tensors."""
 
-    row: Row
-    operator: Operator
-    args: Any
-    kwargs: dict[str, Any]
-    written: list[Tensor]
-    before: dict[int, Tensor] | None
-    node: Any
-    lane: Lane
+    live: LiveEvent
     writers: list[tuple[Tensor, int]]
+
+    def now(self) -> LiveEvent:
+        """The event with the operands that a later one has overwritten, whose values are gone."""
+        return self.live._replace(changed_since=frozenset(id(t) for t, writer in self.writers if _writer(t) != writer))
 
 
 class Deferred:
-    """The events of a trace that wait to be looked at."""
+    """The events of a trace that wait to be looked at.
 
-    def __init__(self, tracer: Tracer) -> None:
-        self.tracer = tracer
+    `looks_at_all`: whether events are explained whose sums are finite. `explain` is given an event, and the places of
+    its outputs that may be bad.
+    """
+
+    def __init__(self, looks_at_all: Callable[[], bool], explain: Callable[[LiveEvent, set[int]], None]) -> None:
+        self._looks_at_all = looks_at_all
+        self._explain = explain
         self.events: list[Waiting] = []
         self._sums: list[Tensor] = []
         self._places: list[tuple[int, int]] = []
         self._unsure: set[tuple[int, int]] = set()
         self._bytes = 0
 
-    def add(
-        self,
-        row: Row,
-        operator: Operator,
-        args: Any,
-        kwargs: dict[str, Any],
-        written: list[Tensor],
-        before: dict[int, Tensor] | None,
-        node: Any,
-        lane: Lane,
-        *,
-        by_alias: bool,
-    ) -> None:
+    def add(self, live: LiveEvent) -> None:
         """Keep an event and start its check.
 
         The engine moves a gradient only if nobody else holds the tensor: what is new is kept by an alias of its
-        storage, and in the backward (`by_alias`) so are the operands.
+        storage, and in the backward so are the operands.
         """
-        if by_alias:
+        operator, args, written = live.row.operator, live.args, live.written
+        if by_alias := live.row.phase in (BACKWARD, ACCUMULATION):
             args = tuple(map_tensors(a, torch.Tensor.detach) for a in args)
         if by_alias or not operator.mutable:
             written = [t.detach() for t in written]
-        number = len(self.events)
         if not operator.uninitialised:
-            self._start(number, written)
-        tensors = [t for a in (*args, *kwargs.values()) for t in tensors_in(a)]
-        writers = [(t, _writer(t)) for t in tensors]
-        self.events.append(Waiting(row, operator, args, kwargs, written, before, node, lane, writers))
+            self._start(len(self.events), written)
+        tensors = [t for a in (*args, *live.kwargs.values()) for t in tensors_in(a)]
+        live = live._replace(args=args, written=written)
+        self.events.append(Waiting(live, [(t, _writer(t)) for t in tensors]))
         self._bytes += sum(t.numel() * t.element_size() for t in written)
         if self._bytes > BUDGET:
             self.settle()
@@ -92,22 +82,13 @@ class Deferred:
         # first of all: what is read below is read by the program's own doors, which settle too
         self.events, self._sums, self._places, self._unsure, self._bytes = [], [], [], set(), 0
         suspects |= _not_finite(sums, places)
-        tracer = self.tracer
-        if not suspects and not tracer.any_marked and not tracer.want_ranges:
+        if not suspects and not self._looks_at_all():
             return
+        doubtful: dict[int, set[int]] = {}
+        for number, place in suspects:
+            doubtful.setdefault(number, set()).add(place)
         for number, event in enumerate(events):
-            bad: list[int] = []
-            if not event.operator.uninitialised:
-                for i, tensor in enumerate(event.written):
-                    if tracer.judged(tensor, event.operator, (number, i) not in suspects):
-                        bad.append(i)
-            marked = tracer.any_marked and tracer.reads_marked(event.args, event.kwargs)
-            if bad or marked:
-                tracer.bad.look(
-                    event.row, event.operator, event.args, event.kwargs, None, event.written, bad, event.before,
-                    event.node, event.lane, marked, _changed_since(event),
-                )  # fmt: skip
-            tracer.add_ranges(event.row, event.operator, event.written)
+            self._explain(event.now(), doubtful.get(number, set()))
 
     def _start(self, number: int, written: list[Tensor]) -> None:
         floats = [(i, t) for i, t in enumerate(written) if t.dtype in FLOATS]
@@ -146,11 +127,6 @@ def _sum(tensor: Tensor) -> Tensor:
     if tensor.dtype in FLOAT8:
         tensor = tensor.float()
     return tensor.sum(dtype=torch.float32) if tensor.dtype in HALVES else tensor.sum()
-
-
-def _changed_since(event: Waiting) -> frozenset[int]:
-    """The operands that a later event has overwritten: their values are gone."""
-    return frozenset(id(t) for t, writer in event.writers if _writer(t) != writer)
 
 
 def _writer(tensor: Tensor) -> int:

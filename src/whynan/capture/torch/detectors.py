@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch.bounds import Lost
+    from whynan.capture.torch.context import TraceContext
+    from whynan.capture.torch.events import Events
     from whynan.capture.torch.lanes import Lane
-    from whynan.capture.torch.operators import Operator
-    from whynan.capture.torch.rows import Row
-    from whynan.capture.torch.tracer import Tracer
+    from whynan.capture.torch.rows import LiveEvent, Row
 
 READERS: Final[dict[str, tuple[tuple[str, Callable[..., Lost | None]], ...]]] = {
     **dict.fromkeys(guards.WRITING, (("masks", guards.written),)),
@@ -66,10 +66,11 @@ class DamageLog:
 class Detectors:
     """The detectors of a trace; `reads` names what is looked at, and where it is empty nothing is."""
 
-    def __init__(self, tracer: Tracer, reads: frozenset[str] = frozenset()) -> None:
-        self.tracer = tracer
+    def __init__(self, context: TraceContext, events: Events, reads: frozenset[str]) -> None:
+        self.context = context
+        self.events = events
         self.log = DamageLog()
-        self.updates = UpdateEvents(tracer, reads, self._keep)
+        self.updates = UpdateEvents(context, reads, self._keep)
         asked = {base: [ask for reading, ask in asks if reading in reads] for base, asks in READERS.items()}
         self._asked = {base: asks for base, asks in asked.items() if asks}
         self._vanished: dict[int, tuple[weakref.ref[Tensor], Silent]] = {}
@@ -78,18 +79,10 @@ class Detectors:
         self.asked: tuple[frozenset[str], ...] = (frozenset(looked_at), frozenset(), frozenset(), self.updates.asked)
         """By phase, the base names of the operators that are looked at."""
 
-    def look(
-        self,
-        row: Row,
-        operator: Operator,
-        args: Any,
-        kwargs: Any,
-        written: Any,
-        before: dict[int, Tensor] | None,
-        node: Any,
-        lane: Lane,
-    ) -> None:
+    def look(self, live: LiveEvent) -> None:
         """Ask of one event whether it lost what it should have kept."""
+        row, args, kwargs, written, before, node, lane, _ = live
+        operator = row.operator
         if not all(map(is_strided, experiments.tensors_in([args, written]))):
             return
         if row.phase == OPTIMIZER:
@@ -103,7 +96,7 @@ class Detectors:
             return
         with torch._C._DisableTorchDispatch():
             for ask in self._asked[operator.base]:
-                lost = ask(self.tracer, operator, args, kwargs, written[0], before)
+                lost = ask(self.context.rows, operator, args, kwargs, written[0], before)
                 if lost is not None:
                     self._lost(row, args, written[0], lost, lane)
                     return
@@ -133,7 +126,7 @@ class Detectors:
         names = row.operator.arg_names
         name = None if lost.argument is None else names[lost.argument]
         numbers = {n for n, a in zip(names, args, strict=False) if isinstance(a, (int, float))}
-        texts = self.tracer.sites.expressions(row.site, row.operator.name, names, numbers)
+        texts = self.context.sites.expressions(row.site, row.operator.name, names, numbers)
         return Operand(
             name=name or "self",
             expression=None if name is None else texts.get(name),
@@ -157,19 +150,19 @@ class Detectors:
         """Log what an event has done, or what was met as a step began."""
         if detection is None:
             return None
-        tracer, row = self.tracer, detection.row
+        context, row = self.context, detection.row
         site = lane.optimizer_site if row is None else row.site
-        place = tracer.sites.key(site), None if row is None else row.operator.name
-        made = self.log.add(place, detection, tracer.scope, lambda: self._event(row, lane, args))
-        path = None if row is None else tracer.names.module_path(row.module)
+        place = context.sites.key(site), None if row is None else row.operator.name
+        made = self.log.add(place, detection, context.scope, lambda: self._event(row, lane, args))
+        path = None if row is None else context.names.module_path(row.module)
         if path is not None:
             made.modules[path] = None
         return made
 
     def _event(self, row: Row | None, lane: Lane, args: Any) -> Event:
-        tracer = self.tracer
+        context = self.context
         if row is not None:
-            return tracer.bad.events.event(row, None, lane, row.operator, args)
-        where, library = tracer.sites.resolve(lane.optimizer_site, None)
-        step, micro = tracer.bad.sinks.steps.now(in_backward=False)
-        return Event(tracer.ordinal - tracer.first, None, "optimizer", where, library, step=step, micro=micro)
+            return self.events.event(row, None, lane, args)
+        where, library = context.sites.resolve(lane.optimizer_site, None)
+        step, micro = context.log.steps.now(in_backward=False)
+        return Event(context.ordinal - context.first, None, "optimizer", where, library, step=step, micro=micro)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch.attribution import Verdict
+    from whynan.capture.torch.context import TraceContext
     from whynan.capture.torch.labels import Labels
     from whynan.capture.torch.rows import Row
-    from whynan.capture.torch.tracer import Tracer
 
 
 class Determinant(NamedTuple):
@@ -47,21 +47,21 @@ class Determinant(NamedTuple):
         return tuple(found)
 
 
-def determinant_of(tracer: Tracer, row: Row, args: Any) -> Determinant | None:
+def determinant_of(context: TraceContext, row: Row, args: Any) -> Determinant | None:
     """The factorisation that a `where` chooses by, if both are of one call."""
     if row.operator.base != "where" or len(args) != 3 or not isinstance(args[0], torch.Tensor):
         return None
-    test = tracer.rows.get(tracer.rows.writer_of(args[0]))
-    sign = _first(tracer, test) if test is not None and test.site == row.site and test.operator.base == "eq" else None
-    made = None if sign is None else tracer.rows.get(sign.writer)
+    test = context.rows.get(context.rows.writer_of(args[0]))
+    sign = _first(context, test) if test is not None and test.site == row.site and test.operator.base == "eq" else None
+    made = None if sign is None else context.rows.get(sign.writer)
     if sign is None or made is None or made.site != row.site or made.operator.base != "_linalg_slogdet":
         return None
-    matrix = _first(tracer, made)
-    return Determinant(made, None if matrix is None else tracer.rows.value_of(matrix), tracer.rows.value_of(sign))
+    matrix = _first(context, made)
+    return Determinant(made, None if matrix is None else context.rows.value_of(matrix), context.rows.value_of(sign))
 
 
-def _first(tracer: Tracer, row: Row) -> Held | None:
-    kept = tracer.rows.of(row.ordinal)
+def _first(context: TraceContext, row: Row) -> Held | None:
+    kept = context.rows.of(row.ordinal)
     first = kept.held[0] if kept is not None and kept.held else None
     return first if isinstance(first, Held) else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,12 @@ from torch._C._dynamo.eval_frame import set_eval_frame as _set_eval_frame
 from whynan.capture.torch.frames import unseen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import CodeType
 
-    from whynan.capture.torch.tracer import Tracer
+    from whynan.capture.torch.context import TraceContext
 
+Note = Callable[[Any, Any, Any], None]
+"""What is told of a call: its arguments, by place and by name, and what it gave (None before it)."""
 _modes = torch._C._len_torch_dispatch_stack
 _mode_at = torch._C._get_dispatch_stack_at
 
@@ -91,93 +93,135 @@ def named(door: Any, module: str, name: str) -> Any:
     return door
 
 
-def halt(tracer: Tracer) -> None:
+@dataclass(eq=False)
+class Ending:
+    """When a run is to end: asked at its doors, and when the last step that is looked at is over.
+
+    `settle` explains the events that wait. `on_sink` gives what the run is to end with, where a sink is fatal.
+    """
+
+    context: TraceContext
+    settle: Callable[[], None]
+    on_sink: Callable[[], BaseException | None] | None = None
+    on_door: Callable[[], None] | None = None
+    """Called at each door of the program's, before `on_sink` is asked."""
+    last_step: int | None = None
+    on_last_step: Callable[[], None] | None = None
+    asked: int = 0
+    """How many of the sinks found so far `on_sink` has been asked about."""
+
+    def fatal_since(self) -> bool:
+        """Whether one of the sinks is fatal that were found since this was asked last."""
+        self.settle()
+        found = self.context.log.found
+        fresh, self.asked = found[self.asked :], len(found)
+        return any(sink.fatal and not sink.damage for sink in fresh)
+
+    def step_is_over(self) -> None:
+        """A step has ended, which may be the last."""
+        steps = self.context.log.steps
+        if self.on_last_step is not None and steps.offset + steps.attempts >= (self.last_step or 0):
+            self.on_last_step()
+
+
+def halt(ending: Ending) -> None:
     """At a door: raise what the run is to end with, where a bad number has newly reached a fatal sink."""
-    ending = None
-    if tracer.on_door is not None and not torch.compiler.is_compiling():
-        tracer.on_door()
+    raised = None
+    if ending.on_door is not None and not torch.compiler.is_compiling():
+        ending.on_door()
     try:
-        if torch.compiler.is_compiling() or tracer.on_sink is None or len(tracer.bad.sinks.found) == tracer.asked:
+        if torch.compiler.is_compiling() or ending.on_sink is None or len(ending.context.log.found) == ending.asked:
             return
-        if quietly(tracer, _fatal_since, tracer):
-            ending = tracer.on_sink()
+        if quietly(ending.context, ending.fatal_since):
+            raised = ending.on_sink()
     except Exception:
-        if tracer.fail():
+        if ending.context.fail():
             raise
-    if ending is not None:
-        raise ending
+    if raised is not None:
+        raise raised
 
 
-def _fatal_since(tracer: Tracer) -> bool:
-    tracer.deferred.settle()
-    found = tracer.bad.sinks.found
-    fresh, tracer.asked = found[tracer.asked :], len(found)
-    return any(sink.fatal and not sink.damage for sink in fresh)
-
-
-def _entered_here(tracer: Tracer) -> bool:
+def _entered_here(context: TraceContext) -> bool:
     """Whether this thread is one that the trace has entered; the patches stand in every thread's way.
 
     Its own thread always is, even where torch puts every mode aside for a while; the engine's are by the mode.
     """
-    return threading.get_ident() == tracer.thread or any(_mode_at(i) is tracer.mode for i in range(_modes()))
+    return threading.get_ident() == context.thread or any(_mode_at(i) is context.mode for i in range(_modes()))
 
 
-def quietly(tracer: Tracer, function: Callable[..., Any], *args: Any, anywhere: bool = False) -> Any:
-    """Call what is ours below every dispatch mode and without recording a graph; None once the tracer is off.
+def quietly(context: TraceContext, function: Callable[..., Any], *args: Any, anywhere: bool = False) -> Any:
+    """Call what is ours below every dispatch mode and without recording a graph; None once the trace is off.
 
     None too while dynamo looks at the door that it stands in: what is ours is no part of the user's graph; and, but
     `anywhere`, on a thread that is not looked at.
     """
-    if torch.compiler.is_compiling() or not tracer.active or not (anywhere or _entered_here(tracer)):
+    if torch.compiler.is_compiling() or not context.active or not (anywhere or _entered_here(context)):
         return None
     # below a compiled function that went back to Python, dynamo would compile what is ours
     outside = _set_eval_frame(None)
     try:
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
-            if tracer.lock is None:
+            if context.lock is None:
                 return function(*args)
-            with tracer.lock:
+            with context.lock:
                 # while this thread waited another may have ended the trace
-                return function(*args) if tracer.active else None
+                return function(*args) if context.active else None
     finally:
         if outside is not None:
             _set_eval_frame(outside)
 
 
-def noting(
-    tracer: Tracer, note: Callable[[Any, Any, Any], None], *, first: bool = False, module: str | None = None
-) -> Callable[[Any], Any]:
-    """A door that passes on what the original gives, and notes it: before the call with `first`, else after it.
+def fenced(fail: Callable[[], bool], function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The fence: call what is ours; an error in it is told once and gives None, unless it is the program's own."""
+    try:
+        return function(*args, **kwargs)
+    except Exception:
+        if fail():
+            raise
+    return None
 
-    `module`: where pickle finds the original, if it is a builtin that does not say.
+
+def guarded(context: TraceContext, function: Callable[..., Any], *args: Any, anywhere: bool = False) -> Any:
+    """Call what is ours at a door, quietly and inside the fence."""
+    return fenced(context.fail, quietly, context, function, *args, anywhere=anywhere)
+
+
+def interposed(note: Note, *, first: bool = False, name: str | None = None) -> Callable[[Any], Any]:
+    """The wrapper around a function of torch's: what the original gives is passed on, and noted.
+
+    `note` is called before the original with `first`, else after it, and must not fail. `name`: by what pickle finds
+    the original in torch, if it is a builtin that does not say.
     """
 
     def make(original: Any) -> Any:
         @functools.wraps(original)
         def door(*args: Any, **kwargs: Any) -> Any:
-            try:
-                if first:
-                    quietly(tracer, note, args, kwargs, None, anywhere=True)
-            except Exception:
-                if tracer.fail():
-                    raise
+            if first:
+                note(args, kwargs, None)
             try:
                 out = original(*args, **kwargs)
             except BaseException as error:
                 unseen(error)
                 raise
-            try:
-                if not first:
-                    quietly(tracer, note, args, kwargs, out, anywhere=True)
-            except Exception:
-                if tracer.fail():
-                    raise
+            if not first:
+                note(args, kwargs, out)
             return out
 
-        return named(door, module, original.__name__) if module is not None else door
+        return door if name is None else named(door, "torch", name)
 
     return make
 
 
-DOORS.update(function.__code__ for function in (halt, quietly, named, _entered_here))
+def noting(
+    context: TraceContext, note: Note, *, first: bool = False, name: str | None = None, anywhere: bool = True
+) -> Callable[[Any], Any]:
+    """The same for a trace: `note` is called quietly and inside the fence, on every thread with `anywhere`."""
+
+    def tell(args: Any, kwargs: Any, out: Any) -> None:
+        guarded(context, note, args, kwargs, out, anywhere=anywhere)
+
+    stands(tell)
+    return interposed(tell, first=first, name=name)
+
+
+DOORS.update(function.__code__ for function in (halt, quietly, fenced, guarded, named, _entered_here))

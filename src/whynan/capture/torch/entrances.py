@@ -6,29 +6,50 @@ Each calls the original once and passes its result or exception on; what is ours
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch.nn.utils import clip_grad
 from torch.utils.data import dataloader
 
 from whynan.capture.torch.cuda_graphs import is_capturing
-from whynan.capture.torch.doors import put
+from whynan.capture.torch.doors import Note, fenced, interposed, put
 from whynan.capture.torch.frames import unseen
-from whynan.capture.torch.loaders import Loaders, Noted, follow
+from whynan.capture.torch.loaders import Loaders, follow
 from whynan.capture.torch.standing import Marking, TakenByHand
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from whynan.capture.torch.cuda_graphs import GraphReplays
     from whynan.capture.torch.evaluations import Evaluations
-    from whynan.capture.torch.watch import Guard
+    from whynan.capture.torch.observed import Observations
+    from whynan.capture.torch.standing import Here
+    from whynan.capture.torch.watch_detectors import WatchDetectors
+
+
+class Watcher(Protocol):
+    """A guard as its doors know it: where the program stands, what is looked at, and whom a step is told."""
+
+    on: bool
+    judging: bool
+    here: Here
+    detectors: WatchDetectors
+    graph_replays: GraphReplays
+    evaluations: Evaluations | None
+    observations: Observations | None
+
+    @property
+    def looks(self) -> bool: ...
+    def fail(self) -> bool: ...
+    def stepped(self, scaler: Any = None) -> None: ...
+    def skipped(self, scaler: Any, optimizer: Any) -> BaseException | None: ...
 
 
 class Entrances:
     """The doors of one guard, which `marking` is told of; `late`: the program ran before it was watched."""
 
-    def __init__(self, guard: Guard, marking: Marking, *, late: bool) -> None:
+    def __init__(self, guard: Watcher, marking: Marking, *, late: bool) -> None:
         self._guard = guard
         self._marking = marking
         self._loaders = Loaders(late=late)
@@ -43,7 +64,7 @@ class Entrances:
         self._replace(torch.nn.Module, "__call__", self._module)
         self._replace(torch.amp.grad_scaler.GradScaler, "step", self._scaled)
         self._replace(torch.amp.grad_scaler.GradScaler, "scale", self._noting(self._scales))
-        self._replace(clip_grad, "_clip_grads_with_norm_", self._clips)
+        self._replace(clip_grad, "_clip_grads_with_norm_", self._noting(self._clips, first=True))
         self._replace(dataloader._BaseDataLoaderIter, "__next__", self._fetched)
         one, many = dataloader._BaseDataLoaderIter, dataloader._MultiProcessingDataLoaderIter
         follow(
@@ -52,7 +73,7 @@ class Entrances:
             lambda name, note: self._replace(many, name, self._noting(note, first=True)),
         )
         for owner in (torch.optim.Optimizer, torch.nn.Module):
-            self._replace(owner, "zero_grad", self._discarded)
+            self._replace(owner, "zero_grad", self._noting(self._discarded, first=True, replayed=True))
         self._replace(torch.optim.Optimizer, "__init__", self._noting(self._made))
         self._guard.graph_replays.install(self._replace)
         if self._guard.observations is not None:
@@ -69,19 +90,7 @@ class Entrances:
     def _engine(self, original: Any) -> Any:
         @functools.wraps(original)
         def engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
-            try:
-                if self._guard.on and not torch.compiler.is_compiling():
-                    if kwargs.get("accumulate_grad") and not is_capturing():
-                        # gradients that are only asked for may go anywhere; below the modes of the program and a replay
-                        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-                            self._guard.here.losses.note(t_outputs)
-                    if self._guard.looks and not self._guard.here.depth:
-                        self._guard.here.model_wanted = True
-                        self._guard.here.together.backward()
-                        self._marking.backward()
-            except Exception:
-                if self._guard.fail():
-                    raise
+            fenced(self._guard.fail, self._begins, t_outputs, kwargs)
             if not self._guard.here.depth:
                 self._guard.here.differentiates = torch.is_grad_enabled()
             self._guard.here.depth += 1
@@ -93,19 +102,26 @@ class Entrances:
             finally:
                 self._guard.here.depth -= 1
                 if self._guard.here.stepped and not self._guard.here.depth:
-                    self._stepped_inside()
+                    # optimizers have stepped inside of it
+                    self._guard.here.stepped = False
+                    if self._guard.on and not self._guard.here.replaying:
+                        fenced(self._guard.fail, self._guard.stepped)
 
         return engine_run_backward
 
-    def _stepped_inside(self) -> None:
-        """A backward in which optimizers have stepped is over."""
-        self._guard.here.stepped = False
-        try:
-            if self._guard.on and not self._guard.here.replaying:
-                self._guard.stepped()
-        except Exception:
-            if self._guard.fail():
-                raise
+    def _begins(self, t_outputs: Any, kwargs: Any) -> None:
+        """A backward begins."""
+        here = self._guard.here
+        if not self._guard.on or torch.compiler.is_compiling():
+            return
+        if kwargs.get("accumulate_grad") and not is_capturing():
+            # gradients that are only asked for may go anywhere; below the modes of the program and a replay
+            with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+                here.losses.note(t_outputs)
+        if self._guard.looks and not here.depth:
+            here.model_wanted = True
+            here.together.backward()
+            self._marking.backward()
 
     def _module(self, original: Any) -> Any:
         guard = self._guard
@@ -116,11 +132,7 @@ class Entrances:
             outermost = not here.inside and not here.depth and not torch.compiler.is_compiling()
             if outermost:
                 here.inside = True
-                try:
-                    evaluations = self._comes(module)
-                except Exception:
-                    if guard.fail():
-                        raise
+                evaluations = fenced(guard.fail, self._comes, module)
             try:
                 if evaluations is not None:
                     return evaluations.call(call, original, module, args, kwargs)
@@ -161,21 +173,23 @@ class Entrances:
                 raise
             finally:
                 self._guard.here.scaler = None
-            ending = None
-            try:
-                if self._guard.on and scaler.is_enabled() and not self._guard.here.replaying and not is_capturing():
-                    if not self._guard.here.reached:
-                        ending = self._guard.skipped(scaler, optimizer)
-                    elif not self._guard.here.depth:
-                        self._guard.stepped(scaler)
-            except Exception:
-                if self._guard.fail():
-                    raise
+            ending = fenced(self._guard.fail, self._scaler_stepped, scaler, optimizer)
             if ending is not None:
                 raise ending
             return out
 
         return step
+
+    def _scaler_stepped(self, scaler: Any, optimizer: Any) -> BaseException | None:
+        """A scaler's step is over, in which it may have skipped the optimizer's; gives what is to be raised for it."""
+        guard = self._guard
+        if not guard.on or not scaler.is_enabled() or guard.here.replaying or is_capturing():
+            return None
+        if not guard.here.reached:
+            return guard.skipped(scaler, optimizer)
+        if not guard.here.depth:
+            guard.stepped(scaler)
+        return None
 
     def _made(self, _args: Any, _kwargs: Any, _out: Any) -> None:
         """There is an optimizer: the program trains."""
@@ -192,18 +206,10 @@ class Entrances:
                 self._guard.here.losses.scales(losses, out)
                 self._marking.scales(args[0])
 
-    def _clips(self, original: Any) -> Any:
-        @functools.wraps(original)
-        def clip(parameters: Any, max_norm: Any, total_norm: Any, *args: Any, **kwargs: Any) -> Any:
-            try:
-                if self._guard.on and self._guard.looks and not torch.compiler.is_compiling():
-                    self._guard.detectors.clip(total_norm)
-            except Exception:
-                if self._guard.fail():
-                    raise
-            return original(parameters, max_norm, total_norm, *args, **kwargs)
-
-        return clip
+    def _clips(self, args: Any, kwargs: Any, _out: Any) -> None:
+        """The gradients are about to be scaled by a norm."""
+        if self._guard.looks and not torch.compiler.is_compiling():
+            self._guard.detectors.clip(args[2] if len(args) > 2 else kwargs["total_norm"])
 
     def _fetched(self, original: Any) -> Any:
         @functools.wraps(original)
@@ -215,57 +221,28 @@ class Entrances:
             except BaseException as error:
                 unseen(error)
                 raise
-            try:
-                if self._guard.on and not self._guard.here.replaying:
-                    came = self._loaders.came(iterator)
-                    if self._guard.judging:
-                        self._marking.batch(batch, came)
-            except Exception:
-                if self._guard.fail():
-                    raise
+            if self._guard.on and not self._guard.here.replaying:
+                fenced(self._guard.fail, self._came, iterator, batch)
             return batch
 
         return fetch
 
-    def _noting(self, note: Noted, *, first: bool = False) -> Callable[[Any], Any]:
-        """A door that tells of a call: before it with `first`, else after it."""
+    def _came(self, iterator: Any, batch: Any) -> None:
+        """A loader has given a batch."""
+        came = self._loaders.came(iterator)
+        if self._guard.judging:
+            self._marking.batch(batch, came)
+
+    def _noting(self, note: Note, *, first: bool = False, replayed: bool = False) -> Callable[[Any], Any]:
+        """A door that tells of a call: before it with `first`, else after it; with `replayed` in a replay too."""
 
         def tell(args: Any, kwargs: Any, out: Any) -> None:
-            try:
-                if self._guard.on and not self._guard.here.replaying:
-                    note(args, kwargs, out)
-            except Exception:
-                if self._guard.fail():
-                    raise
+            if self._guard.on and (replayed or not self._guard.here.replaying):
+                fenced(self._guard.fail, note, args, kwargs, out)
 
-        def make(original: Any) -> Any:
-            @functools.wraps(original)
-            def door(*args: Any, **kwargs: Any) -> Any:
-                if first:
-                    tell(args, kwargs, None)
-                try:
-                    out = original(*args, **kwargs)
-                except BaseException as error:
-                    unseen(error)
-                    raise
-                if not first:
-                    tell(args, kwargs, out)
-                return out
+        return interposed(tell, first=first)
 
-            return door
-
-        return make
-
-    def _discarded(self, original: Any) -> Any:
-        @functools.wraps(original)
-        def zero_grad(*args: Any, **kwargs: Any) -> Any:
-            try:
-                if self._guard.on and not torch.compiler.is_compiling() and not is_capturing():
-                    # the gradients of what was differentiated so far are not used
-                    self._guard.here.losses.discard()
-            except Exception:
-                if self._guard.fail():
-                    raise
-            return original(*args, **kwargs)
-
-        return zero_grad
+    def _discarded(self, _args: Any, _kwargs: Any, _out: Any) -> None:
+        """The gradients of what was differentiated so far are not used."""
+        if not torch.compiler.is_compiling() and not is_capturing():
+            self._guard.here.losses.discard()

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch import experiments
-    from whynan.capture.torch.attribution import Question
+    from whynan.capture.torch.arguments import Question
+    from whynan.capture.torch.context import TraceContext
+    from whynan.capture.torch.exchanges import Exchanges
     from whynan.capture.torch.inherited import Inherited
     from whynan.capture.torch.operators import Operator
+    from whynan.capture.torch.origins import Origins
     from whynan.capture.torch.rows import Row
-    from whynan.capture.torch.sinks import Sinks
-    from whynan.capture.torch.tracer import Tracer
     from whynan.records import Element
 
 
@@ -37,9 +38,12 @@ AHEAD: Final = "made before what was run again"
 class Entries:
     """Literals and what has entered, each place once."""
 
-    def __init__(self, tracer: Tracer, sinks: Sinks) -> None:
-        self.tracer = tracer
-        self.sinks = sinks
+    def __init__(self, context: TraceContext, origins: Origins, exchanges: Exchanges) -> None:
+        self.context = context
+        self.origins = origins
+        self.exchanges = exchanges
+        self.read_nan = 0
+        """The labels of the NaN that Python was last given."""
         self.known: dict[Any, int] = {}
         self.groups: dict[Any, list[int]] = {}
         self.derived: dict[tuple[int, int], int] = {}
@@ -53,38 +57,38 @@ class Entries:
 
         `holder` is the tensor whose storage keeps the labels; `tensor` its content when it was read.
         """
-        tracer = self.tracer
-        name, kind, whole = tracer.names.named(holder)
+        context = self.context
+        name, kind, whole = context.names.named(holder)
         since = ""
         if self.inherited is not None:
-            name, kind, since = self.inherited.named(holder, name, kind, tracer.names)
-        state = tracer.state_of(holder)
+            name, kind, since = self.inherited.named(holder, name, kind, context.names)
+        state = context.state_of(holder)
         uninitialised = state is not None and state.uninitialised
         nan = nan_mask(tensor) & unknown
-        made = tracer.rows.get(tracer.rows.writer_of(holder))
-        exchanged = tracer.bad.exchanges.came_by(made)
+        made = context.rows.get(context.rows.writer_of(holder))
+        exchanged = self.exchanges.came_by(made)
         if exchanged and made is not None:
             uninitialised, since = False, f"as {exchanged} of several processes left it"
-            if sent := tracer.bad.exchanges.sent(made):
+            if sent := self.exchanges.sent(made):
                 return self._keep(holder, torch.where(unknown, sent, plane).to(torch.int32))
         constant = made if made is not None and made.operator.base == "lift_fresh" else None
         for mask, is_nan in ((nan, True), (unknown & ~nan, False)):
             if not bool(mask.any()):
                 continue
             # a Python number, wrapped: x[0] = nan
-            number = name is None and tensor.dim() == 0 and made is None and not tracer.origins.knows(holder)
-            if is_nan and number and self.sinks.read_nan:
-                plane = torch.where(mask, self.sinks.read_nan, plane).to(torch.int32)
+            number = name is None and tensor.dim() == 0 and made is None and not self.origins.knows(holder)
+            if is_nan and number and self.read_nan:
+                plane = torch.where(mask, self.read_nan, plane).to(torch.int32)
                 continue
             written = number or (constant is not None and self._writes_it(constant, site))
             beyond = None if is_nan or written or constant is None else self._beyond(constant, tensor, mask)
             literal = not uninitialised and not exchanged and (not is_nan or kind == "buffer" or written)
             literal = literal and beyond is None
             key: Any = id(holder.untyped_storage()) if name is None else name
-            key = (key, kind, is_nan, literal, site, tracer.scope)
+            key = (key, kind, is_nan, literal, site, context.scope)
             if exchanged:
                 # what others have put in comes in all that this gives
-                key = (exchanged, is_nan, tracer.scope)
+                key = (exchanged, is_nan, context.scope)
             set_id = self.known.get(key)
             if set_id is None:
                 described = name or ("that the program writes" if written else "from outside")
@@ -97,7 +101,7 @@ class Entries:
                     note = f"{note} (Inf there, or beyond {dtype_name(tensor.dtype)})"
                 if since and (is_nan or not literal or kind == "parameter"):
                     note = f"{note} ({since})"
-                data = tracer.origins.data_of(holder, mask)
+                data = self.origins.data_of(holder, mask)
                 if self.ahead is not None and data is None and name is None and constant is None and is_nan:
                     note = f"a tensor ({AHEAD}, from {self.ahead} on)"
                 element = element_of(tensor, mask, 0, None, () if beyond is None else (beyond,), name)
@@ -107,12 +111,12 @@ class Entries:
                 if beyond is None or constant is None:
                     birth = self._birth(note, element, event, row, is_nan=is_nan, literal=literal)
                 else:
-                    birth = Birth(0, "birth", self._event_of(constant), "overflow", element, scope=self.tracer.scope)
+                    birth = Birth(0, "birth", self._event_of(constant), "overflow", element, scope=self.context.scope)
                 birth.data = data
                 if birth.data is None and constant is not None and not written and beyond is None:
-                    birth.data = tracer.origins.value_at(constant.site)
+                    birth.data = self.origins.value_at(constant.site)
                 self._computed(birth, constant, tensor)
-                set_id = self.known[key] = tracer.labels.add(birth)
+                set_id = self.known[key] = context.labels.add(birth)
             else:
                 self._again(set_id)
             plane = torch.where(mask, set_id, plane).to(torch.int32)
@@ -125,23 +129,23 @@ class Entries:
             return
         # the index in what was converted: a view of it has others
         index = birth.element.index if _is_whole(tensor) and birth.element.shape == tuple(tensor.shape) else None
-        found = computed(self.tracer.sites, constant.site, birth.element, index)
+        found = computed(self.context.sites, constant.site, birth.element, index)
         if found is not None:
             birth.data = data.model_copy(update={"computed": found.site})
             birth.cause_links = (found.link, *birth.cause_links)
 
     def _keep(self, holder: Tensor, plane: Tensor) -> Tensor:
-        where = self.tracer.mark(holder)
+        where = self.context.mark(holder)
         where.reads += 1
-        found = self.tracer.labels.present(plane)
+        found = self.context.labels.present(plane)
         store(where, holder, plane, found[0] if len(found) == 1 else 0)
         return plane
 
     def enter_parameter(self, parameter: Tensor, site: int) -> None:
         """A parameter that is bad before its first step: from outside, not by the optimizer."""
         tensor = parameter.detach()
-        user, library = self.tracer.sites.resolve(site, None)
-        event = Event(self.tracer.events, None, "optimizer", user, library)
+        user, library = self.context.sites.resolve(site, None)
+        event = Event(self.context.events, None, "optimizer", user, library)
         mask = bad_mask(tensor)
         self.enter(
             tensor, parameter, mask, torch.zeros(tensor.shape, dtype=torch.int32, device=tensor.device), site, event
@@ -149,14 +153,14 @@ class Entries:
 
     def enter_unread(self, tensor: Tensor, bad: Tensor, site: int) -> Tensor:
         """What leaves as it came in, read by no event."""
-        user, library = self.tracer.sites.resolve(site, None)
-        event = Event(self.tracer.events, None, "forward", user, library)
+        user, library = self.context.sites.resolve(site, None)
+        event = Event(self.context.events, None, "forward", user, library)
         empty = torch.zeros(tensor.shape, dtype=torch.int32, device=tensor.device)
         return self.enter(tensor.detach(), tensor, bad, empty, site, event)
 
     def _writes_it(self, row: Row, reader: int) -> bool:
         """Whether the expression that made a constant spells a NaN or an Inf; data given to `tensor` does not."""
-        site, _ = self.tracer.sites.resolve(row.site, None)
+        site, _ = self.context.sites.resolve(row.site, None)
         if site is None:
             return False
         text = site.code or ""
@@ -167,7 +171,7 @@ class Entries:
 
     def _beyond(self, constant: Row, tensor: Tensor, mask: Tensor) -> Operand | None:
         """The finite number that the source writes for the first of the elements that are Inf in their dtype."""
-        numbers = self.tracer.sites.argument_numbers(constant.site) if _is_whole(tensor) else None
+        numbers = self.context.sites.argument_numbers(constant.site) if _is_whole(tensor) else None
         if numbers is None:
             return None
         for place in first_index(mask) or ():
@@ -179,13 +183,13 @@ class Entries:
         if bool(torch.isfinite(torch.tensor(numbers, dtype=tensor.dtype))):
             return None
         return Operand(
-            name="data", expression=self.tracer.sites.first_argument(constant.site), value=numbers, origin="live"
+            name="data", expression=self.context.sites.first_argument(constant.site), value=numbers, origin="live"
         )
 
     def _event_of(self, row: Row) -> Event:
-        site, library = self.tracer.sites.resolve(row.site, None)
+        site, library = self.context.sites.resolve(row.site, None)
         phase = "collective" if row.operator.collective else "forward"
-        return Event(row.ordinal - self.tracer.first, row.operator.name, phase, site, library)
+        return Event(row.ordinal - self.context.first, row.operator.name, phase, site, library)
 
     def _birth(self, note: str, element: Any, event: Event, row: Row | None, *, is_nan: bool, literal: bool) -> Birth:
         cause = event
@@ -213,17 +217,21 @@ class Entries:
             element=element,
             note=note,
             cause_links=(link,),
-            scope=self.tracer.scope,
+            scope=self.context.scope,
         )
 
     def _again(self, set_id: int) -> None:
-        for label in self.tracer.labels.sets[set_id]:
-            self.tracer.labels.birth(label).occurrences += 1
+        for label in self.context.labels.sets[set_id]:
+            self.context.labels.birth(label).occurrences += 1
+
+    def read(self, labels: int) -> None:
+        """Python was given a NaN with these labels; 0 for none that is known."""
+        self.read_nan = labels or self.read_nan
 
     def returned(self, arguments: experiments.Arguments) -> int:
         """A NaN that Python hands in after a tensor had given it one: the same, come back."""
         if any(v != v for v in attribution.scalars(arguments)):
-            return self.sinks.read_nan
+            return self.read_nan
         return 0
 
     def literal(self, row: Row, event: Event, operator: Operator, output: Tensor, note: str | None = None) -> int:
@@ -231,7 +239,7 @@ class Entries:
         key = self._key(row, operator)
         found = self.groups.get(key)
         if found:
-            self.tracer.labels.only(found[0]).occurrences += 1
+            self.context.labels.only(found[0]).occurrences += 1
             return found[0]
         element = element_of(output, bad_mask(output), 0, None, (), None)
         birth = Birth(
@@ -241,9 +249,9 @@ class Entries:
             kind="literal",
             element=element,
             note=note or _constant(event, operator),
-            scope=self.tracer.scope,
+            scope=self.context.scope,
         )
-        set_id = self.tracer.labels.add(birth)
+        set_id = self.context.labels.add(birth)
         self.groups[key] = [set_id]
         return set_id
 
@@ -252,14 +260,14 @@ class Entries:
         return self._key(row, row.operator) in self.groups
 
     def _key(self, row: Row, operator: Operator) -> object:
-        return "literal", self.tracer.sites.key(row.site), operator.name, self.tracer.scope
+        return "literal", self.context.sites.key(row.site), operator.name, self.context.scope
 
     def name_literals(self, carried: Tensor, row: Row, event: Event, output: Tensor, *, copies: bool) -> Tensor:
         """Literals that pass a first reduction, selection or computation are named after it from here on.
 
         `copies`: the operator gives some operand's value again, so that a NaN is still the one that was written.
         """
-        labels = self.tracer.labels
+        labels = self.context.labels
         for set_id in labels.present(carried):
             if not labels.is_literal(set_id):
                 continue
@@ -284,7 +292,7 @@ class Entries:
                         data=source.data,
                         named=True,
                         computed=not copies and element.value is not None and element.value != element.value,
-                        scope=self.tracer.scope,
+                        scope=self.context.scope,
                     )
                     self.derived[key] = labels.add(birth)
                 named = self.derived[key]

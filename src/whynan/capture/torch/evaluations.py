@@ -16,6 +16,7 @@ from whynan.capture.interruptions import theirs
 from whynan.capture.outside import Outside, held_back
 from whynan.capture.time_limit import TimeLimit, obstacle
 from whynan.capture.torch.contents import Contents
+from whynan.capture.torch.doors import fenced
 from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.marks import stack
 from whynan.capture.torch.names import tensors_of
@@ -72,41 +73,31 @@ class Evaluations:
 
     def call(self, door: Any, original: Any, module: Any, args: Any, kwargs: Any) -> Any:
         """Call a module without gradients, from outside of every other one; `door`: what this is called by."""
-        kind = look = None
-        try:
-            kind, codes = _kind_of(module)
-            if kind not in self._kinds and len(self._kinds) < _MOST_KINDS:
-                self._kinds[kind] = codes
-                # what the program has put around the door would be called twice
-                look = self._begin() if torch.nn.Module.__dict__["__call__"] is door else None
-        except Exception:
-            if self._fail():
-                raise
+        kind, look = fenced(self._fail, self._begins, module, door) or (None, None)
         try:
             # by the door that looks, which stands before the one that this was called by
             out = torch.nn.Module.__call__(module, *args, **kwargs) if look else original(module, *args, **kwargs)
         except BaseException as error:
             unseen(error)
-            self._over(look)
+            if look is not None:
+                fenced(self._fail, look.end)
             raise
-        ending = self._over(look)
-        try:
-            if kind in self._kinds and kind not in self._passed and ending is None:
-                ending = self._judge(kind, look, out, functools.partial(original, module, *args, **kwargs))
-        except Exception:
-            if self._fail():
-                raise
+        ending = None if look is None else fenced(self._fail, look.end)
+        if ending is None and kind in self._kinds and kind not in self._passed:
+            again = functools.partial(original, module, *args, **kwargs)
+            ending = fenced(self._fail, self._judge, kind, look, out, again)
         if ending is not None:
             raise ending
         return out
 
-    def _over(self, look: Look | None) -> BaseException | None:
-        try:
-            return None if look is None else look.end()
-        except Exception:
-            if self._fail():
-                raise
-            return None
+    def _begins(self, module: Any, door: Any) -> tuple[tuple[Any, ...], Look | None]:
+        """A module is about to be called: of what kind the call is, and the look at it if it is the first."""
+        kind, codes = _kind_of(module)
+        if kind in self._kinds or len(self._kinds) >= _MOST_KINDS:
+            return kind, None
+        self._kinds[kind] = codes
+        # what the program has put around the door would be called twice
+        return kind, self._begin() if torch.nn.Module.__dict__["__call__"] is door else None
 
     def _judge(
         self, kind: tuple[Any, ...], look: Look | None, out: Any, call: Callable[[], Any]

@@ -15,24 +15,22 @@ from whynan.traces import Event
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from whynan.capture.torch.context import TraceContext
     from whynan.capture.torch.lanes import Lane
     from whynan.capture.torch.operators import Operator
-    from whynan.capture.torch.rows import Row
-    from whynan.capture.torch.sinks import Sinks
-    from whynan.capture.torch.tracer import Tracer
+    from whynan.capture.torch.rows import LiveEvent, Row
 
 
 class Events:
     """Makes the record of an event from its row, once it is worth one."""
 
-    def __init__(self, tracer: Tracer, sinks: Sinks) -> None:
-        self.tracer = tracer
-        self.sinks = sinks
-        self.leaf_sites: dict[int, tuple[weakref.ref[Tensor], int]] = {}
+    def __init__(self, context: TraceContext) -> None:
+        self.context = context
+        self.leaf_sites = context.log.leaf_sites
 
-    def event(self, row: Row, node: Any, lane: Lane, operator: Operator, args: Any) -> Event:
+    def event(self, row: Row, node: Any, lane: Lane, args: Any) -> Event:
         """The facts of an event: phase, site, gradient function."""
-        tracer = self.tracer
+        context, operator = self.context, row.operator
         phase: Any = PHASES[row.phase]
         grad_fn: str | None = None
         forward_op: str | None = None
@@ -56,14 +54,14 @@ class Events:
             phase = "collective"
         leaf: Any = getattr(node, "variable", None) if row.phase == 2 else None
         number = row.site if leaf is None else self._first_use(leaf)
-        site, library_site = tracer.sites.resolve(number, tracer.names.module_path(module))
+        site, library_site = context.sites.resolve(number, context.names.module_path(module))
         if phase == "forward" and self._writes_buffer(operator, args):
             phase = "buffer"
         if phase == "forward" and lane.loading:
             phase = "data"
-        step, micro = self.sinks.steps.now(in_backward=node is not None)
+        step, micro = context.log.steps.now(in_backward=node is not None)
         return Event(
-            ordinal=row.ordinal - tracer.first,
+            ordinal=row.ordinal - context.first,
             op=operator.name,
             phase=phase,
             site=site,
@@ -89,7 +87,7 @@ class Events:
         """Whether an event changes a module's buffer in place."""
         if not operator.mutable or operator.base == "native_batch_norm" or not args:
             return False
-        return isinstance(args[0], torch.Tensor) and self.tracer.names.describe(args[0])[1] == "buffer"
+        return isinstance(args[0], torch.Tensor) and self.context.names.describe(args[0])[1] == "buffer"
 
     def _engine_sum(self, row: Row, operator: Operator, node: Any, args: Any) -> bool:
         """Whether this `add` is the engine's own, of two gradients: its first addend is no work of this node.
@@ -98,10 +96,10 @@ class Events:
         """
         if operator.name not in ("aten.add.Tensor", "aten.add_.Tensor") or len(args) < 2:
             return False
-        held = held_of(args[:2], self.tracer.rows.writer_of)
+        held = held_of(args[:2], self.context.rows.writer_of)
         if not all(isinstance(h, Held) for h in held) or held[0].shape != held[1].shape:
             return False
-        writers = [self.tracer.rows.get(h.writer) for h in held]
+        writers = [self.context.rows.get(h.writer) for h in held]
         if operator.mutable or writers[0] is None or writers[0].phase != 1:
             return False
         own = [w is not None and w.node is row.node and self._same_evaluation(w, row) for w in writers]
@@ -113,14 +111,14 @@ class Events:
     def _same_evaluation(self, writer: Row, row: Row) -> bool:
         """Whether every event between two rows ran under the same node as they."""
         for ordinal in range(writer.ordinal, row.ordinal):
-            between = self.tracer.rows.get(ordinal)
+            between = self.context.rows.get(ordinal)
             if between is None or between.node is not row.node or between.site != row.site:
                 return False
         return True
 
-    def forward_row(self, event: Event, lane: Lane, node: Any) -> Row | None:
+    def forward_row(self, event: Event, live: LiveEvent) -> Row | None:
         """The forward event whose gradient this backward event computes."""
         if event.phase != "backward" or event.forward_op is None:
             return None
-        known = lane.entry(forward_number(node))
-        return None if known is None else self.tracer.rows.get(known[3])
+        known = live.lane.entry(forward_number(live.node))
+        return None if known is None else self.context.rows.get(known[3])

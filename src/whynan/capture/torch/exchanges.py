@@ -12,9 +12,9 @@ from whynan.source.ownership import Owner, owner_of
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from whynan.capture.torch.context import TraceContext
     from whynan.capture.torch.operators import Operator
     from whynan.capture.torch.rows import Row
-    from whynan.capture.torch.tracer import Tracer
 
 _IN_PLACE: Final = ("allreduce_", "allreduce_coalesced_", "reduce_", "all_reduce_", "all_reduce_coalesced_")
 """What they give stands where what went in stood: an element that was bad before it is bad by itself."""
@@ -29,8 +29,8 @@ class Exchanges:
     program reads them.
     """
 
-    def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
+    def __init__(self, context: TraceContext) -> None:
+        self._context = context
         self._any = False
         self._sent: dict[int, int] = {}
         """What was bad of what this process has put in, as a set of labels, by the collective."""
@@ -54,17 +54,17 @@ class Exchanges:
         library = operator.name.startswith("c10d.")
         written = experiments.tensors_in(args[0] if library else out)
         in_place = base in _IN_PLACE
-        if self._tracer.any_marked or self._sent:
+        if self._context.any_marked or self._sent:
             own = not library or in_place or base == "broadcast_"
             labels = self._labels(experiments.tensors_in(args if own else args[1:]))
             if labels:
-                self._sent[ordinal] = self._tracer.labels.intern(labels)
+                self._sent[ordinal] = self._context.labels.intern(labels)
         for tensor in written:
             self._leave(tensor, ordinal, in_place=in_place)
 
     def _completes(self, args: Any) -> bool:
         """Whether a copy is the end of a collective, from memory of its own (gloo's reduce_scatter)."""
-        rows = self._tracer.rows
+        rows = self._context.rows
         try:
             own = rows.writer_of(args[1]) < 0 and bool(self.came_by(rows.get(rows.writer_of(args[0]))))
         except (RuntimeError, NotImplementedError):
@@ -84,20 +84,20 @@ class Exchanges:
         found = frozenset[int]()
         for tensor in tensors:
             try:
-                state = self._tracer.state_of(tensor)
-                made = self._tracer.rows.get(self._tracer.rows.writer_of(tensor))
+                state = self._context.state_of(tensor)
+                made = self._context.rows.get(self._context.rows.writer_of(tensor))
             except (RuntimeError, NotImplementedError):
                 continue
             if made is not None and made.ordinal in self._sent:
-                found |= self._tracer.labels.sets[self._sent[made.ordinal]]
+                found |= self._context.labels.sets[self._sent[made.ordinal]]
             if state is not None and state.plane is not None:
-                found |= self._tracer.labels.labels_in(strided(state.plane, state.itemsize, tensor))
+                found |= self._context.labels.labels_in(strided(state.plane, state.itemsize, tensor))
         return found
 
     def _leave(self, tensor: Tensor, ordinal: int, *, in_place: bool) -> None:
         try:
-            state = self._tracer.state_of(tensor)
-            self._tracer.rows.note(tensor, ordinal)
+            state = self._context.state_of(tensor)
+            self._context.rows.note(tensor, ordinal)
         except (RuntimeError, NotImplementedError):
             # a wrapper around what another operator is given
             return

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch.operators import Operator
-    from whynan.capture.torch.rows import Operands, Row
-    from whynan.capture.torch.tracer import Tracer
+    from whynan.capture.torch.rows import Operands, Row, Rows
 
 WRITING: Final = frozenset("index_put index_put_ masked_fill masked_fill_ where".split())
 _COMPARING: Final = frozenset("lt le gt ge lt_ le_ gt_ ge_".split())
@@ -33,39 +32,39 @@ class Compared(NamedTuple):
 
 
 def written(
-    tracer: Tracer, operator: Operator, args: Any, _kwargs: Any, output: Tensor, before: dict[int, Tensor] | None
+    rows: Rows, operator: Operator, args: Any, _kwargs: Any, output: Tensor, before: dict[int, Tensor] | None
 ) -> Lost | None:
     """A mask of what is below a small constant, by which that constant is written."""
     base = operator.base.removesuffix("_")
     mask, choices = _parts(base, args)
-    compared = None if mask is None else _compared(tracer, mask)
+    compared = None if mask is None else _compared(rows, mask)
     if compared is None:
         return None
     sources = [before.get(id(args[0]))] if operator.mutable and before else [] if operator.mutable else choices[0]
     for source in sources:
         constant = _constant(choices[1], source)
-        if isinstance(source, torch.Tensor) and constant is not None and _same(tracer, compared.tensor, source):
+        if isinstance(source, torch.Tensor) and constant is not None and _same(rows, compared.tensor, source):
             at = next((n for n, a in enumerate(args) if a is source), 0)
             return lost(source, output, constant, compared.constant, at)
     return None
 
 
 def summed(
-    tracer: Tracer, _operator: Operator, args: Any, _kwargs: Any, output: Tensor, _before: dict[int, Tensor] | None
+    rows: Rows, _operator: Operator, args: Any, _kwargs: Any, output: Tensor, _before: dict[int, Tensor] | None
 ) -> Lost | None:
     """The same as arithmetic: ``x * (x >= eps) + (x < eps) * eps``."""
     if len(args) < 2 or not isinstance(args[0], torch.Tensor) or not isinstance(args[1], torch.Tensor):
         return None
-    products = [_product(tracer, part) for part in args[:2]]
+    products = [_product(rows, part) for part in args[:2]]
     for kept, filled in (products, products[::-1]):
         if kept is None or filled is None:
             continue
-        constant, chosen = _filling(tracer, filled), _chosen(tracer, kept)
+        constant, chosen = _filling(rows, filled), _chosen(rows, kept)
         if constant is None or chosen is None:
             continue
         compared, source = chosen
-        tensor = tracer.rows.value_of(source)
-        if tensor is not None and _same(tracer, compared.tensor, tensor):
+        tensor = rows.value_of(source)
+        if tensor is not None and _same(rows, compared.tensor, tensor):
             return lost(tensor, output, constant, compared.constant, None)
     return None
 
@@ -119,11 +118,11 @@ def _is_uniform(tensor: Tensor) -> bool:
     return bool(low == high)
 
 
-def _compared(tracer: Tracer, mask: Tensor | Held) -> Compared | None:
+def _compared(rows: Rows, mask: Tensor | Held) -> Compared | None:
     """The comparison with a small constant that made a mask."""
-    writer = mask.writer if isinstance(mask, Held) else tracer.rows.writer_of(mask)
+    writer = mask.writer if isinstance(mask, Held) else rows.writer_of(mask)
     for _ in range(_HOPS):
-        row, kept = _event(tracer, writer)
+        row, kept = _event(rows, writer)
         if row is None or kept is None or not isinstance(kept.held[0], Held):
             return None
         if row.operator.base in _COMPARING:
@@ -135,42 +134,42 @@ def _compared(tracer: Tracer, mask: Tensor | Held) -> Compared | None:
     return None
 
 
-def _event(tracer: Tracer, writer: int) -> tuple[Row | None, Operands | None]:
-    row = tracer.rows.get(writer)
-    return row, None if row is None else tracer.rows.of(writer)
+def _event(rows: Rows, writer: int) -> tuple[Row | None, Operands | None]:
+    row = rows.get(writer)
+    return row, None if row is None else rows.of(writer)
 
 
-def _product(tracer: Tracer, part: Tensor) -> list[Any] | None:
+def _product(rows: Rows, part: Tensor) -> list[Any] | None:
     """The operands of the product that a tensor is."""
-    row, kept = _event(tracer, tracer.rows.writer_of(part))
+    row, kept = _event(rows, rows.writer_of(part))
     if row is None or kept is None or row.operator.base != "mul" or len(kept.held) < 2:
         return None
     return kept.held[:2]
 
 
-def _filling(tracer: Tracer, factors: list[Any]) -> float | None:
+def _filling(rows: Rows, factors: list[Any]) -> float | None:
     """The small constant of a product of a mask and it."""
     numbers = [f for f in factors if is_guard(f)]
-    masks = [f for f in factors if isinstance(f, Held) and _compared(tracer, f) is not None]
+    masks = [f for f in factors if isinstance(f, Held) and _compared(rows, f) is not None]
     return numbers[0] if numbers and masks else None
 
 
-def _chosen(tracer: Tracer, factors: list[Any]) -> tuple[Compared, Held] | None:
+def _chosen(rows: Rows, factors: list[Any]) -> tuple[Compared, Held] | None:
     """The comparison, and what is kept by its mask, of a product of both."""
     for mask, kept in (factors, factors[::-1]):
-        compared = _compared(tracer, mask) if isinstance(mask, Held) and isinstance(kept, Held) else None
+        compared = _compared(rows, mask) if isinstance(mask, Held) and isinstance(kept, Held) else None
         if compared is not None:
             return compared, kept
     return None
 
 
-def _same(tracer: Tracer, held: Held, tensor: Tensor) -> bool:
+def _same(rows: Rows, held: Held, tensor: Tensor) -> bool:
     """Whether what was compared is what is written over: the same elements, or equal ones."""
     alias = held.alias
     if alias.shape != tensor.shape:
         return False
     same = alias.data_ptr() == tensor.data_ptr() and alias.stride() == tensor.stride()
-    if same and tracer.rows.writer_of(tensor) == held.writer:
+    if same and rows.writer_of(tensor) == held.writer:
         return True
-    kept = tracer.rows.value_of(held)
+    kept = rows.value_of(held)
     return kept is not None and kept.dtype == tensor.dtype and bool(torch.equal(kept, tensor))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch.operators import Operator
+    from whynan.capture.torch.rows import LiveEvent
     from whynan.records import Element, Finding
     from whynan.traces import Birth
 
@@ -92,19 +93,11 @@ class Keeper:
                 found[id(tensor)] = tensor.detach().clone()
         return found
 
-    def keep(
-        self,
-        births: Sequence[Birth],
-        operator: Operator,
-        args: Any,
-        kwargs: dict[str, Any],
-        written: Sequence[Tensor],
-        before: dict[int, Tensor] | None,
-        gone: frozenset[int],
-    ) -> None:
-        """Keep an operation that has borne something; `gone`: ids of operands that were overwritten since."""
+    def keep(self, births: Sequence[Birth], live: LiveEvent) -> None:
+        """Keep an operation that has borne something."""
+        operator = live.row.operator
         try:
-            event = _event(operator, args, kwargs, written, before or {}, gone)
+            event = _event(live)
             if _size(event) > self.budget:
                 event = _smaller(event, operator, births[0].element, self.budget)
             made = replace(_kept(event, operator), births=tuple(births))
@@ -199,14 +192,8 @@ class _Event(NamedTuple):
         return self._replace(args=tuple(map(change, self.args)), kwargs=kwargs)
 
 
-def _event(
-    operator: Operator,
-    args: Any,
-    kwargs: dict[str, Any],
-    written: Sequence[Tensor],
-    before: dict[int, Tensor],
-    gone: frozenset[int],
-) -> _Event:
+def _event(live: LiveEvent) -> _Event:
+    operator, args, kwargs, before = live.row.operator, live.args, live.kwargs, live.before or {}
     if operator.name.startswith("higher_order.") or operator.collective:
         raise UnkeptError("it is no operator of its own")
     random = None
@@ -214,7 +201,7 @@ def _event(
         random = before.get(id(kwargs.get("generator") or _default_generator(args, kwargs)))
         if random is None:
             raise UnkeptError("the state that it drew random numbers from is not known")
-    overwritten = gone | _targets(operator, args, kwargs)
+    overwritten = live.changed_since | _targets(operator, args, kwargs)
     unread = operator.mutable if operator.overwrites else ()
 
     def value(held: Any, *, read: bool = True) -> Any:
@@ -230,7 +217,7 @@ def _event(
     return _Event(
         tuple(value(a, read=n not in unread) for n, a in enumerate(args)),
         {name: value(a, read=name not in unread) for name, a in kwargs.items()},
-        tuple(_Held(plain(t)) for t in written),
+        tuple(_Held(plain(t)) for t in live.written),
         random,
     )
 

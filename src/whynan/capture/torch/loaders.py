@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 from torch.utils.data import dataloader, default_collate
 
-from whynan.capture.torch.doors import noting, quietly
+from whynan.capture.torch.doors import Note, guarded, noting
 from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.identities import Identities
 from whynan.capture.torch.origins import Source
@@ -17,14 +17,13 @@ from whynan.records import Data
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from whynan.capture.torch.context import TraceContext
     from whynan.capture.torch.lanes import Lane
     from whynan.capture.torch.tracer import Tracer
 
 _SENDS: Final = ("_task_info", "_rcvd_idx", "_send_idx")
 """What the iterator over workers keeps of its tasks (pytorch 2.6 to 2.13)."""
 _MOST_TEXT: Final = 80
-Noted: TypeAlias = "Callable[[Any, Any, Any], None]"
-"""What is told of a call: its arguments, by place and by name, and what it gave (None before it)."""
 
 
 class Asked(NamedTuple):
@@ -122,16 +121,17 @@ class Loaders:
 
 def watch_loaders(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], Any]], None]) -> None:
     """Note what loaders give; what runs while they fetch is the data's phase."""
-    loaders = Loaders(late=tracer.bad.sinks.steps.offset > 0)
+    loaders = Loaders(late=tracer.context.log.steps.offset > 0)
+    note = functools.partial(noting, tracer.context)
     replace(dataloader._BaseDataLoaderIter, "__next__", functools.partial(_fetching, tracer, loaders))
     follow(
         loaders,
-        lambda name, note: replace(dataloader._BaseDataLoaderIter, name, noting(tracer, note)),
-        lambda name, note: replace(dataloader._MultiProcessingDataLoaderIter, name, noting(tracer, note, first=True)),
+        lambda name, what: replace(dataloader._BaseDataLoaderIter, name, note(what)),
+        lambda name, what: replace(dataloader._MultiProcessingDataLoaderIter, name, note(what, first=True)),
     )
 
 
-def follow(loaders: Loaders, after: Callable[[str, Noted], None], before: Callable[[str, Noted], None]) -> None:
+def follow(loaders: Loaders, after: Callable[[str, Note], None], before: Callable[[str, Note], None]) -> None:
     """Note what samplers ask for and what workers hand over, by notes made `after` and `before` two methods."""
     if not hasattr(dataloader._MultiProcessingDataLoaderIter, "_process_data"):
         return
@@ -152,12 +152,7 @@ def _fetching(tracer: Tracer, loaders: Loaders, original: Any) -> Any:
 
     @functools.wraps(original)
     def fetch(iterator: Any) -> Any:
-        begun: tuple[Lane, int] | None = None
-        try:
-            begun = quietly(tracer, _begins, tracer)
-        except Exception:
-            if tracer.fail():
-                raise
+        begun: tuple[Lane, int] | None = guarded(tracer.context, _begins, tracer.context)
         try:
             out = original(iterator)
         except BaseException as error:
@@ -166,26 +161,23 @@ def _fetching(tracer: Tracer, loaders: Loaders, original: Any) -> Any:
         finally:
             if begun is not None:
                 begun[0].loading -= 1
-        try:
-            quietly(tracer, _gives, tracer, loaders, iterator, out, begun, anywhere=True)
-        except Exception:
-            if tracer.fail():
-                raise
+        guarded(tracer.context, _gives, tracer, loaders, iterator, out, begun, anywhere=True)
         return out
 
     return fetch
 
 
-def _begins(tracer: Tracer) -> tuple[Lane, int]:
-    lane = tracer.lane()
+def _begins(context: TraceContext) -> tuple[Lane, int]:
+    lane = context.lane()
     lane.loading += 1
     # the label that comes next
-    return lane, len(tracer.labels.births) + 1
+    return lane, len(context.labels.births) + 1
 
 
 def _gives(tracer: Tracer, loaders: Loaders, iterator: Any, batch: Any, begun: tuple[Lane, int] | None) -> None:
     tracer.origins.note(batch, loaders.came(iterator).source(), "batch")
-    if begun is not None and len(tracer.labels.births) >= begun[1]:
+    if begun is not None and len(tracer.context.labels.births) >= begun[1]:
+        tracer.deferred.settle()
         tracer.origins.explain_since(begun[1], batch)
 
 

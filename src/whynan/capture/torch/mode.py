@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -83,14 +84,17 @@ class TraceMode(TorchDispatchMode):
     def __init__(self, tracer: Tracer) -> None:
         super().__init__()
         self.tracer = tracer
+        self.context = tracer.context
+        self.keeper = tracer.keeper
+        self._copied = functools.partial(copied, self.context) if self.keeper is None else self.keeper.before
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if kwargs is None:
             kwargs = {}
-        tracer = self.tracer
-        looking = tracer.active
+        context = self.context
+        looking = context.active
         if types:
             for kind in types:
                 # a subclass without a dispatch of its own is a tensor like any other below autograd
@@ -104,15 +108,16 @@ class TraceMode(TorchDispatchMode):
                 operator = KNOWN.get(id(func)) or operator_of(func)
                 if operator.composite and torch.is_inference_mode_enabled() and not _others():
                     bare = torch._C._ForceDispatchKeyGuard(*_BARE)
-                if (operator.copies and (not tracer.stepping or in_step(tracer, operator, args))) or (
-                    tracer.keeper is not None and tracer.keeper.asks(operator)
+                keeper = self.keeper
+                if (operator.copies and (not context.stepping or in_step(context, operator, args))) or (
+                    keeper is not None and keeper.asks(operator)
                 ):
                     if _others() or _functions():
-                        before = _below(copied, tracer, operator, args, kwargs)
+                        before = _below(self._copied, operator, args, kwargs)
                     else:
-                        before = copied(tracer, operator, args, kwargs)
+                        before = self._copied(operator, args, kwargs)
         except Exception:
-            if tracer.fail():
+            if context.fail():
                 raise
         try:
             if bare is not None:
@@ -123,22 +128,22 @@ class TraceMode(TorchDispatchMode):
         except BaseException as error:
             unseen(error)
             raise
-        if operator is not None and tracer.active:
+        if operator is not None and context.active:
             outside = None
             try:
                 # below a compiled function that went back to Python, dynamo would compile what is ours
                 outside = _set_eval_frame(None)
-                with tracer.one_at_a_time:
+                with context.one_at_a_time:
                     # another thread may have ended the trace while this one waited
-                    if tracer.active:
+                    if context.active:
                         if operator.computes_vectors and not args[0].requires_grad:
-                            tracer.notes[VALUES_NOTE] = None
+                            context.notes[VALUES_NOTE] = None
                         if _others() or _functions():
-                            _below(tracer.after, operator, args, kwargs, out, before)
+                            _below(self.tracer.after, operator, args, kwargs, out, before)
                         else:
-                            tracer.after(operator, args, kwargs, out, before)
+                            self.tracer.after(operator, args, kwargs, out, before)
             except Exception:
-                if tracer.fail():
+                if context.fail():
                     raise
             finally:
                 if outside is not None:

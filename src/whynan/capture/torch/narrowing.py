@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from whynan.capture.torch.doors import quietly, stands
+from whynan.capture.torch.doors import fenced, guarded, stands
 from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.identities import Identities
 from whynan.capture.torch.leaves import distinct
@@ -33,44 +33,27 @@ class Only:
     a loss or an output is bad later, of which nothing else is known.
     """
 
-    def __init__(self, wanted: str) -> None:
+    def __init__(self, wanted: str, tracer: Tracer) -> None:
         self.wanted = wanted
+        self._tracer = tracer
+        self._context = tracer.context
         self._fits: dict[int, bool] = {}
         self._seen: dict[str, None] = {}
         self._inside = False
         self._left: list[Sink] = []
 
-    def call(self, tracer: Tracer, lane: Lane, original: Any, module: Any, args: Any, kwargs: Any) -> Any:
+    def call(self, lane: Lane, original: Any, module: Any, args: Any, kwargs: Any) -> Any:
         """Call a module, looking at it if it is one of those."""
-        wanted = False
-        try:
-            wanted = not self._inside and bool(quietly(tracer, self._wants, tracer, module, lane.module))
-        except Exception:
-            if tracer.fail():
-                raise
-        if not wanted:
+        if self._inside or not guarded(self._context, self._wants, module, lane.module):
             return original(module, *args, **kwargs)
         number = lane.module
-        out = self.run(tracer, lane, original, (module, *args), kwargs)
-        try:
-            quietly(tracer, self._leaves, tracer, number, out)
-        except Exception:
-            if tracer.fail():
-                raise
+        out = self.run(lane, original, (module, *args), kwargs)
+        guarded(self._context, self._leaves, number, out)
         return out
 
-    def run(self, tracer: Tracer, lane: Lane, original: Any, args: Any, kwargs: Any) -> Any:
+    def run(self, lane: Lane, original: Any, args: Any, kwargs: Any) -> Any:
         """Call a function and look at what it runs."""
-        mode = None if self._inside else tracer.mode
-        try:
-            if mode is not None:
-                lane.begin()
-                mode.__enter__()
-                self._inside = True
-        except Exception:
-            mode = None
-            if tracer.fail():
-                raise
+        mode = None if self._inside else fenced(self._context.fail, self._enter, lane)
         try:
             return original(*args, **kwargs)
         except BaseException as error:
@@ -84,28 +67,36 @@ class Only:
                 except Exception:
                     # once more: it would stay on
                     leave(mode, entered=True)
-                    if tracer.fail():
+                    if self._context.fail():
                         raise
 
-    def met(self, tracer: Tracer, value: Any) -> None:
+    def _enter(self, lane: Lane) -> Any:
+        mode = self._context.mode
+        if mode is not None:
+            lane.begin()
+            mode.__enter__()
+            self._inside = True
+        return mode
+
+    def met(self, value: Any) -> None:
         """A loss or an output that was computed out of sight: if it is bad, so is what has left before."""
-        tensors = [t for _, t in tensors_of(value, "") if tracer.state_of(t) is None] if self._left else []
+        tensors = [t for _, t in tensors_of(value, "") if self._context.state_of(t) is None] if self._left else []
         if any(readable(t) and is_bad(t) for t in tensors):
-            tracer.bad.sinks.found += self._left
+            self._context.log.found += self._left
             self._left = []
 
-    def finish(self, tracer: Tracer) -> None:
+    def finish(self) -> None:
         """The run has ended: what has left, and is not known to have reached anything, was only read."""
-        found = tracer.bad.sinks.found
+        found = self._context.log.found
         known = frozenset[int]().union(*(sink.labels for sink in found))
         found += [replace(sink, kind="observed", fatal=False) for sink in self._left if not sink.labels <= known]
         self._left = []
 
-    def _leaves(self, tracer: Tracer, number: int, out: Any) -> None:
-        tracer.deferred.settle()
-        for name, tensor in tensors_of(out, tracer.names.module_path(number) or self.wanted):
-            if tracer.state_of(tensor) is not None:
-                self._left += tracer.bad.sinks.sink(tensor, "output", name, True)
+    def _leaves(self, number: int, out: Any) -> None:
+        self._tracer.deferred.settle()
+        for name, tensor in tensors_of(out, self._context.names.module_path(number) or self.wanted):
+            if self._context.state_of(tensor) is not None:
+                self._left += self._tracer.bad.sinks.sink(tensor, "output", name, True)
         self._left = distinct(self._left)
 
     def note(self) -> str:
@@ -115,10 +106,10 @@ class Only:
         known = ", ".join(list(self._seen)[:12]) or "none"
         return f"no module called {self.wanted} ran; those that ran: {known}"
 
-    def _wants(self, tracer: Tracer, module: Any, number: int) -> bool:
+    def _wants(self, module: Any, number: int) -> bool:
         found = self._fits.get(number)
         if found is None:
-            path = tracer.names.module_path(number) or ""
+            path = self._context.names.module_path(number) or ""
             kind = type(module).__name__
             self._seen[path or kind] = None
             found = self._fits[number] = self.wanted in (path, kind) or path.startswith(f"{self.wanted}.")

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.around import Numbers
+    from whynan.capture.torch.context import TraceContext
     from whynan.capture.torch.rows import Operands, Row
-    from whynan.capture.torch.tracer import Tracer
     from whynan.records import Selection
     from whynan.traces import Birth
 
@@ -32,16 +32,16 @@ _ENTRIES: Final = 8
 class Nearby:
     """The neighbourhoods of a trace's births. Nothing of it works while nothing is bad, and it holds no tensors."""
 
-    def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
+    def __init__(self, context: TraceContext) -> None:
+        self._context = context
         self._around = Around(self, "aten")
-        self._selections = Selections(tracer, _LATER)
+        self._selections = Selections(context, _LATER)
 
     def begin(self, birth: Birth, row: Row, forward: Row | None) -> None:
         """A birth at an event of the forward, or at one of the backward that differentiates one."""
-        first = self._tracer.first
+        first = self._context.first
         if forward is not None:
-            last = min(forward.ordinal + _LATER, self._tracer.ordinal)
+            last = min(forward.ordinal + _LATER, self._context.ordinal)
             later = range(forward.ordinal + 1 - first, last - first)
             self._around.begin(birth, forward.ordinal - first, later, lambda: self._left_out(birth, forward))
         elif row.phase == 0:
@@ -54,10 +54,10 @@ class Nearby:
 
     def comes_back(self, birth: Birth, made_from: frozenset[int], forward: Row | None) -> None:
         """A birth in the backward goes back to others that the forward has known: what had left those out."""
-        labels = self._tracer.labels
+        labels = self._context.labels
         for one in (*map(labels.birth, made_from), *self._beside(birth, forward)):
             around, place = one.around, one.element.index
-            row = self._tracer.rows.get(one.event.ordinal + self._tracer.first)
+            row = self._context.rows.get(one.event.ordinal + self._context.first)
             if row is None or place is None or one.element.output or around is None or around.left_out is not None:
                 continue
             found = self._selections.of_result(row, place, idle=_is_idle(birth))
@@ -68,27 +68,27 @@ class Nearby:
         """What the operation that a birth is the derivative of has borne itself, at the same element."""
         if forward is None:
             return []
-        births, at, place = self._tracer.labels.births, forward.ordinal - self._tracer.first, birth.element
+        births, at, place = self._context.labels.births, forward.ordinal - self._context.first, birth.element
         start, end = (find(births, at, key=lambda b: b.event.ordinal) for find in (bisect_left, bisect_right))
         return [b for b in births[start:end] if (b.element.index, b.element.shape) == (place.index, place.shape)]
 
     def came(self, row: Row) -> None:
         """An event of the forward has read something bad."""
         if row.phase == 0:
-            self._around.came(row.ordinal - self._tracer.first)
+            self._around.came(row.ordinal - self._context.first)
 
     def read(self, event: int) -> frozenset[int]:
         """The events that had written the operands of an event of the window."""
-        kept = self._tracer.rows.of(event + self._tracer.first)
+        kept = self._context.rows.of(event + self._context.first)
         if kept is None:
             return frozenset()
         entries = [e for h in kept.held for e in (h if type(h) is list else (h,))]
-        return frozenset(e.writer - self._tracer.first for e in entries if isinstance(e, Held))
+        return frozenset(e.writer - self._context.first for e in entries if isinstance(e, Held))
 
     def operation(self, event: int, hops: int, numbers: Numbers) -> Operation | None:
         """An event of the window; None where its operands have left it."""
-        row = self._tracer.rows.get(event + self._tracer.first)
-        kept = None if row is None else self._tracer.rows.of(row.ordinal)
+        row = self._context.rows.get(event + self._context.first)
+        kept = None if row is None else self._context.rows.of(row.ordinal)
         if row is None or kept is None:
             return None
         arguments: list[Argument | None] = []
@@ -113,7 +113,7 @@ class Nearby:
         )
 
     def _argument(self, name: str, held: Held, kept: Operands, numbers: Numbers) -> Argument:
-        rows, first = self._tracer.rows, self._tracer.first
+        rows, first = self._context.rows, self._context.first
         tensor: Tensor | None = held.alias if rows.is_live(held) else None
         if tensor is None and kept.before is not None and kept.held[0] is held:
             tensor = kept.before

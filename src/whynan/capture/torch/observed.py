@@ -16,7 +16,7 @@ import torch
 from torch import _tensor_str
 from torch._C._dynamo.eval_frame import set_eval_frame as _set_eval_frame
 
-from whynan.capture.torch.doors import DOORS, named
+from whynan.capture.torch.doors import DOORS, fenced, named
 from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.planes import readable
@@ -115,15 +115,10 @@ class Observations:
                 here.inside = not outermost
             # a number that is finite needs no call
             if outermost and type(out) is not int and (type(out) is not float or out - out != 0):
-                ending = None
                 # after a graph break dynamo would compile what is ours
                 eyes = _set_eval_frame(None)
                 try:
-                    if not torch.compiler.is_compiling():
-                        ending = self._look(tensor, out, looks)
-                except Exception:
-                    if self._fail():
-                        raise
+                    ending = fenced(self._fail, self._look, tensor, out, looks)
                 finally:
                     if eyes is not None:
                         _set_eval_frame(eyes)
@@ -134,7 +129,7 @@ class Observations:
         return named(read, "torch", name) if name is not None else read
 
     def _look(self, tensor: Tensor, out: Any, looks: Callable[[Tensor, Any], bytes | None]) -> BaseException | None:
-        frame = _frame()
+        frame = None if torch.compiler.is_compiling() else _frame()
         if frame is not None and type(out) is bool and self.expected is None and self._is_idle(frame, out):
             return None
         if frame is None or not (self._wanted(None) or self._wanted(ANY)):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from whynan.capture.torch.tracer import Tracer
+    from whynan.capture.torch.context import TraceContext
 
 ORIGIN: Final = "_whynan_origin"
 MOST_ROWS: Final = 16
@@ -81,8 +81,8 @@ class Array(NamedTuple):
 class Origins:
     """The origins of one trace."""
 
-    def __init__(self, tracer: Tracer) -> None:
-        self.tracer = tracer
+    def __init__(self, context: TraceContext) -> None:
+        self.context = context
         self._arrays: Identities[Array] = Identities()
 
     def data_of(self, tensor: Tensor, mask: Tensor) -> Data | None:
@@ -104,8 +104,8 @@ class Origins:
 
     def value_at(self, number: int) -> Data:
         """A value that was given to ``torch.tensor`` at a site."""
-        site, _ = self.tracer.sites.resolve(number, None)
-        return Data(kind="value", site=site, name=self.tracer.sites.first_argument(number))
+        site, _ = self.context.sites.resolve(number, None)
+        return Data(kind="value", site=site, name=self.context.sites.first_argument(number))
 
     def note(self, value: Any, source: Source, prefix: str = "", most: int = MOST) -> None:
         """Remember the origin of the tensors and arrays in a value."""
@@ -123,16 +123,15 @@ class Origins:
 
     def explain_since(self, first: int, batch: Any) -> None:
         """Births of the fetch itself, whose values the batch holds now: they have its rows."""
-        tracer = self.tracer
-        tracer.deferred.settle()
+        context = self.context
         for _, tensor in parts_of(batch, ""):
-            state = tracer.state_of(tensor) if isinstance(tensor, torch.Tensor) else None
+            state = context.state_of(tensor) if isinstance(tensor, torch.Tensor) else None
             if state is None or state.plane is None:
                 continue
             plane = strided(state.plane, state.itemsize, tensor)
-            for set_id in tracer.labels.present(plane):
-                for label in tracer.labels.sets[set_id]:
-                    birth = tracer.labels.birth(label)
+            for set_id in context.labels.present(plane):
+                for label in context.labels.sets[set_id]:
+                    birth = context.labels.birth(label)
                     if label >= first and (birth.data is None or birth.data.kind != "batch"):
                         birth.data = self.data_of(tensor, plane == set_id) or birth.data
 
@@ -174,7 +173,7 @@ class Origins:
             entries = tuple(i for r in rows for i in known[r : r + 1] if i is not None)
             changes.update(rows=rows, n_rows=len(found.rows), indices=entries if len(entries) == len(rows) else ())
         if source.site:
-            sites = self.tracer.sites
+            sites = self.context.sites
             changes["site"], _ = sites.resolve(source.site, None)
             changes["name"] = sites.first_argument(source.site)
         return source.data.model_copy(update=changes)
@@ -185,12 +184,12 @@ class Origins:
             views: Any = getattr(tensor.untyped_storage(), ORIGIN, None)
         except (RuntimeError, NotImplementedError, ValueError):
             return {}
-        return views.known if type(views) is Views and views.trace == self.tracer.first else {}
+        return views.known if type(views) is Views and views.trace == self.context.first else {}
 
     def _keep(self, tensor: Tensor, known: Known) -> None:
         views = self._known_of(tensor)
         if not views:
-            setattr(tensor.untyped_storage(), ORIGIN, Views(self.tracer.first, {layout_of(tensor): known}))
+            setattr(tensor.untyped_storage(), ORIGIN, Views(self.context.first, {layout_of(tensor): known}))
             return
         layout = layout_of(tensor)
         views.pop(layout, None)

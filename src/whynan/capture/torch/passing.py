@@ -17,8 +17,8 @@ from whynan.capture.torch.planes import SEARCHED, computable, is_bad, readable, 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from whynan.capture.torch.context import TraceContext
     from whynan.capture.torch.operators import Operator
-    from whynan.capture.torch.tracer import Tracer
 
 
 SUMS = frozenset("add sub _to_copy clone".split())
@@ -26,7 +26,7 @@ SUMS = frozenset("add sub _to_copy clone".split())
 
 
 def passed(
-    tracer: Tracer, operator: Operator, args: Any, kwargs: Any, written: list[Tensor]
+    context: TraceContext, operator: Operator, args: Any, kwargs: Any, written: list[Tensor]
 ) -> tuple[Tensor, int] | None:
     """The labels of an event's output, all of one literal, and that literal's set; None where it is less simple.
 
@@ -51,12 +51,12 @@ def passed(
     for tensor in (*args, *kwargs.values()):
         if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point():
             continue
-        state = tracer.state_of(tensor)
+        state = context.state_of(tensor)
         if state is None or state.plane is None:
             if not readable(tensor) or is_bad(tensor):
                 return None
             continue
-        if not state.only or not tracer.labels.is_literal(state.only) or only not in (0, state.only):
+        if not state.only or not context.labels.is_literal(state.only) or only not in (0, state.only):
             return None
         only = state.only
         signs |= {end for end in (float(v) for v in torch.aminmax(computable(tensor))) if math.isinf(end)}

@@ -6,16 +6,15 @@ Each patch calls the original exactly once and passes its result or exception on
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import _tensor_str
 
 from whynan.capture.torch.arrivals import watch_origins
-from whynan.capture.torch.doors import halt, named, put, quietly
+from whynan.capture.torch.doors import fenced, guarded, halt, named, noting, put
 from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.names import tensors_of
-from whynan.capture.torch.recording import moment
 from whynan.capture.torch.regions import know_dynamo, known_by_dynamo, watch_regions
 from whynan.capture.torch.sites import ENGINE, is_own_step
 from whynan.capture.torch.threads import watch_threads
@@ -23,30 +22,44 @@ from whynan.capture.torch.threads import watch_threads
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from whynan.capture.torch.context import TraceContext
     from whynan.capture.torch.hooks import StepHooks
+    from whynan.capture.torch.narrowing import Only
     from whynan.capture.torch.tracer import Tracer
 
-_READERS = ("tolist", "numpy", "__array__", "__dlpack__")
+_READERS: Final = ("tolist", "numpy", "__array__", "__dlpack__")
 
 
 class Patches:
     """Installs the patches of one trace, and takes them off again."""
 
-    def __init__(self, tracer: Tracer, hooks: StepHooks) -> None:
+    def __init__(self, tracer: Tracer, hooks: StepHooks, only: Only | None) -> None:
         self.tracer = tracer
+        self.context = tracer.context
         self.hooks = hooks
+        self.only = only
         self._undo: list[Callable[[], None]] = []
 
     def install(self) -> None:
         """Put every patch on; taken off in reverse order."""
         know_dynamo()
-        self._engine()
-        self._modules()
+        run = self._engine(torch.autograd.graph._engine_run_backward)
+        save = self._before(_saved)(torch.save)
+        ENGINE.add(getattr(run, "__code__"))  # noqa: B009
+        for owner, name, make in (
+            *((home, "_engine_run_backward", lambda _: run) for home in (torch.autograd, torch.autograd.graph)),
+            (torch.nn.Module, "__call__", self._module),
+            *((torch.Tensor, name, self._before(_leaves, name=f"Tensor.{name}")) for name in _READERS),
+            # one function in both places: pickle looks for it in its own module
+            *((home, "save", lambda _: save) for home in (torch, torch.serialization)),
+            # what prints a tensor puts every mode aside
+            (_tensor_str, "_str", self._before(_leaves)),
+            (torch.Tensor, "__new__", self._new),
+            (torch.utils, "swap_tensors", noting(self.context, self._swapped, first=True, anywhere=False)),
+        ):
+            self._replace(owner, name, make)
         self._optimizers()
-        self._readers()
-        watch_threads(self.tracer, self._replace)
-        self._swaps()
-        self._subclasses()
+        watch_threads(self.context, self._replace)
         watch_origins(self.tracer, self._replace)
         watch_regions(self.tracer, self._replace)
 
@@ -57,7 +70,7 @@ class Patches:
             try:
                 undo()
             except Exception:
-                if self.tracer.fail():
+                if self.context.fail():
                     raise
                 # once more: a patch that stays on would outlive its trace
                 undo()
@@ -72,214 +85,109 @@ class Patches:
 
         self._undo.append(undo)
 
-    def _engine(self) -> None:
-        tracer = self.tracer
+    def _before(self, note: Callable[[Tracer, Any], None], *, name: str | None = None) -> Callable[[Any], Any]:
+        """The wrapper of a function that is given, first of all, what `note` looks at before."""
 
-        def make(original: Any) -> Any:
-            @functools.wraps(original)
-            def engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
-                kept = None
-                try:
-                    kept = quietly(tracer, _engine_starts, tracer, t_outputs, args)
-                except Exception:
-                    if tracer.fail():
-                        raise
-                try:
-                    halt(tracer)
-                    if tracer.only is not None and kept is not None:
-                        return tracer.only.run(tracer, kept[0], original, (t_outputs, *args), kwargs)
-                    return original(t_outputs, *args, **kwargs)
-                except BaseException as error:
-                    unseen(error)
-                    if kept is not None:
-                        try:
-                            quietly(tracer, _engine_raises, tracer, kept)
-                        except Exception:
-                            if tracer.fail():
-                                raise
-                    raise
-                finally:
-                    if kept is not None:
-                        try:
-                            quietly(tracer, _engine_ends, tracer, kept)
-                        except Exception:
-                            if tracer.fail():
-                                raise
+        def tell(args: Any, kwargs: Any, _out: Any) -> None:
+            note(self.tracer, args[0] if args else kwargs.get("obj"))
 
-            ENGINE.add(getattr(engine_run_backward, "__code__"))  # noqa: B009
-            return engine_run_backward
+        return noting(self.context, tell, first=True, name=name, anywhere=False)
 
-        run = make(torch.autograd.graph._engine_run_backward)
-        for home in (torch.autograd, torch.autograd.graph):
-            self._replace(home, "_engine_run_backward", lambda _: run)
+    def _swapped(self, args: Any, kwargs: Any, _out: Any) -> None:
+        """Torch refuses to swap what somebody has a weak reference to."""
+        self.context.forget(*args, *kwargs.values())
 
-    def _modules(self) -> None:
-        tracer = self.tracer
+    def _engine(self, original: Any) -> Any:
+        tracer, context, only, ending = self.tracer, self.context, self.only, self.tracer.ending
 
-        def make(original: Any) -> Any:
-            def call(module: Any, *args: Any, **kwargs: Any) -> Any:
-                halt(tracer)
-                lane = None
-                try:
-                    lane = quietly(tracer, _module_starts, tracer, module)
-                except Exception:
-                    if tracer.fail():
-                        raise
-                try:
-                    if tracer.only is not None and lane is not None:
-                        out = tracer.only.call(tracer, lane, original, module, args, kwargs)
-                    else:
-                        out = original(module, *args, **kwargs)
-                except BaseException as error:
-                    unseen(error)
-                    raise
-                finally:
-                    if lane is not None:
-                        try:
-                            quietly(tracer, _module_ends, lane)
-                        except Exception:
-                            if tracer.fail():
-                                raise
-                if lane is not None and not lane.modules:
-                    try:
-                        quietly(tracer, _module_returned, tracer, module, out)
-                    except Exception:
-                        if tracer.fail():
-                            raise
-                    halt(tracer)
-                return out
+        @functools.wraps(original)
+        def engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+            kept = guarded(context, _engine_starts, tracer, only, t_outputs, args)
+            try:
+                halt(ending)
+                if only is not None and kept is not None:
+                    return only.run(kept[0], original, (t_outputs, *args), kwargs)
+                return original(t_outputs, *args, **kwargs)
+            except BaseException as error:
+                unseen(error)
+                if kept is not None:
+                    guarded(context, _engine_raises, tracer, kept)
+                raise
+            finally:
+                if kept is not None:
+                    guarded(context, _engine_ends, tracer, kept)
 
-            return named(functools.wraps(original)(call), original.__module__, "Module.__call__")
+        return engine_run_backward
 
-        self._replace(torch.nn.Module, "__call__", make)
+    def _module(self, original: Any) -> Any:
+        tracer, context, only, ending = self.tracer, self.context, self.only, self.tracer.ending
+
+        def call(module: Any, *args: Any, **kwargs: Any) -> Any:
+            halt(ending)
+            lane = guarded(context, _module_starts, context, module)
+            try:
+                if only is not None and lane is not None:
+                    out = only.call(lane, original, module, args, kwargs)
+                else:
+                    out = original(module, *args, **kwargs)
+            except BaseException as error:
+                unseen(error)
+                raise
+            finally:
+                if lane is not None:
+                    guarded(context, _module_ends, lane)
+            if lane is not None and not lane.modules:
+                guarded(context, _module_returned, tracer, only, module, out)
+                halt(ending)
+            return out
+
+        return named(functools.wraps(original)(call), original.__module__, "Module.__call__")
 
     def _optimizers(self) -> None:
-        tracer = self.tracer
+        tracer, context, ending = self.tracer, self.context, self.tracer.ending
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> None:
-            try:
-                closure = (len(args) > 1 and callable(args[1])) or callable(kwargs.get("closure"))
-                quietly(tracer, _step_starts, tracer, optimizer, closure)
-            except Exception:
-                if tracer.fail():
-                    raise
-            halt(tracer)
+            guarded(context, _step_starts, tracer, optimizer, args, kwargs)
+            halt(ending)
 
         def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
-            try:
-                quietly(tracer, _step_ends, tracer, optimizer)
-            except Exception:
-                if tracer.fail():
-                    raise
-            halt(tracer)
-            if tracer.last_step is not None and tracer.active:
-                try:
-                    _last_step(tracer)
-                except Exception:
-                    if tracer.fail():
-                        raise
+            guarded(context, _step_ends, tracer, optimizer)
+            halt(ending)
+            if ending.last_step is not None and context.active:
+                fenced(context.fail, ending.step_is_over)
 
         self.hooks.before, self.hooks.after = before, after
         self._undo.append(self.hooks.remove)
 
-    def _readers(self) -> None:
-        tracer = self.tracer
+    def _new(self, original: Any) -> Any:
+        fail = self.context.fail
 
-        def make(original: Any) -> Any:
-            def read(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-                try:
-                    quietly(tracer, _leaves, tracer, tensor)
-                except Exception:
-                    if tracer.fail():
-                        raise
-                try:
-                    return original(tensor, *args, **kwargs)
-                except BaseException as error:
-                    unseen(error)
-                    raise
-
-            return functools.wraps(original)(read)
-
-        for name in _READERS:
-            self._replace(torch.Tensor, name, lambda of, name=name: named(make(of), "torch", f"Tensor.{name}"))
-
-        def make_save(original: Any) -> Any:
-            @functools.wraps(original)
-            def save(obj: Any, *args: Any, **kwargs: Any) -> Any:
-                try:
-                    quietly(tracer, _saved, tracer, obj)
-                except Exception:
-                    if tracer.fail():
-                        raise
-                try:
-                    return original(obj, *args, **kwargs)
-                except BaseException as error:
-                    unseen(error)
-                    raise
-
-            return save
-
-        save = make_save(torch.save)
-        for home in (torch, torch.serialization):
-            # one function in both places: pickle looks for it in its own module
-            self._replace(home, "save", lambda _: save)
-        # what prints a tensor puts every mode aside
-        self._replace(_tensor_str, "_str", make)
-
-    def _swaps(self) -> None:
-        tracer = self.tracer
-
-        def make(original: Any) -> Any:
-            @functools.wraps(original)
-            def swap_tensors(t1: Any, t2: Any) -> Any:
-                # torch refuses to swap what somebody has a weak reference to
-                try:
-                    quietly(tracer, tracer.forget, t1, t2)
-                except Exception:
-                    if tracer.fail():
-                        raise
-                try:
-                    return original(t1, t2)
-                except BaseException as error:
-                    unseen(error)
-                    raise
-
-            return swap_tensors
-
-        self._replace(torch.utils, "swap_tensors", make)
-
-    def _subclasses(self) -> None:
-        tracer = self.tracer
-
-        def make(original: Any) -> Any:
-            @functools.wraps(original)
-            def new(*args: Any, **kwargs: Any) -> Any:
-                aside = None
-                try:
-                    if args and args[0] is not torch.Tensor and not torch.compiler.is_compiling():
-                        # below a mode what is made of a list is a Tensor already, and can be no other kind
-                        aside = torch._C._DisableTorchDispatch()
-                except Exception:
+        @functools.wraps(original)
+        def new(*args: Any, **kwargs: Any) -> Any:
+            aside = None
+            try:
+                if args and args[0] is not torch.Tensor and not torch.compiler.is_compiling():
+                    # below a mode what is made of a list is a Tensor already, and can be no other kind
                     aside = torch._C._DisableTorchDispatch()
-                    if tracer.fail():
-                        raise
-                try:
-                    if aside is None:
-                        return original(*args, **kwargs)
-                    with aside:
-                        return original(*args, **kwargs)
-                except BaseException as error:
-                    unseen(error)
+            except Exception:
+                aside = torch._C._DisableTorchDispatch()
+                if fail():
                     raise
+            try:
+                if aside is None:
+                    return original(*args, **kwargs)
+                with aside:
+                    return original(*args, **kwargs)
+            except BaseException as error:
+                unseen(error)
+                raise
 
-            return staticmethod(new)
-
-        self._replace(torch.Tensor, "__new__", make)
+        return staticmethod(new)
 
 
-def _engine_starts(tracer: Tracer, outputs: Any, args: Any) -> Any:
+def _engine_starts(tracer: Tracer, only: Only | None, outputs: Any, args: Any) -> Any:
     tracer.deferred.settle()
-    lane = tracer.lane()
+    lane = tracer.context.lane()
     kept = (lane, lane.create_graph, lane.backward, lane.loss_labels, lane.engine_depth)
     nested = lane.engine_depth > 0
     lane.engine_depth += 1
@@ -287,16 +195,16 @@ def _engine_starts(tracer: Tracer, outputs: Any, args: Any) -> Any:
     lane.create_graph = bool(args[2]) if len(args) > 2 else False
     for seed in args[0] if args and isinstance(args[0], (list, tuple)) else ():
         # the gradients that a backward begins with are made before the engine runs, and belong to it
-        state = tracer.state_of(seed) if isinstance(seed, torch.Tensor) else None
+        state = tracer.context.state_of(seed) if isinstance(seed, torch.Tensor) else None
         if state is not None:
             state.backward = True
             tracer.bad.seeds_backward(seed)
     if not nested:
         roots = [t for t in outputs if isinstance(t, torch.Tensor)]
         tracer.bad.sinks.backward_starts(lane, roots, into_leaves=not (len(args) > 3 and args[3]))
-        if tracer.only is not None:
-            tracer.only.met(tracer, roots)
-    for other in tracer.engines:
+        if only is not None:
+            only.met(roots)
+    for other in tracer.context.engines:
         other.follow(lane)
     return kept
 
@@ -311,21 +219,21 @@ def _engine_ends(tracer: Tracer, kept: Any) -> None:
     lane, create_graph, backward, labels, depth = kept
     if not depth:
         tracer.bad.sinks.backward_ends(lane.backward)
-        moment(tracer)
+        tracer.moment()
     lane.create_graph = create_graph
     lane.engine_depth = depth
     if depth:
         lane.backward, lane.loss_labels = backward, labels
 
 
-def _module_starts(tracer: Tracer, module: Any) -> Any:
-    lane = tracer.lane()
+def _module_starts(context: TraceContext, module: Any) -> Any:
+    lane = context.lane()
     if not lane.modules:
-        tracer.names.roots.add(module)
+        context.names.roots.add(module)
         if lane.optimizer is not None and not lane.closure and not lane.engine_depth:
             # an exception has left a step, whose end was never told
-            lane.optimizer, lane.optimizer_site, tracer.bad.sinks.steps.owner = None, 0, None
-    number = tracer.names.number(module)
+            lane.optimizer, lane.optimizer_site, context.log.steps.owner = None, 0, None
+    number = context.names.number(module)
     lane.modules.append(number)
     lane.module = number
     return lane
@@ -336,22 +244,23 @@ def _module_ends(lane: Any) -> None:
     lane.module = lane.modules[-1] if lane.modules else 0
 
 
-def _module_returned(tracer: Tracer, module: Any, out: Any) -> None:
-    lane = tracer.lane()
-    if lane.closure or lane.engine_depth or tracer.target is module:
+def _module_returned(tracer: Tracer, only: Only | None, module: Any, out: Any) -> None:
+    lane = tracer.context.lane()
+    if lane.closure or lane.engine_depth or tracer.context.target is module:
         # inside of the engine it is a checkpoint's forward, run again
         return
     tracer.deferred.settle()
     tracer.bad.sinks.module_returns(out)
-    if tracer.only is not None:
-        tracer.only.met(tracer, out)
-    moment(tracer)
+    if only is not None:
+        only.met(out)
+    tracer.moment()
 
 
-def _step_starts(tracer: Tracer, optimizer: Any, closure: bool) -> None:
+def _step_starts(tracer: Tracer, optimizer: Any, args: Any, kwargs: Any) -> None:
+    closure = (len(args) > 1 and callable(args[1])) or callable(kwargs.get("closure"))
     tracer.deferred.settle()
-    lane = tracer.lane()
-    lane.optimizer_site = tracer.sites.here(5)
+    lane = tracer.context.lane()
+    lane.optimizer_site = tracer.context.sites.here(7)
     lane.optimizer_own = is_own_step(optimizer)
     tracer.bad.sinks.step_starts(optimizer, closure)
     lane.optimizer = optimizer
@@ -362,7 +271,7 @@ def _step_starts(tracer: Tracer, optimizer: Any, closure: bool) -> None:
 
 def _step_ends(tracer: Tracer, optimizer: Any) -> None:
     tracer.deferred.settle()
-    lane = tracer.lane()
+    lane = tracer.context.lane()
     tracer.detectors.updates.end(lane)
     lane.optimizer = None
     if lane.closure:
@@ -370,23 +279,17 @@ def _step_ends(tracer: Tracer, optimizer: Any) -> None:
     lane.closure = False
     lane.optimizer_site = 0
     tracer.bad.sinks.step_ends(optimizer)
-    moment(tracer)
-
-
-def _last_step(tracer: Tracer) -> None:
-    steps = tracer.bad.sinks.steps
-    if tracer.on_last_step is not None and steps.offset + steps.attempts >= (tracer.last_step or 0):
-        tracer.on_last_step()
+    tracer.moment()
 
 
 def _leaves(tracer: Tracer, tensor: Any) -> None:
-    if tracer.marked or tracer.deferred.events:
+    if tracer.context.marked or tracer.deferred.events:
         tracer.deferred.settle()
         tracer.bad.sinks.leaves_for_python(tensor)
 
 
 def _saved(tracer: Tracer, obj: Any) -> None:
-    if not tracer.marked and not tracer.deferred.events:
+    if not tracer.context.marked and not tracer.deferred.events:
         return
     tracer.deferred.settle()
     for _, tensor in tensors_of(obj, "saved"):

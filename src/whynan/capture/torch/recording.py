@@ -13,19 +13,13 @@ from whynan.traces.format import FAILED
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from whynan.capture.torch.tracer import Tracer
+    from whynan.capture.torch.context import TraceContext
     from whynan.traces import Birth, Sink, Trace
     from whynan.traces.writing import TraceWriter
 
 FREE: Final = 1.0
 SHARE: Final = 0.02
 """Seconds, and the share of the run's time, that facts may be written for before the run ends."""
-
-
-def moment(tracer: Tracer) -> None:
-    """A step, a backward or an outermost call has ended."""
-    if tracer.recording is not None:
-        tracer.recording.moment()
 
 
 class Recording:
@@ -37,15 +31,15 @@ class Recording:
     def __init__(
         self,
         writer: TraceWriter,
-        tracer: Tracer,
+        context: TraceContext,
         so_far: Callable[[Iterable[Sink]], Trace],
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.writer = writer
-        self._tracer = tracer
+        self._context = context
         self._so_far = so_far
-        self._segments = Segments(writer, tracer)
-        self._pending = Pending(tracer.bad.sinks)
+        self._segments = Segments(writer, context)
+        self._pending = Pending(context)
         self._clock = clock
         self._begun = clock()
         self._spent = 0.0
@@ -83,12 +77,12 @@ class Recording:
             act()
         except Exception:
             self._broken = True
-            if not self._tracer.failed and self._tracer.fail():
+            if not self._context.failed and self._context.fail():
                 raise
 
     def _news(self) -> None:
         self._segments.mark()
-        news = (len(self._tracer.labels.births), self._pending.places())
+        news = (len(self._context.labels.births), self._pending.places())
         if news != self._told and self._facts():
             self._told = news
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from whynan.capture.torch.doors import DOORS
+from whynan.capture.torch.doors import DOORS, fenced
 from whynan.capture.torch.operators import Operator
 from whynan.capture.torch.rows import MASK
 
@@ -89,24 +89,18 @@ def watch_regions(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], A
     if _HOME in sys.modules:
         _watch(tracer, replace)
         return
+    watched, context = False, tracer.context
 
     def make(original: Any) -> Any:
         @functools.wraps(original)
         def compile_(*args: Any, **kwargs: Any) -> Any:
+            nonlocal watched
             made = original(*args, **kwargs)
-            if tracer.active:
-                try:
-                    keep_from_dynamo()
-                except Exception:
-                    if tracer.fail():
-                        raise
-            if tracer.active and not tracer.regions_watched and kwargs.get("backend", "inductor") == "inductor":
-                try:
-                    __import__(_HOME)
-                    _watch(tracer, replace)
-                except Exception:
-                    if tracer.fail():
-                        raise
+            if context.active:
+                fenced(context.fail, keep_from_dynamo)
+            if context.active and not watched and kwargs.get("backend", "inductor") == "inductor":
+                watched = True
+                fenced(context.fail, _watch, tracer, replace)
             return made
 
         return compile_
@@ -115,33 +109,23 @@ def watch_regions(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], A
 
 
 def _watch(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], Any]], None]) -> None:
-    tracer.regions_watched = True
+    context = tracer.context
 
     def make(original: Any) -> Any:
         @functools.wraps(original)
         def call(graph: Any, inputs: Any) -> Any:
-            if not tracer.active:
-                return original(graph, inputs)
-            held: list[Callable[[], Any]] = []
-            try:
+            held: list[Callable[[], Any]] | None = None
+            if context.active:
                 # the graph frees its inputs as it goes: only labels that may be needed are worth holding on to them
-                held = _references(inputs, weak=not tracer.any_marked)
-            except Exception:
-                if tracer.fail():
-                    raise
+                held = fenced(context.fail, _references, inputs, weak=not context.any_marked)
             out = original(graph, inputs)
-            if not tracer.active:
-                return out
-            try:
-                with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-                    _ran(tracer, tuple(v for r in held if (v := r()) is not None), out)
-            except Exception:
-                if tracer.fail():
-                    raise
+            if held is not None and context.active:
+                fenced(context.fail, _ran, tracer, held, out)
             return out
 
         return call
 
+    __import__(_HOME)
     replace(sys.modules[_HOME].CompiledFxGraph, "__call__", make)
 
 
@@ -154,10 +138,13 @@ def _itself(tensor: Any) -> Any:
     return tensor
 
 
-def _ran(tracer: Tracer, inputs: tuple[Any, ...], out: Any) -> None:
+def _ran(tracer: Tracer, held: list[Callable[[], Any]], out: Any) -> None:
+    inputs = tuple(v for r in held if (v := r()) is not None)
     outputs = [t for t in (out if isinstance(out, (list, tuple)) else [out]) if type(t) is torch.Tensor]
-    tracer.compiled_regions += 1
-    tracer.after(_OPERATOR, inputs, {}, outputs, None)
-    site, _ = tracer.sites.resolve(tracer.rows.sites[(tracer.ordinal - 1) & MASK], None)
+    context = tracer.context
+    context.compiled_regions += 1
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+        tracer.after(_OPERATOR, inputs, {}, outputs, None)
+    site, _ = context.sites.resolve(context.rows.sites[(context.ordinal - 1) & MASK], None)
     where = f" at {site.file}:{site.line}" if site is not None else ""
-    tracer.notes[NOTE.format(where)] = None
+    context.notes[NOTE.format(where)] = None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from whynan.capture.torch.lanes import Lane
     from whynan.capture.torch.operators import Operator
 
 RING = 1 << 16
@@ -71,6 +72,23 @@ class Row(NamedTuple):
     phase: int
     node: Any
     module: int
+
+
+class LiveEvent(NamedTuple):
+    """An event that has run, with its operands and results as they are now.
+
+    `before`: copies of what it has overwritten, by the identity of the tensor; `changed_since`: the identities of
+    operands that were overwritten after it, before it could be looked at.
+    """
+
+    row: Row
+    args: Any
+    kwargs: dict[str, Any]
+    written: list[Tensor]
+    before: dict[int, Tensor] | None
+    node: Any
+    lane: Lane
+    changed_since: frozenset[int] = frozenset()
 
 
 class Operands(NamedTuple):

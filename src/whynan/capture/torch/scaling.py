@@ -11,19 +11,26 @@ from whynan.capture.torch import experiments
 from whynan.capture.torch.falling import Discards, Falling
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
+    from whynan.capture.torch.context import TraceContext
     from whynan.capture.torch.leaves import Leaf
-    from whynan.capture.torch.sinks import Sinks
-    from whynan.records import ScaleFall
+    from whynan.records import ScaleFall, SinkKind
     from whynan.traces import Sink
 
 
 class Scaler:
-    """What a loss scaler of the program's has seen, and what it will not let through."""
+    """What a loss scaler of the program's has seen, and what it will not let through.
 
-    def __init__(self, sinks: Sinks) -> None:
-        self.sinks = sinks
+    `consume` is called with a leaf whose gradient is used.
+    """
+
+    def __init__(self, context: TraceContext, consume: Callable[[Tensor, SinkKind], None]) -> None:
+        self.context = context
+        self.log = context.log
+        self.consume = consume
         self.waits = False
         """Whether it saw Inf, and the step that it skips has not been settled."""
         self._skipping: list[Tensor] = []
@@ -64,7 +71,7 @@ class Scaler:
 
     def reads(self, sink: Sink) -> bool:
         """Whether what the program reads stands in gradients that it may yet discard."""
-        left = frozenset(label for leaf in self.sinks.leaves.values() for s in leaf.left for label in s.labels)
+        left = frozenset(label for leaf in self.log.leaves.values() for s in leaf.left for label in s.labels)
         if not sink.labels or not sink.labels <= left:
             return False
         self._checked.append(sink)
@@ -73,11 +80,11 @@ class Scaler:
     def begins(self) -> None:
         """A backward begins: what is gone of the gradients of those before it, nothing has used."""
         self.settle()
-        leaves = [leaf for leaf in self.sinks.leaves.values() if leaf.left]
-        used = {label for s in self.sinks.found if s.fatal for label in s.labels} if leaves else set[int]()
+        leaves = [leaf for leaf in self.log.leaves.values() if leaf.left]
+        used = {label for s in self.log.found if s.fatal for label in s.labels} if leaves else set[int]()
         for leaf in leaves:
             tensor = leaf.reference()
-            if tensor is not None and (tensor.grad is None or self.sinks.tracer.state_of(tensor.grad) is None):
+            if tensor is not None and (tensor.grad is None or self.context.state_of(tensor.grad) is None):
                 self._discard(leaf, used)
 
     def _discard(self, leaf: Leaf, used: set[int]) -> None:
@@ -85,11 +92,11 @@ class Scaler:
         if all(s.labels & used for s in left):
             # of a copy of it a step was made
             return
-        self._discards.note(self.sinks.last_backward)
+        self._discards.note(self.log.last_backward)
         lost = self._discards.lost()
         if lost is not None:
             self._lost = lost
-            self.sinks.found += [replace(s, scale_fall=lost) for s in left]
+            self.log.found += [replace(s, scale_fall=lost) for s in left]
         gone = frozenset(label for s in left for label in s.labels)
         self._excused += [s for s in self._checked if s.labels & gone]
         self._checked = [s for s in self._checked if not s.labels & gone]
@@ -97,15 +104,15 @@ class Scaler:
     def finish(self) -> None:
         """The run has ended: what was read of gradients that no training discards was no look at them."""
         self.begins()
-        self.sinks.found += self._checked
-        if not self.sinks.steps.met:
-            self.sinks.found += self._excused
+        self.log.found += self._checked
+        if not self.log.steps.met:
+            self.log.found += self._excused
         self._checked = []
         # the last word of how far it fell
-        self.sinks.found = [replace(s, scale_fall=s.scale_fall and self._lost) for s in self.sinks.found]
+        self.log.found = [replace(s, scale_fall=s.scale_fall and self._lost) for s in self.log.found]
         if self._discards.count:
             times = f"{self._discards.count:,} time{'s' if self._discards.count > 1 else ''}"
-            self.sinks.tracer.notes[f"{times} the program discarded gradients that were NaN or Inf"] = None
+            self.context.notes[f"{times} the program discarded gradients that were NaN or Inf"] = None
 
     # -- a scaler of torch's -----------------------------------------------------------------------------------------
 
@@ -113,9 +120,8 @@ class Scaler:
         """It saw Inf and no step came: that was the attempt, and it was skipped."""
         if self.waits:
             self.waits = False
-            tracer = self.sinks.tracer
-            self.sinks.steps.skip(tracer.ordinal - tracer.first)
-            tracer.skipped_steps += 1
+            self.log.steps.skip(self.context.ordinal - self.context.first)
+            self.log.skipped_steps += 1
 
     def skips(self, grads: list[Tensor]) -> None:
         """The optimizer is called with gradients that it was told to skip."""
@@ -129,29 +135,29 @@ class Scaler:
 
     def _tell(self, grads: list[Tensor], lost: ScaleFall) -> None:
         """Gradients that no scale makes finite are the end of a training."""
-        sinks, known = self.sinks, len(self.sinks.found)
+        known = len(self.log.found)
         theirs = {id(g) for g in grads}
-        for leaf in list(sinks.leaves.values()):
+        for leaf in list(self.log.leaves.values()):
             tensor = leaf.reference()
             if tensor is not None and id(tensor.grad) in theirs:
-                sinks.consume(tensor, "gradient")
-        sinks.found[known:] = [replace(s, scale_fall=lost) for s in sinks.found[known:]]
+                self.consume(tensor, "gradient")
+        self.log.found[known:] = [replace(s, scale_fall=lost) for s in self.log.found[known:]]
 
     def _forget(self, grads: list[Tensor]) -> None:
         """Gradients that are skipped reach nothing; a loss that was bad at any scale does."""
         if not grads:
             return
         for grad in grads:
-            state = self.sinks.tracer.state_of(grad)
+            state = self.context.state_of(grad)
             if state is not None:
                 state.skipped = True
         skipped = {id(g) for g in grads}
-        for leaf in self.sinks.leaves.values():
+        for leaf in self.log.leaves.values():
             tensor = leaf.reference()
             if tensor is not None and id(tensor.grad) in skipped:
                 for record in leaf.pending.values():
                     # no scale cures a loss that was bad before it
-                    self.sinks.found += record.incurable
+                    self.log.found += record.incurable
                     record.incurable = []
                 leaf.pending.clear()
                 leaf.left = []

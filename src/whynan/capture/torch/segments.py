@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from whynan.capture.torch.tracer import Tracer
+    from whynan.capture.torch.context import TraceContext
     from whynan.records import Range, Site
     from whynan.traces.writing import TraceWriter
 
@@ -29,12 +29,12 @@ WALKS: Final = 8
 class Segments:
     """Copies the ring into segments, and appends the lines that they name before they are there."""
 
-    def __init__(self, writer: TraceWriter, tracer: Tracer) -> None:
+    def __init__(self, writer: TraceWriter, context: TraceContext) -> None:
         self.ranges = 0
         """Lines of ranges that were written."""
         self._writer = writer
-        self._tracer = tracer
-        self._next = tracer.first
+        self._context = context
+        self._next = context.first
         self._operators = _Numbers()
         self._nodes = _Numbers((None,))
         self._written: dict[str, int] = dict.fromkeys(layout.TABLES, 0)
@@ -44,20 +44,20 @@ class Segments:
 
     def mark(self) -> None:
         """Note where a step or a backward has ended, and what modules are called while they are there."""
-        modules = len(self._tracer.names)
+        modules = len(self._context.names)
         if modules > self._walked + self._walked // WALKS:
             self._walked = modules
-            self._tracer.names.paths()
-        steps = self._tracer.bad.sinks.steps
+            self._context.names.paths()
+        steps = self._context.log.steps
         step = steps.attempts + 1 if steps.met else 0
         if (step, steps.micro) != self._marks[-1][1:]:
-            self._marks.append((self._tracer.ordinal, step, steps.micro))
+            self._marks.append((self._context.ordinal, step, steps.micro))
 
     def flush(self) -> None:
         """Write what the ring holds and no segment does."""
-        tracer = self._tracer
+        context = self._context
         # what an earlier turn of the ring has held is gone
-        start, stop = max(self._next, (tracer.ordinal - 1) & ~MASK), tracer.ordinal
+        start, stop = max(self._next, (context.ordinal - 1) & ~MASK), context.ordinal
         self._next = stop
         if stop <= start or self._writer.note is not None:
             return
@@ -65,7 +65,7 @@ class Segments:
             events = self._events(start, stop)
             if self._tables():
                 self._writer.segment(events)
-        self.finish(tracer.ranges.records(self._site, self.ranges), self.ranges)
+        self.finish(context.ranges.records(self._site, self.ranges), self.ranges)
 
     def finish(self, ranges: Iterable[Range], first: int = 0) -> None:
         """Write those ranges that are not written, of all from one on."""
@@ -75,12 +75,12 @@ class Segments:
 
     def _events(self, start: int, stop: int) -> NDArray[np.void]:
         """The rows of one turn of the ring, from ordinal to ordinal."""
-        rows = self._tracer.rows
+        rows = self._context.rows
         turn = slice(start & MASK, ((stop - 1) & MASK) + 1)
         ordinals = np.array(rows.ordinals[turn], np.int64)
         there = (ordinals >= start) & (ordinals < stop)
         made = np.zeros(len(ordinals), layout.event_dtype())
-        made["ordinal"] = ordinals - self._tracer.first
+        made["ordinal"] = ordinals - self._context.first
         made["operator"] = list(map(self._operators.__getitem__, rows.operators[turn]))
         made["node"] = list(map(self._nodes.__getitem__, rows.nodes[turn]))
         made["site"], made["module"], made["phase"] = rows.sites[turn], rows.modules[turn], rows.phases[turn]
@@ -91,7 +91,7 @@ class Segments:
         """Step and micro of events, by the marks before them."""
         marks = np.array(self._marks, np.int64)
         last = np.searchsorted(marks[:, 0], ordinals, side="right") - 1
-        least = 1 if self._tracer.bad.sinks.steps.met else 0
+        least = 1 if self._context.log.steps.met else 0
         micro = marks[last, 2]
         del self._marks[:-1]
         return np.maximum(marks[last, 1], least), np.where(phases == OPTIMIZER, np.maximum(micro, 1), micro + 1)
@@ -101,10 +101,10 @@ class Segments:
         known: dict[str, Iterable[str | None]] = {
             layout.OPERATORS: (getattr(o, "name", None) for o in self._new(layout.OPERATORS, list(self._operators))),
             layout.NODES: (getattr(n, "__name__", None) for n in self._new(layout.NODES, list(self._nodes))),
-            layout.MODULES: self._new(layout.MODULES, self._tracer.names.paths()),
+            layout.MODULES: self._new(layout.MODULES, self._context.names.paths()),
         }
         lines = {table: [text_line(self._writer.name(table, n)) for n in names] for table, names in known.items()}
-        numbers = range(len(self._tracer.sites))
+        numbers = range(len(self._context.sites))
         lines[layout.SITES] = [self._site_line(number) for number in self._new(layout.SITES, numbers)]
         return all(self._append(table, new) for table, new in lines.items())
 
@@ -117,10 +117,10 @@ class Segments:
         return done
 
     def _site(self, number: int) -> Site | None:
-        return self._tracer.sites.resolve(number, None)[0]
+        return self._context.sites.resolve(number, None)[0]
 
     def _site_line(self, number: int) -> str:
-        site, library = self._tracer.sites.resolve(number, None)
+        site, library = self._context.sites.resolve(number, None)
         if site is None:
             return "null"
         private = self._writer.private

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from whynan.capture.torch.context import TraceContext
     from whynan.capture.torch.operators import Operator
     from whynan.capture.torch.rows import Row
-    from whynan.capture.torch.tracer import Tracer
 
 _MOST: Final = 1 << 20
 """Elements of a tensor in which an element is looked for."""
@@ -80,8 +80,8 @@ class _Event(NamedTuple):
 class Selections:
     """Follows an element through the events of the window."""
 
-    def __init__(self, tracer: Tracer, later: int) -> None:
-        self._tracer = tracer
+    def __init__(self, context: TraceContext, later: int) -> None:
+        self._context = context
         self._later = later
 
     def of(
@@ -91,13 +91,13 @@ class Selections:
 
         `idle`: its gradient is known to be 0, so that whatever else has read it does not count.
         """
-        kept = self._tracer.rows.of(forward.ordinal)
+        kept = self._context.rows.of(forward.ordinal)
         index = None if kept is None or place is None else _index(forward, kept, place, shape)
         return None if index is None else self.of_result(forward, index, idle=idle)
 
     def of_result(self, forward: Row, index: tuple[int | slice, ...], *, idle: bool) -> Selection | None:
         """What leaves out this element, or row, of a forward result."""
-        kept = self._tracer.rows.of(forward.ordinal)
+        kept = self._context.rows.of(forward.ordinal)
         if kept is None or kept.out is None:
             return None
         try:
@@ -114,7 +114,7 @@ class Selections:
         operands = {address(h.alias) for h in kept.held if isinstance(h, Held)}
         left_out: tuple[_Event | None, str] | None = None
         unread = {forward.ordinal}
-        for ordinal in range(forward.ordinal + 1, min(forward.ordinal + self._later, self._tracer.ordinal)):
+        for ordinal in range(forward.ordinal + 1, min(forward.ordinal + self._later, self._context.ordinal)):
             event = self._event(ordinal, ways)
             if event is None or event.row.operator.view:
                 continue
@@ -140,16 +140,16 @@ class Selections:
         return left_out if idle or not unread else None
 
     def _event(self, ordinal: int, ways: dict[int, _Way]) -> _Event | None:
-        raw = self._tracer.rows.operands.get(ordinal)
+        raw = self._context.rows.operands.get(ordinal)
         if raw is None or not any(_reads(value, ways) for value in raw[0]):
             return None
-        row, kept = self._tracer.rows.get(ordinal), self._tracer.rows.of(ordinal)
+        row, kept = self._context.rows.get(ordinal), self._context.rows.of(ordinal)
         if row is None or kept is None or row.phase != 0:
             return None
-        return _Event(row, kept, self._tracer.rows.value_of, self._operator)
+        return _Event(row, kept, self._context.rows.value_of, self._operator)
 
     def _operator(self, ordinal: int) -> Operator | None:
-        row = self._tracer.rows.get(ordinal)
+        row = self._context.rows.get(ordinal)
         return None if row is None else row.operator
 
     def _told(self, event: _Event | None, side: str) -> Selection:
@@ -159,9 +159,9 @@ class Selections:
         by = _BY.get(event.base)
         row = event.row
         names = row.operator.arg_names
-        written = self._tracer.sites.expressions(row.site, row.operator.name, names, ())
+        written = self._context.sites.expressions(row.site, row.operator.name, names, ())
         mask = written.get(("other" if side == "self" else "self") if by is None and event.base in _TWO else by or "")
-        site, _ = self._tracer.sites.resolve(row.site, None)
+        site, _ = self._context.sites.resolve(row.site, None)
         return Selection(op=row.operator.name, side=side, mask=mask, line=None if site is None else site.line)
 
 

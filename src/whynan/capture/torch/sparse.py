@@ -17,7 +17,8 @@ from whynan.capture.torch.planes import bad_mask, elements, is_bad, is_strided, 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from whynan.capture.torch.births import BadEvents
+    from whynan.capture.torch.context import TraceContext
+    from whynan.capture.torch.rows import LiveEvent
 
 MOST_ELEMENTS: Final = 1 << 26
 """A sparse tensor that stands for more is not looked at element by element."""
@@ -45,8 +46,8 @@ def is_opaque(value: Any) -> bool:
 class StandIns:
     """The operands and results of one event, each sparse one as a dense tensor with the labels of its values."""
 
-    def __init__(self, bad: BadEvents) -> None:
-        self._bad = bad
+    def __init__(self, context: TraceContext) -> None:
+        self._context = context
         self._made: dict[int, tuple[Tensor, Tensor]] = {}
 
     def fit(self, value: Any) -> bool:
@@ -61,38 +62,51 @@ class StandIns:
         """A value with its sparse tensors replaced, the same one always by the same."""
         return experiments.map_tensors(value, self._dense) if is_sparse(value) else value
 
+    def event(self, live: LiveEvent) -> LiveEvent:
+        """An event with its sparse tensors replaced."""
+        kept = live.before or {}
+        held = [t for t in experiments.tensors_in(live.args) if id(t) in kept]
+        return live._replace(
+            args=self.of(live.args),
+            written=self.of(live.written),
+            kwargs={name: self.of(value) for name, value in live.kwargs.items()},
+            before={id(self.of(t)): self.of(kept[id(t)]) for t in held},
+        )
+
     def labelled(self, tensor: Tensor) -> bool:
         """Whether each bad element of a tensor that stands for another has its labels already."""
-        state = self._bad.tracer.state_of(tensor)
+        state = self._context.state_of(tensor)
         if state is None or state.plane is None or not any(tensor is dense for _, dense in self._made.values()):
             return False
         return not bool((bad_mask(tensor) & (strided(state.plane, state.itemsize, tensor) == 0)).any())
 
     def passes_on(self, output: Tensor, value: Any) -> bool:
         """Whether a result is one of its operands in another layout; its elements then carry the same labels."""
-        tracer = self._bad.tracer
+        context = self._context
         for tensor in experiments.tensors_in(value):
-            state = tracer.state_of(tensor)
+            state = context.state_of(tensor)
             if tensor is output or state is None or state.plane is None or tensor.shape != output.shape:
                 continue
             if tensor.layout is output.layout and _is_same(tensor, output):
-                self._bad.label(output, strided(state.plane, state.itemsize, tensor).clone(), backward=state.backward)
+                self._context.label(
+                    output, strided(state.plane, state.itemsize, tensor).clone(), backward=state.backward
+                )
                 return True
         return False
 
     def put_back(self, explained: list[Tensor]) -> None:
         """What was found of the dense tensors holds for the sparse ones: results, and operands not known before."""
-        tracer = self._bad.tracer
+        context = self._context
         for tensor, dense in self._made.values():
-            state, values = tracer.state_of(dense), elements(tensor)
-            known = tracer.state_of(values)
+            state, values = context.state_of(dense), elements(tensor)
+            known = context.state_of(values)
             fresh = known is None or known.plane is None
             # what has no values of its own keeps no labels
             if values is tensor or state is None or state.plane is None:
                 continue
             if fresh or any(dense is t for t in explained):
                 plane = _taken(tensor, strided(state.plane, state.itemsize, dense))
-                self._bad.label(*_once(values, plane), backward=state.backward)
+                context.label(*_once(values, plane), backward=state.backward)
 
     def _dense(self, tensor: Tensor) -> Tensor:
         if not experiments.has_dense(tensor):
@@ -100,14 +114,14 @@ class StandIns:
         known = self._made.get(id(tensor))
         if known is not None:
             return known[1]
-        tracer = self._bad.tracer
+        context = self._context
         dense, values = experiments.dense(tensor.detach()), elements(tensor)
         self._made[id(tensor)] = tensor, dense
-        tracer.rows.note(dense, tracer.rows.writer_of(values))
-        state = tracer.state_of(values)
+        context.rows.note(dense, context.rows.writer_of(values))
+        state = context.state_of(values)
         if state is not None and state.plane is not None:
             plane = _spread(tensor, strided(state.plane, state.itemsize, values))
-            self._bad.label(dense, plane, backward=state.backward)
+            self._context.label(dense, plane, backward=state.backward)
         return dense
 
 
@@ -152,29 +166,28 @@ def _is_same(one: Tensor, other: Tensor) -> bool:
     return bool(((one == other) | (nan_mask(one) & nan_mask(other))).all())
 
 
-def as_dense(tensor: Tensor, bad: BadEvents) -> Tensor:
+def as_dense(tensor: Tensor, context: TraceContext) -> Tensor:
     """A sparse tensor as the dense one, with its labels; its values where none is bad, any other as it is."""
     values = elements(tensor)
     if values is tensor:
         return experiments.dense(tensor)
-    return values if is_opaque(tensor) or is_too_large(tensor) or not is_bad(values) else StandIns(bad).of(tensor)
+    return values if is_opaque(tensor) or is_too_large(tensor) or not is_bad(values) else StandIns(context).of(tensor)
 
 
-def carry_all(bad: BadEvents, value: Any, written: list[Tensor], *, opaque: bool) -> None:
+def carry_all(context: TraceContext, value: Any, written: list[Tensor], *, opaque: bool) -> None:
     """All bad elements of what cannot be told apart carry whatever the operands do."""
-    tracer = bad.tracer
-    tracer.notes[OPAQUE if opaque else TOO_LARGE.format(MOST_ELEMENTS)] = None
-    states = [tracer.state_of(t) for t in experiments.tensors_in(value)]
-    labels = tracer.labels.of(
+    context.notes[OPAQUE if opaque else TOO_LARGE.format(MOST_ELEMENTS)] = None
+    states = [context.state_of(t) for t in experiments.tensors_in(value)]
+    labels = context.labels.of(
         s
         for state in states
         if state is not None and state.plane is not None
-        for s in tracer.labels.present(state.plane)
+        for s in context.labels.present(state.plane)
     )
-    whole = tracer.labels.intern(labels) if labels else 0
+    whole = context.labels.intern(labels) if labels else 0
     for tensor in filter(readable, map(elements, written if whole else ())):
         plane = torch.where(bad_mask(tensor), whole, 0).to(PLANE_DTYPE)
-        bad.label(*_once(tensor, plane), backward=any(s is not None and s.backward for s in states))
+        context.label(*_once(tensor, plane), backward=any(s is not None and s.backward for s in states))
 
 
 def _once(values: Tensor, plane: Tensor) -> tuple[Tensor, Tensor]:

@@ -118,9 +118,9 @@ class Target:
 
     def introduce(self, capture: Capture) -> None:
         """Tell a capture what the inputs are called and which module is the target."""
-        tracer = capture.tracer
+        context = capture.context
         for name, tensor in self.named:
-            tracer.names.give(tensor, name)
+            context.names.give(tensor, name)
         if isinstance(self.target, torch.nn.Module):
-            tracer.names.roots.add(self.target)
-            tracer.target = self.target
+            context.names.roots.add(self.target)
+            context.target = self.target

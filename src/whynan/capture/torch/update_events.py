@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from whynan.capture.torch.context import TraceContext
     from whynan.capture.torch.lanes import Lane
     from whynan.capture.torch.operators import Operator
     from whynan.capture.torch.optimizer_updates import Detection
     from whynan.capture.torch.rows import Row
-    from whynan.capture.torch.tracer import Tracer
 
 _ADDING: Final = frozenset("add_ sub_ addcdiv_ addcmul_ mul_".split())
 """How optimizers change a parameter, by what each adds to it."""
@@ -34,8 +34,10 @@ _HOPS: Final = 8
 class UpdateEvents:
     """The steps of a trace's optimizers, as far as rules ask for them; `keep` is given what is found."""
 
-    def __init__(self, tracer: Tracer, reads: frozenset[str], keep: Callable[[Detection | None, Lane], object]) -> None:
-        self._tracer = tracer
+    def __init__(
+        self, context: TraceContext, reads: frozenset[str], keep: Callable[[Detection | None, Lane], object]
+    ) -> None:
+        self._context = context
         self._gradients = "gradients" in reads
         self._parameters = "parameters" in reads
         self._keep = keep
@@ -48,7 +50,7 @@ class UpdateEvents:
         if optimizer is None or not (self._gradients or self._parameters):
             return
         with torch._C._DisableTorchDispatch(), torch.no_grad():
-            step = OptimizerStep(optimizer, self._tracer.names)
+            step = OptimizerStep(optimizer, self._context.names)
             if self._gradients:
                 self._keep(step.steep() or self._zeroed(step), lane)
             if self._parameters:
@@ -75,7 +77,7 @@ class UpdateEvents:
 
     def _zeroed(self, step: OptimizerStep) -> Detection | None:
         """The gradients of a step, where a factor of 0 that was computed from an infinity has made them 0."""
-        rows = self._tracer.rows
+        rows = self._context.rows
         for number, (_, gradient) in enumerate(step.gradients if step.is_zero else ()):
             row = rows.get(rows.writer_of(gradient))
             kept = None if row is None or row.operator.base not in _SCALING else rows.of(row.ordinal)
@@ -89,7 +91,7 @@ class UpdateEvents:
 
     def _infinity(self, factor: Held) -> str | None:
         """The dtype of the infinity that a factor of 0 was computed from; None of any other factor."""
-        rows = self._tracer.rows
+        rows = self._context.rows
         value = rows.value_of(factor)
         waiting = [factor] if value is not None and bool((value == 0).all()) else []
         for _ in range(_HOPS):

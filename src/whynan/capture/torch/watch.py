@@ -14,6 +14,7 @@ from torch.optim import LBFGS
 from whynan.capture.failure import report_internal_error
 from whynan.capture.interruptions import theirs
 from whynan.capture.torch.cuda_graphs import GraphReplays, is_capturing
+from whynan.capture.torch.doors import fenced
 from whynan.capture.torch.entrances import Entrances
 from whynan.capture.torch.frames import unseen
 from whynan.capture.torch.history import History
@@ -89,7 +90,7 @@ class Guard:
         self._only = [id(o) for o in only]
         self._deferred = deferred
         self.pending = PendingReads(self._read_back)
-        self.graph_replays = GraphReplays(self)
+        self.graph_replays = GraphReplays(self.here, lambda: self.on)
         self.evaluations: Evaluations | None = None
         """Who calls modules without gradients."""
         self.observations: Observations | None = None
@@ -190,7 +191,6 @@ class Guard:
         return len({id(p) for optimizer in judged for p in spoilt_of(optimizer)})
 
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
-        ending = new = None
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
         if self.here.replaying:
             if closure is None:
@@ -198,40 +198,40 @@ class Guard:
             # by itself, and then a step without one: what a closure leaves counts where the step is made of it
             closure()
             return args[:1], {name: value for name, value in kwargs.items() if name != "closure"}
-        try:
-            self.here.reached = True
-            if self.on and is_capturing():
-                # known, and not counted: its weights are looked at as the watch ends
-                self._steps.set(optimizer, self.attempts(optimizer))
-            elif self.on:
-                self._tries(optimizer)
-                if closure is not None:
-                    new = self._with_closure(optimizer, closure, args, kwargs)
-                elif self.judging:
-                    ending = self._judge(optimizer)
-        except Exception:
-            if self.fail():
-                raise
-        if ending is not None:
-            raise ending
-        return new
+        self.here.reached = True
+        begun = fenced(self.fail, self._begins, optimizer, closure, args, kwargs) if self.on else None
+        if isinstance(begun, BaseException):
+            raise begun
+        return begun
+
+    def _begins(self, optimizer: Any, closure: Any, args: Any, kwargs: Any) -> Any:
+        """A step begins: what is to be raised for it, or its arguments with a closure that is looked at."""
+        if is_capturing():
+            # known, and not counted: its weights are looked at as the watch ends
+            self._steps.set(optimizer, self.attempts(optimizer))
+            return None
+        self._tries(optimizer)
+        if closure is not None:
+            return self._with_closure(optimizer, closure, args, kwargs)
+        return self._judge(optimizer) if self.judging else None
 
     def _after(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        ending = None
-        try:
-            if self.here.depth:
-                self.here.stepped = True
-            elif self.on and not self.here.replaying and not is_capturing():
-                self._moved(optimizer)
-                probes, self.here.probes = self.here.probes, None
-                ending = None if probes is None else self._kept(probes)
-                if self.here.scaler is None:
-                    self.stepped()
-        except Exception:
-            if self.fail():
-                raise
+        ending = fenced(self.fail, self._ends, optimizer)
         if ending is not None:
             raise ending
+
+    def _ends(self, optimizer: Any) -> BaseException | None:
+        """A step has been made."""
+        if self.here.depth:
+            self.here.stepped = True
+        if self.here.depth or not self.on or self.here.replaying or is_capturing():
+            return None
+        self._moved(optimizer)
+        probes, self.here.probes = self.here.probes, None
+        ending = None if probes is None else self._kept(probes)
+        if self.here.scaler is None:
+            self.stepped()
+        return ending
 
     # -- what they see ------------------------------------------------------------------------------------------------
 
@@ -356,23 +356,24 @@ class Guard:
             except BaseException as error:
                 unseen(error)
                 raise
-            ending = None
-            try:
-                if self.on and self.looks:
-                    if probes is None:
-                        ending = self._judge(optimizer, in_closure=True)
-                    else:
-                        self._probed(probes)
-                if ending is None:
-                    self.here.losses.clear()
-            except Exception:
-                if self.fail():
-                    raise
+            ending = fenced(self.fail, self._evaluated, optimizer, probes)
             if ending is not None:
                 raise ending
             return out
 
         return ((args[0], run, *args[2:]), kwargs) if len(args) > 1 else (args, {**kwargs, "closure": run})
+
+    def _evaluated(self, optimizer: Any, probes: Probes | None) -> BaseException | None:
+        """The closure of a step has run."""
+        ending = None
+        if self.on and self.looks:
+            if probes is None:
+                ending = self._judge(optimizer, in_closure=True)
+            else:
+                self._probed(probes)
+        if ending is None:
+            self.here.losses.clear()
+        return ending
 
     def _probed(self, probes: Probes) -> None:
         """A point has been tried: what is bad there is explained there, and told of only if the step keeps it."""

@@ -6,21 +6,21 @@ from __future__ import annotations
 
 import ast
 import itertools
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from whynan.fixes.source.formulas import assigned
+from whynan.fixes.source.formulas import Edit, assigned
 from whynan.fixes.source.signatures import operator_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from whynan.fixes.source.editing import Edited, Root
-    from whynan.fixes.source.formulas import Edit
     from whynan.fixes.source.places import Place
     from whynan.fixes.source.reading import Reader
 
 Lines = tuple[tuple[str, str], ...]
 """Names, each with the text of the expression that it is given."""
+Root = ast.expr | ast.AugAssign
 _ONCE: Final[dict[type[ast.stmt], str]] = {
     ast.Assign: "value",
     ast.AnnAssign: "value",
@@ -36,6 +36,17 @@ _ONCE: Final[dict[type[ast.stmt], str]] = {
 """What is evaluated exactly once where a statement begins."""
 _READ: Final = (ast.Name, ast.Constant, ast.expr_context, ast.operator, ast.keyword)
 _DOING: Final = (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
+
+
+@dataclass
+class Edited:
+    """The edits of one match, and what they need: modules to import, and lines above the statement of the root."""
+
+    root: Root
+    edits: list[Edit] = field(default_factory=list[Edit])
+    imports: set[str] = field(default_factory=set[str])
+    rewritten: str | None = None
+    above: Lines = ()
 
 
 def refused(reader: Reader, root: Root, moved: Sequence[ast.AST]) -> str | None:

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from whynan.fixes.source.above import Lines, refused
+from whynan.fixes.source.above import Edited, Root, refused
 from whynan.fixes.source.formulas import Edit
 from whynan.fixes.source.importing import visible
 from whynan.fixes.source.repeated import names_of, shared, with_constants
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from whynan.fixes.source.reading import Reader
     from whynan.records.intents import FixIntent
 
-Root = ast.expr | ast.AugAssign
 _BINDS: Final[dict[type[ast.operator], int]] = {
     ast.Add: 3,
     ast.Sub: 3,
@@ -34,17 +33,6 @@ _BINDS: Final[dict[type[ast.operator], int]] = {
     ast.MatMult: 4,
     ast.Pow: 6,
 }
-
-
-@dataclass
-class Edited:
-    """The edits of one match, and what they need: modules to import, and lines above the statement of the root."""
-
-    root: Root
-    edits: list[Edit] = field(default_factory=list[Edit])
-    imports: set[str] = field(default_factory=set[str])
-    rewritten: str | None = None
-    above: Lines = ()
 
 
 def differing(pattern: ast.expr, replacement: ast.expr) -> list[tuple[ast.expr, ast.expr]]:

@@ -1,20 +1,14 @@
-"""What a call of a small function of the same file computes, as a term of its caller."""
+"""The small functions of a file whose calls can be read as what they compute, and the arguments of such a call."""
 
 # pyright: strict
 
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from whynan.fixes.source.terms import Term, applied, power, product_of, sum_of
-
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from whynan.fixes.source.places import Place
-    from whynan.fixes.source.reading import Reader
 
 
 def helper_of(place: Place, callee: ast.expr) -> ast.FunctionDef | None:
@@ -65,46 +59,3 @@ def arguments_of(function: ast.FunctionDef, call: ast.Call) -> dict[str, ast.exp
         if value is not None:
             given.setdefault(name, value)
     return given if set(given) == set(parameters) else None
-
-
-def inlined(inner: Reader, term: Term, arguments: dict[str, Term]) -> Term | None:
-    """A term of a called function as one of its caller: its parameters as what they were given; None where it cannot.
-
-    Names of the module stay, and names of the function become what they stand for.
-    """
-    if term.name == "leaf":
-        return _leaf(inner, term, arguments)
-    if not term.children:
-        return term
-    children: list[tuple[str, Term]] = []
-    for parameter, child in term.children:
-        found = inlined(inner, child, arguments)
-        if found is None:
-            return None
-        children.append((parameter, found))
-    if all(new is old for (_, new), (_, old) in zip(children, term.children, strict=True)):
-        return term
-    operands = [child for _, child in children]
-    rebuilt: Callable[[], Term] = {
-        "add": lambda: sum_of(operands, own=term.own, hidden=term.hidden),
-        "mul": lambda: product_of(operands, own=term.own),
-        "pow": lambda: power(operands[0], operands[1], own=term.own, divided=term.origin is not None),
-    }.get(term.name, lambda: applied(term.name, children, own=term.own))
-    return rebuilt()
-
-
-def _leaf(inner: Reader, term: Term, arguments: dict[str, Term]) -> Term | None:
-    node = term.node
-    made = inner.expanded(term)
-    if made is not None:
-        return inlined(inner, made, arguments)
-    if isinstance(node, ast.Name):
-        definition = inner.reaching.only(node)
-        if definition is not None and isinstance(definition.node, ast.arg):
-            return arguments.get(node.id)
-    if node is None or not inner.is_pure(node):
-        return None
-    names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
-    if any(definition.node is not None for name in names for definition in inner.reaching.of(name)):
-        return None
-    return replace(term, key=("global", ast.dump(node)))

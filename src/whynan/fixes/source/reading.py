@@ -8,14 +8,17 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from whynan.fixes.source import inlining, signatures
+from whynan.fixes.source import signatures
 from whynan.fixes.source.canonical import BINARY, Node, bound, canonical_term
 from whynan.fixes.source.constants import number_of
+from whynan.fixes.source.inlining import arguments_of, helper_of, result_of
 from whynan.fixes.source.reaching import Reaching
-from whynan.fixes.source.terms import Nodes, Term, applied, is_sliced, number, product_of, sliced
+from whynan.fixes.source.terms import Nodes, Term, applied, is_sliced, number, power, product_of, sliced, sum_of
 from whynan.source import spelling
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from whynan.fixes.source.places import Function, Place
     from whynan.fixes.source.reaching import Definition
 
@@ -187,12 +190,12 @@ class Reader:
         """What a call of a small function of the same file computes."""
         if node not in self._results:
             self._results[node] = None  # a function that calls itself is none of these
-            function = inlining.helper_of(self.place, node.func)
-            given = inlining.arguments_of(function, node) if function is not None else None
+            function = helper_of(self.place, node.func)
+            given = arguments_of(function, node) if function is not None else None
             if function is not None and given is not None:
                 arguments = {name: self.read(value) for name, value in given.items()}
                 inner = self if function is self.reaching.function else Reader(self.place, function)
-                found = inlining.inlined(inner, inner.read(inlining.result_of(function)), arguments)
+                found = _inlined(inner, inner.read(result_of(function)), arguments)
                 self._results[node] = None if found is None else replace(found, own=found.own | {node}, node=None)
         return self._results[node]
 
@@ -214,6 +217,49 @@ class Reader:
 
     def _opened(self, term: Term, depth: int) -> Term:
         return replace(term, name="leaf" if not term.children else term.name, key=self.full_key(term, depth))
+
+
+def _inlined(inner: Reader, term: Term, arguments: dict[str, Term]) -> Term | None:
+    """A term of a called function as one of its caller: its parameters as what they were given; None where it cannot.
+
+    Names of the module stay, and names of the function become what they stand for.
+    """
+    if term.name == "leaf":
+        return _leaf(inner, term, arguments)
+    if not term.children:
+        return term
+    children: list[tuple[str, Term]] = []
+    for parameter, child in term.children:
+        found = _inlined(inner, child, arguments)
+        if found is None:
+            return None
+        children.append((parameter, found))
+    if all(new is old for (_, new), (_, old) in zip(children, term.children, strict=True)):
+        return term
+    operands = [child for _, child in children]
+    rebuilt: Callable[[], Term] = {
+        "add": lambda: sum_of(operands, own=term.own, hidden=term.hidden),
+        "mul": lambda: product_of(operands, own=term.own),
+        "pow": lambda: power(operands[0], operands[1], own=term.own, divided=term.origin is not None),
+    }.get(term.name, lambda: applied(term.name, children, own=term.own))
+    return rebuilt()
+
+
+def _leaf(inner: Reader, term: Term, arguments: dict[str, Term]) -> Term | None:
+    node = term.node
+    made = inner.expanded(term)
+    if made is not None:
+        return _inlined(inner, made, arguments)
+    if isinstance(node, ast.Name):
+        definition = inner.reaching.only(node)
+        if definition is not None and isinstance(definition.node, ast.arg):
+            return arguments.get(node.id)
+    if node is None or not inner.is_pure(node):
+        return None
+    names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+    if any(definition.node is not None for name in names for definition in inner.reaching.of(name)):
+        return None
+    return replace(term, key=("global", ast.dump(node)))
 
 
 def _rebuilt(term: Term, children: list[tuple[str, Term]]) -> Term:
