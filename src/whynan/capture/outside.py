@@ -155,10 +155,15 @@ def _profile(held: Held, lost: list[Any]) -> Profile:
     calls = dict(refused_calls())
 
     def profile(frame: FrameType, event: str, function: Any) -> None:
-        if event == "call":
-            what = calls.get(frame.f_code)
-        else:
-            what = calls.get(function) or _consumes(function, lost) if event == "c_call" else None
+        try:
+            if event == "call":
+                what = calls.get(frame.f_code)
+            else:
+                what = calls.get(function) or _consumes(function, lost) if event == "c_call" else None
+        except Exception:
+            # not raised: it may be whynan's own code that makes the call
+            what = None
+            held.refused.append(Outside("cannot be looked at", (frame.f_code.co_filename, frame.f_lineno)))
         if what is not None:
             held.profiling = True
             held.refuse(what)

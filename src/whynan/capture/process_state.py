@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 @contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Generator[None]:
     """Have an attribute be another value."""
-    before: Any = vars(owner)[name]
+    names: dict[str, Any] = vars(owner)
+    before = names[name]
     setattr(owner, name, value)
     try:
         yield
