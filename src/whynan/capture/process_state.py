@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 @contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Generator[None]:
     """Have an attribute be another value."""
-    names: dict[str, Any] = vars(owner)
-    before = names[name]
+    before: Any = owner.__dict__[name]
     setattr(owner, name, value)
     try:
         yield
