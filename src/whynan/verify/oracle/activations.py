@@ -1,7 +1,7 @@
 """What ATen's activation functions compute, by base name."""
 
 # pyright: strict
-# An element is of the type that the arithmetic has for its balls, of which nothing is known here.
+# A ball has no type here: not every version of python-flint has stubs.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 # The formulas of a table have one signature, of which not every one reads all.
 

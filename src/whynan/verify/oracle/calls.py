@@ -1,7 +1,7 @@
 """One step of a program while it is evaluated: its arguments as variables and numbers, and its results in the run."""
 
 # pyright: strict
-# An element is of the type that the arithmetic has for its balls, of which nothing is known here.
+# A ball has no type here: not every version of python-flint has stubs.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from whynan.verify.oracle.balls import Ball, exact_number
 from whynan.verify.oracle.programs import Ref
 from whynan.verify.oracle.tape import Variable
 
@@ -126,15 +127,14 @@ class Call:
 
     def plain_numbers(self, variable: Variable) -> NDArray[np.float64]:
         """The elements of a variable that are exact float64 numbers; refuses others, which no index can be made of."""
-        e = self.functions.e
 
-        def exactly(x: Any) -> float:
-            found = e.balls.exactly(x) if type(x) is e.balls.kind else x
+        def plain(x: Any) -> float:
+            found = exact_number(x) if type(x) is Ball else x
             if found is None:
                 raise self.refused("an index or a size is undecided")
             return float(found)
 
-        values = [exactly(x) for x in variable.data.reshape(-1)]
+        values = [plain(x) for x in variable.data.reshape(-1)]
         return np.array(values, dtype=np.float64).reshape(variable.shape)
 
     def given(self, output: int) -> Variable | None:

@@ -1,7 +1,7 @@
 """Numbers one by one: a finite ball, or what has no ball: infinities, an undefined value, -0.0, the undecided."""
 
 # pyright: strict
-# An element is of the type that the arithmetic has for its balls, of which nothing is known here.
+# A ball has no type here: not every version of python-flint has stubs.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from whynan.verify.oracle.balls import FUNCTIONS, Ball, exact_number, finite, floor
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
-
-    from whynan.verify.oracle.arithmetic import Arithmetic
 
     Array = NDArray[np.object_]
 
@@ -76,10 +76,8 @@ def plain(value: Any) -> Array:
 class Elements:
     """Arithmetic on elements, with IEEE 754's meaning wherever an operand has no ball, and on whole arrays of them."""
 
-    def __init__(self, balls: Arithmetic) -> None:
-        self.balls = balls
-        self._kind = balls.kind
-        self.zero, self.one, self.two = (balls.ball(number) for number in (0, 1, 2))
+    def __init__(self) -> None:
+        self.zero, self.one, self.two = (Ball(number) for number in (0, 1, 2))
         self.added = np.frompyfunc(self.add, 2, 1)
         self._functions: dict[str, Callable[[Any], Any]] = {"atan": self._atan, "inverse": self._inverse}
 
@@ -88,9 +86,9 @@ class Elements:
     def of(self, number: Any) -> Any:
         """The element of a number, exactly."""
         if isinstance(number, (bool, int, np.integer, np.bool_)):
-            return self.balls.ball(int(number))
+            return Ball(int(number))
         value = float(number)
-        return self.balls.ball(value) if math.isfinite(value) and (value or math.copysign(1, value) > 0) else value
+        return Ball(value) if math.isfinite(value) and (value or math.copysign(1, value) > 0) else value
 
     def array(self, numbers: Any) -> Array:
         """The elements of an array of numbers."""
@@ -101,17 +99,16 @@ class Elements:
 
     def sign(self, x: Any) -> int | None:
         """-1, 0 or 1; None where it is not certain, or there is none."""
-        if type(x) is self._kind:
-            return 1 if self.balls.less(0, x) else -1 if self.balls.less(x, 0) else 0 if self._is_zero(x) else None
+        if type(x) is Ball:
+            return 1 if x > 0 else -1 if x < 0 else 0 if x == 0 else None
         if x is None or x != x:
             return None
         return int(x > 0) - int(x < 0)
 
     def order(self, x: Any, y: Any) -> int | None:
         """-1 where x is certainly less than y, 1 where it is greater, 0 where they are the same; NaN has no order."""
-        if type(x) is self._kind and type(y) is self._kind:
-            less = self.balls.less
-            return -1 if less(x, y) else 1 if less(y, x) else 0 if self.balls.equal(x, y) else None
+        if type(x) is Ball and type(y) is Ball:
+            return -1 if x < y else 1 if x > y else 0 if x == y else None
         if x is None or y is None or self.is_undefined(x) or self.is_undefined(y):
             return None
         if self.is_infinite(x) or self.is_infinite(y):
@@ -128,9 +125,6 @@ class Elements:
         """Whether an element is certainly infinite."""
         return type(x) is float and math.isinf(x)
 
-    def _is_zero(self, x: Any) -> bool:
-        return self.balls.equal(x, 0)
-
     def _special(self, x: Any) -> float | None:
         """A float with the sign of an element, and infinite, 0 or NaN where it is; None where that is uncertain."""
         if type(x) is float:
@@ -146,7 +140,7 @@ class Elements:
 
     def add(self, x: Any, y: Any) -> Any:
         """The sum."""
-        if type(x) is self._kind and type(y) is self._kind:
+        if type(x) is Ball and type(y) is Ball:
             return x + y
         if type(x) is int:
             return y
@@ -163,13 +157,13 @@ class Elements:
 
     def sub(self, x: Any, y: Any) -> Any:
         """The difference."""
-        if type(x) is self._kind and type(y) is self._kind:
+        if type(x) is Ball and type(y) is Ball:
             return x - y
         return self.add(x, self.neg(y))
 
     def mul(self, x: Any, y: Any) -> Any:
         """The product."""
-        if type(x) is self._kind and type(y) is self._kind:
+        if type(x) is Ball and type(y) is Ball:
             return x * y
         if type(x) is int or type(y) is int:
             return NOTHING
@@ -186,8 +180,8 @@ class Elements:
         """The quotient; a finite number by 0 is infinite."""
         if type(x) is int:
             return NOTHING
-        if type(x) is self._kind and type(y) is self._kind and self.sign(y):
-            return self.balls.quotient(x, y)
+        if type(x) is Ball and type(y) is Ball and self.sign(y):
+            return finite(x / y)
         if self.is_undefined(x) or self.is_undefined(y):
             return math.nan
         a, b = self._special(x), self._special(y)
@@ -202,7 +196,7 @@ class Elements:
     def pow(self, x: Any, y: Any) -> Any:
         """The power, as C's ``pow`` has it."""
         sign = self.sign(y)
-        if sign == 0 or (type(x) is self._kind and self.balls.equal(x, 1)):
+        if sign == 0 or (type(x) is Ball and x == 1):
             return self.one
         if self.is_undefined(x) or self.is_undefined(y):
             return math.nan
@@ -210,7 +204,7 @@ class Elements:
             return UNDECIDED
         if type(y) is float:
             return self._to_infinity(x, y)
-        whole = self.balls.exactly(y)
+        whole = exact_number(y)
         if type(x) is float:
             return UNDECIDED if sign is None else self._special_power(x, sign, whole)
         return self._ball_power(x, y, sign, whole)
@@ -221,13 +215,13 @@ class Elements:
             powered = x ** int(abs(whole))
             return powered if whole > 0 else self.div(self.one, powered)
         if base == 1:
-            return self.balls.power(x, y)
+            return finite(x**y)
         if base == 0:
             return UNDECIDED if sign is None else self.zero if sign > 0 else math.inf
         if base == -1 and whole is not None:
             if not whole.is_integer():
                 return math.nan
-            size = self.balls.power(-x, y)
+            size = finite((-x) ** y)
             return size if size is None or whole % 2 == 0 else -size
         return UNDECIDED
 
@@ -247,8 +241,8 @@ class Elements:
 
     def atan2(self, y: Any, x: Any) -> Any:
         """The angle of a point, with IEEE 754's signed zeros and infinities."""
-        if type(x) is self._kind and type(y) is self._kind and (self.sign(x) or self.sign(y)):
-            return self.balls.atan2(y, x)
+        if type(x) is Ball and type(y) is Ball and (self.sign(x) or self.sign(y)):
+            return finite(Ball.atan2(y, x))
         if self.is_undefined(x) or self.is_undefined(y):
             return math.nan
         b, a = self._special(y), self._special(x)
@@ -257,7 +251,7 @@ class Elements:
         # one of them is 0 or infinite, and so the angle a multiple of an eighth of a turn
         angle = math.atan2(b, a)
         eighths = round(angle / (math.pi / 4))
-        return self._settled(angle) if eighths == 0 else self.pi() * self.balls.ball(eighths / 4)
+        return self._settled(angle) if eighths == 0 else Ball.pi() * (eighths / 4)
 
     def hull(self, x: Any, y: Any) -> Any:
         """What encloses both of two possible values; undecided where they have no ball in common."""
@@ -265,29 +259,25 @@ class Elements:
             x = self.zero
         if type(y) is int:
             y = self.zero
-        if type(x) is self._kind and type(y) is self._kind:
-            return self.balls.hull(x, y)
+        if type(x) is Ball and type(y) is Ball:
+            return x.union(y)
         return x if x is y or (type(x) is float and x == y) else UNDECIDED
 
     # -- one operand ---------------------------------------------------------------------------------------------
 
     def neg(self, x: Any) -> Any:
         """The number with the other sign; of 0 that is -0.0."""
-        if type(x) is self._kind:
-            return -0.0 if self._is_zero(x) else -x
+        if type(x) is Ball:
+            return -0.0 if x == 0 else -x
         if x is None or type(x) is int:
             return x
         return self.zero if x == 0 else -x
 
     def abs(self, x: Any) -> Any:
         """The magnitude."""
-        if type(x) is self._kind:
+        if type(x) is Ball:
             return abs(x)
         return x if x is None else self._settled(abs(x))
-
-    def pi(self) -> Any:
-        """The number pi at the precision of now."""
-        return self.balls.functions["acos"](self.balls.ball(-1))
 
     def function(self, name: str) -> Callable[[Any], Any]:
         """A function of one element by its name in PyTorch, with its domain, poles and limits."""
@@ -297,8 +287,7 @@ class Elements:
 
     def _with_edges(self, name: str) -> Callable[[Any], Any]:
         edges = _EDGES.get(name, Edges())
-        inside = self.balls.functions[name]
-        kind, less, equal = self._kind, self.balls.less, self.balls.equal
+        inside = FUNCTIONS[name]
         poles = _WHOLE_POLES.get(name)
         odd = name in (
             "sin",
@@ -316,7 +305,7 @@ class Elements:
         )
 
         def found(x: Any) -> Any:
-            if type(x) is not kind:
+            if type(x) is not Ball:
                 if x is None or x != x:
                     return x
                 if x == 0 and odd:
@@ -324,11 +313,11 @@ class Elements:
                 if x != 0:
                     return outside(x)
                 x = self.zero
-            if math.isfinite(edges.low) and not less(edges.low, x):
-                return at(edges.at_low, x) if equal(x, edges.low) else math.nan if less(x, edges.low) else UNDECIDED
-            if math.isfinite(edges.high) and not less(x, edges.high):
-                return at(edges.at_high, x) if equal(x, edges.high) else math.nan if less(edges.high, x) else UNDECIDED
-            if poles is not None and not less(0, x):
+            if math.isfinite(edges.low) and not x > edges.low:
+                return at(edges.at_low, x) if x == edges.low else math.nan if x < edges.low else UNDECIDED
+            if math.isfinite(edges.high) and not x < edges.high:
+                return at(edges.at_high, x) if x == edges.high else math.nan if x > edges.high else UNDECIDED
+            if poles is not None and not x > 0:
                 return at_whole(x)
             return inside(x)
 
@@ -336,12 +325,12 @@ class Elements:
             return inside(x) if math.isfinite(value) else value
 
         def at_whole(x: Any) -> Any:
-            floor = self.balls.floor(x)
-            if floor is None:
+            below = floor(x)
+            if below is None:
                 return UNDECIDED
-            if equal(x, floor):
-                return -math.inf if name == "digamma" and floor == 0 else poles
-            return inside(x) if less(floor, x) else UNDECIDED
+            if x == below:
+                return -math.inf if name == "digamma" and below == 0 else poles
+            return inside(x) if x > below else UNDECIDED
 
         def outside(x: float) -> Any:
             value, ends = (edges.at_high, edges.high) if x > 0 else (edges.at_low, edges.low)
@@ -353,6 +342,6 @@ class Elements:
         return self.div(self.one, x)
 
     def _atan(self, x: Any) -> Any:
-        if type(x) is not self._kind:
+        if type(x) is not Ball:
             return x if x is None or x == 0 or x != x else self.atan2(math.copysign(1, x) * math.inf, self.one)
-        return self.balls.functions["atan"](x)
+        return FUNCTIONS["atan"](x)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from whynan.floats.formats import FORMATS
-from whynan.verify.oracle.arithmetic import arithmetic
+from whynan.verify.oracle.balls import Ball, midpoint, precision
 from whynan.verify.oracle.calls import Call, Unsupported, numbers_of
 from whynan.verify.oracle.elements import Elements, plain
 from whynan.verify.oracle.functions import Functions
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from whynan.verify.oracle.arithmetic import Arithmetic
     from whynan.verify.oracle.programs import Program, Step
 
 BITS: Final = 512
@@ -59,12 +58,11 @@ def exact(
     Raises ``Unsupported`` for an operator that no exact values are known of.
     """
     if noise is not None:
-        clean = _Run(program, inputs, cotangents, arithmetic())
+        clean = _Run(program, inputs, cotangents)
         clean.exact(_NOISY_BITS)
-        return _Run(program, inputs, cotangents, clean.balls, clean.decisions.again(), noise).exact(_NOISY_BITS)
-    balls = arithmetic()
+        return _Run(program, inputs, cotangents, clean.decisions.again(), noise).exact(_NOISY_BITS)
     while True:
-        found = _Run(program, inputs, cotangents, balls).exact(bits)
+        found = _Run(program, inputs, cotangents).exact(bits)
         if bits >= most_bits or not found.undecided:
             return found
         bits = min(2 * bits, most_bits)
@@ -74,12 +72,12 @@ def noise_floor(
     program: Program, inputs: Mapping[str, Any], cotangents: Mapping[str, Any], *, runs: int = 8, seed: int = 0
 ) -> Noise:
     """How far each element of a program's results may be off by the rounding of its own steps alone."""
-    clean = _Run(program, inputs, cotangents, arithmetic())
+    clean = _Run(program, inputs, cotangents)
     truth = clean.exact(_NOISY_BITS)
     noise = Noise(_zeros(truth.outputs), _zeros(truth.gradients))
     for run in range(runs):
         draws = (seed << 8) + run
-        noisy = _Run(program, inputs, cotangents, clean.balls, clean.decisions.again(), draws).exact(_NOISY_BITS)
+        noisy = _Run(program, inputs, cotangents, clean.decisions.again(), draws).exact(_NOISY_BITS)
         for floors, exacts, noisies in (
             (noise.outputs, truth.outputs, noisy.outputs),
             (noise.gradients, truth.gradients, noisy.gradients),
@@ -93,11 +91,11 @@ def noisy_outputs(
     program: Program, inputs: Mapping[str, Any], scale: float, *, runs: int = 4, seed: int = 0
 ) -> Iterator[Mapping[str, Balls]]:
     """A program's outputs in some runs whose steps are all off by so many unit roundoffs, up or down."""
-    clean = _Run(program, inputs, {}, arithmetic())
+    clean = _Run(program, inputs, {})
     clean.exact(_NOISY_BITS)
     for run in range(runs):
         draws = (seed << 8) + run
-        noisy = _Run(program, inputs, {}, clean.balls, clean.decisions.again(), draws, scale)
+        noisy = _Run(program, inputs, {}, clean.decisions.again(), draws, scale)
         yield noisy.exact(_NOISY_BITS).outputs
 
 
@@ -118,13 +116,11 @@ def _zeros(found: Mapping[str, Balls]) -> dict[str, NDArray[np.float64]]:
 
 
 def _apart(one: Balls, other: Balls) -> NDArray[np.float64]:
-    e = one.arithmetic
-
     def apart(x: Any, y: Any) -> float:
-        both = type(x) is e.balls.kind and type(y) is e.balls.kind
-        return abs(e.balls.midpoint(x - y)) if both else 0.0
+        both = type(x) is Ball and type(y) is Ball
+        return abs(midpoint(x - y)) if both else 0.0
 
-    with e.balls.precision(_NOISY_BITS):
+    with precision(_NOISY_BITS):
         return np.asarray(plain(np.frompyfunc(apart, 2, 1)(one.elements, other.elements)), dtype=np.float64)
 
 
@@ -141,16 +137,14 @@ class _Run:
         program: Program,
         inputs: Mapping[str, Any],
         cotangents: Mapping[str, Any],
-        balls: Arithmetic,
         decisions: Decisions | None = None,
         seed: int | None = None,
         scale: float = 1.0,
     ) -> None:
         self._scale = scale
-        self.balls = balls
         self.decisions = decisions or Decisions()
         self._program, self._inputs, self._cotangents = program, inputs, cotangents
-        self._elements = Elements(balls)
+        self._elements = Elements()
         self._functions = Functions(Tape(self._elements, self.decisions))
         self._draws = None if seed is None else np.random.default_rng(seed)
         self._dtypes = dict(program.dtypes)
@@ -159,7 +153,7 @@ class _Run:
 
     def exact(self, bits: int) -> Exact:
         """The outputs and gradients at this precision."""
-        with self.balls.precision(bits), np.errstate(all="ignore"):
+        with precision(bits), np.errstate(all="ignore"):
             tape = self._functions.tape
             for name, value in self._program.constants.items():
                 numbers = numbers_of(value)
@@ -227,12 +221,12 @@ class _Run:
 
     def _rounding(self, roundoff: float) -> Callable[[Any], Any]:
         assert self._draws is not None
-        kind, draws = self.balls.kind, self._draws
-        up, down = (self.balls.ball(1) + self.balls.ball(sign * roundoff) for sign in (1, -1))
+        draws = self._draws
+        up, down = (Ball(1) + Ball(sign * roundoff) for sign in (1, -1))
         bits: list[int] = []
 
         def rounded(x: Any) -> Any:
-            if type(x) is not kind:
+            if type(x) is not Ball:
                 return x
             if not bits:
                 bits.extend(draws.integers(0, 2, 256).tolist())

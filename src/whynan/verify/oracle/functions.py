@@ -1,7 +1,7 @@
 """The functions that operators are made of, on variables of a tape: value and adjoint of each."""
 
 # pyright: strict
-# An element is of the type that the arithmetic has for its balls, of which nothing is known here.
+# A ball has no type here: not every version of python-flint has stubs.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 # The functions of a table have one signature, of which not every one reads all.
 # ruff: noqa: ARG001, ARG002, ARG005
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
+from whynan.verify.oracle.balls import Ball, floor
 from whynan.verify.oracle.elements import plain
 from whynan.verify.oracle.tape import Tape, Variable
 
@@ -65,7 +66,7 @@ class Functions:
 
     def bell(self, x: Any) -> Any:
         """The derivative of the error function at an element: 2 exp(-x^2) / sqrt(pi)."""
-        scale = self.e.div(self.e.two, self.of("sqrt", self.e.pi()))
+        scale = self.e.div(self.e.two, self.of("sqrt", Ball.pi()))
         return self.e.mul(scale, self.of("exp", self.e.neg(self.e.mul(x, x))))
 
     def rest_of_square(self, x: Any) -> Any:
@@ -152,7 +153,7 @@ class Functions:
 
     def pi(self) -> Variable:
         """The number pi."""
-        return Variable(plain(self.e.pi()))
+        return Variable(plain(Ball.pi()))
 
     def neg(self, x: Variable) -> Variable:
         """The number with the other sign."""
@@ -272,19 +273,16 @@ class Functions:
         """A whole number nearby: ``floor``, ``ceil``, ``trunc``, or ``round``, half to even; it stops gradients."""
         e = self.e
 
-        def floor(x: Any) -> int | None:
-            return e.balls.floor(x)
-
         def nearest(x: Any) -> int | None:
             low, twice = floor(x), floor(x + x)
             if low is None or twice is None:
                 return None
-            if e.balls.equal(x + x, twice):
+            if x + x == twice:
                 return low if twice == 2 * low else low + low % 2
             return low + (twice - 2 * low)
 
         def value(x: Any) -> Any:
-            if type(x) is not e.balls.kind:
+            if type(x) is not Ball:
                 return x
             if how == "round":
                 found = nearest(x)
@@ -293,7 +291,7 @@ class Functions:
             else:
                 below = floor(-x)
                 found = None if below is None else -below
-            return None if found is None else e.balls.ball(found)
+            return None if found is None else Ball(found)
 
         return Variable(self.tape.decide(value, x))
 
@@ -325,11 +323,11 @@ class Functions:
         e = self.e
 
         def larger(x: Any, y: Any) -> Any:
-            if type(x) is not e.balls.kind or type(y) is not e.balls.kind:
+            if type(x) is not Ball or type(y) is not Ball:
                 return y if x == -math.inf else x
             return y if e.order(x, y) == -1 else x
 
-        return Variable(self.tape.fold(x, dims, larger, lambda x: x if type(x) is e.balls.kind else e.zero))
+        return Variable(self.tape.fold(x, dims, larger, lambda x: x if type(x) is Ball else e.zero))
 
     def logsumexp(self, x: Variable, dims: Sequence[int], keepdim: bool = False) -> Variable:
         """log(sum(exp(x)))."""

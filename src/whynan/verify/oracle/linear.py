@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from whynan.verify.oracle.balls import Ball, midpoint
 from whynan.verify.oracle.elements import plain
 from whynan.verify.oracle.tape import Variable
 
@@ -153,8 +154,8 @@ def inverse(e: Elements, matrix: Array) -> Array | None:
 
 def _pivot(e: Elements, rows: list[list[Any]], column: int) -> int | None:
     """The row from the diagonal down with the largest element that is certainly not 0."""
-    found = [i for i in range(column, len(rows)) if type(rows[i][column]) is e.balls.kind and e.sign(rows[i][column])]
-    return max(found, key=lambda i: abs(e.balls.midpoint(rows[i][column])), default=None)
+    found = [i for i in range(column, len(rows)) if type(rows[i][column]) is Ball and e.sign(rows[i][column])]
+    return max(found, key=lambda i: abs(midpoint(rows[i][column])), default=None)
 
 
 _LARGEST_MATRIX: Final = 8

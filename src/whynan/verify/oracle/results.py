@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from whynan.floats.formats import FORMATS
+from whynan.verify.oracle.balls import Ball, midpoint, precision, radius
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -66,17 +67,16 @@ class Balls:
     def undecided(self, dtype: str | None = None) -> Mask:
         """Where the ball is too wide to tell the value within a quarter of a unit in the last place of a dtype."""
         form = FORMATS.get(dtype or self.dtype, FORMATS["float64"])
-        e = self.arithmetic
 
         def asked(x: Any) -> bool:
-            if type(x) is not e.balls.kind:
+            if type(x) is not Ball:
                 return x is None
-            radius = e.balls.radius(x)
-            if radius == 0:
+            reach = radius(x)
+            if reach == 0:
                 return False
-            low = max(0.0, abs(e.balls.midpoint(x)) - radius)
+            low = max(0.0, abs(midpoint(x)) - reach)
             # a quarter of the smallest float64 is none: there a half does, which is what the least radius stands for
-            return not (radius <= max(form.ulp(min(low, form.max)) / 4, 2.0**-1074))
+            return not (reach <= max(form.ulp(min(low, form.max)) / 4, 2.0**-1074))
 
         return self._each(asked, np.bool_)
 
@@ -95,7 +95,7 @@ class Balls:
         limit = e.add(e.of(form.max), e.of(form.ulp(form.max) / 2))
 
         def asked(x: Any) -> bool:
-            return type(x) is e.balls.kind and e.order(e.abs(x), limit) in (0, 1)
+            return type(x) is Ball and e.order(e.abs(x), limit) in (0, 1)
 
         return self._each(asked, np.bool_)
 
@@ -104,25 +104,24 @@ class Balls:
 
         The difference is taken in balls, so that it is told even where both round to the same float64.
         """
-        e = self.arithmetic
 
         def apart(x: Any, value: Any) -> float:
-            if type(x) is not e.balls.kind or not math.isfinite(value):
+            if type(x) is not Ball or not math.isfinite(value):
                 return math.nan
-            return abs(e.balls.midpoint(x - e.balls.ball(float(value))))
+            return abs(midpoint(x - float(value)))
 
-        with e.balls.precision(self.bits):
+        with precision(self.bits):
             found = np.frompyfunc(apart, 2, 1)(self.elements, np.asarray(values, dtype=np.float64))
         return np.asarray(found, dtype=np.float64)
 
     def _midpoint(self, x: Any) -> float:
-        if type(x) is self.arithmetic.balls.kind:
-            return self.arithmetic.balls.midpoint(x)
+        if type(x) is Ball:
+            return midpoint(x)
         return math.nan if x is None else float(x)
 
     def _radius(self, x: Any) -> float:
-        if type(x) is self.arithmetic.balls.kind:
-            return self.arithmetic.balls.radius(x)
+        if type(x) is Ball:
+            return radius(x)
         return math.inf if x is None else 0.0
 
     def _each(self, function: Callable[[Any], Any], dtype: Any) -> Any:

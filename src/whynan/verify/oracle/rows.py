@@ -1,7 +1,7 @@
 """What ATen's operators along dimensions compute: reductions, softmax, norms and the layers that normalise."""
 
 # pyright: strict
-# An element is of the type that the arithmetic has for its balls, of which nothing is known here.
+# A ball has no type here: not every version of python-flint has stubs.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 from __future__ import annotations

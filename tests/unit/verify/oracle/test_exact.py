@@ -1,19 +1,17 @@
-"""Exact values at poles, limits and beyond ranges; what is undecided; the noise; mpmath's intervals beside flint's."""
+"""Exact values at poles, limits and beyond ranges; what is undecided; the noise; identities of balls."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-import mpmath
 import numpy as np
 import pytest
 import torch
 
 from tests.unit.verify.oracle.programs_of import node, program_of
-from whynan.verify.oracle import Unsupported, arithmetic, evaluation, exact, missing, noise_floor
-from whynan.verify.oracle.flint_balls import FlintBalls
-from whynan.verify.oracle.intervals import Intervals
+from whynan.verify.oracle import Unsupported, exact, missing, noise_floor
+from whynan.verify.oracle.balls import FUNCTIONS, Ball, precision, radius
 from whynan.verify.oracle.programs import Program, Ref, Step
 
 
@@ -111,33 +109,22 @@ def test_an_unknown_operator_is_named() -> None:
         exact(program, {"x": np.ones(2)}, {})
 
 
-@pytest.mark.parametrize("name", sorted(Intervals().functions))
-def test_intervals_contain_flints_balls(name: str) -> None:
-    flint, intervals = FlintBalls(), Intervals()
-    numbers = [1.25, 3.0, 7.5] if name == "acosh" else [0.25, 0.5, 0.875, 1e-9]
-    if name not in ("log", "sqrt", "acosh", "lgamma", "digamma", "trigamma", "inverse"):
-        numbers += [-0.75]
-    for number in numbers:
-        with flint.precision(256):
-            ball = flint.functions[name](flint.ball(number))
-            middle = mpmath.mpf(0)
-            mantissa, exponent = (int(part) for part in ball.mid().man_exp())
-        with intervals.precision(128), mpmath.workprec(300):
-            middle = mpmath.ldexp(mpmath.mpf(mantissa), exponent)
-            interval = intervals.functions[name](intervals.ball(number))
-            low, high = (mpmath.mp.make_mpf(end) for end in interval._mpi_)
-            assert low <= middle <= high
-            assert high - low <= abs(middle) * mpmath.ldexp(1, -90)
+IDENTITIES: dict[str, Any] = {
+    "inverse": lambda f, x: (f(x) * x, Ball(1)),
+    "sigmoid": lambda f, x: (f(x) + f(-x), Ball(1)),
+    "lgamma": lambda f, x: (f(x + 1) - f(x), abs(x).log()),
+    "digamma": lambda f, x: (f(x + 1) - f(x), 1 / x),
+    "trigamma": lambda f, x: (f(x) - f(x + 1), 1 / x**2),
+}
 
 
-def test_programs_run_without_flint(monkeypatch: pytest.MonkeyPatch) -> None:
-    function = lambda x: (x.softmax(0) * x.sin()).log1p().sum()
-    with_flint = truth(function, 0.5, 1.5, 2.5)
-    monkeypatch.setattr(evaluation, "arithmetic", Intervals)
-    without = truth(function, 0.5, 1.5, 2.5)
-    assert values(without) == values(with_flint)
-    assert without.gradients["x"].midpoint().tolist() == with_flint.gradients["x"].midpoint().tolist()
-    assert isinstance(arithmetic.arithmetic(), FlintBalls)
+@pytest.mark.parametrize("number", [-2.25, -0.75, 0.875, 7.5])
+@pytest.mark.parametrize("name", IDENTITIES)
+def test_functions_of_balls_keep_their_identities(name: str, number: float) -> None:
+    with precision(256):
+        found, wanted = IDENTITIES[name](FUNCTIONS[name], Ball(number))
+    assert found.overlaps(wanted)
+    assert radius(found) < 2.0**-200
 
 
 def test_onnx_nodes() -> None:
