@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.models import safetensors_files, torch_files
 from whynan.models.contents import Contents
-from whynan.models.naming import spelled
-from whynan.models.numpy_state import is_numpy
+from whynan.models.naming import excerpt, spelled
 from whynan.models.order import steps_of
 from whynan.models.trainer_log import LOG, read_log
 from whynan.models.walking import contents
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from whynan.models.literals import Allowances
     from whynan.records.base import Number
 
-_LANGUAGE: Final = ("builtins.", "collections.", "copyreg.", "torch.nested.", "torch._dynamo.")
+_READ: Final = ("builtins.", "collections.", "copyreg.", "torch.nested.", "torch._dynamo.", "numpy.")
 """Modules whose classes need no mention: all that their objects hold is read."""
 _FORMS: Final[dict[Form, StoredForm]] = {"zip": "torch", "legacy": "torch-legacy", "safetensors": "safetensors"}
 _SHOWN: Final = 3
@@ -86,7 +85,7 @@ class _Reading:
             return
         opened = torch_files.opened(part.path, part.form)
         self._all(contents(opened.document), part, steps_of(opened.document))
-        named = (name for name in opened.unloaded if not is_numpy(name) and not name.startswith(_LANGUAGE))
+        named = (name for name in opened.unloaded if not name.startswith(_READ))
         self.unloaded.update(dict.fromkeys(map(spelled, named)))
 
     def _all(self, found: Iterable[tuple[str, Held]], part: Part, steps: dict[str, Number]) -> None:
@@ -106,7 +105,4 @@ def _form(members: Members) -> StoredForm:
 def _missing(members: Members, found: set[str]) -> list[str]:
     """What the indices promise and the shards do not hold."""
     lacking = sorted(spelled(name) for index in members.indices for name in index.tensors if spelled(name) not in found)
-    if not lacking:
-        return []
-    more = f" and {len(lacking) - _SHOWN} more" if len(lacking) > _SHOWN else ""
-    return [f"the index names tensors that no shard holds: {', '.join(lacking[:_SHOWN])}{more}"]
+    return [f"the index names tensors that no shard holds: {excerpt(lacking, _SHOWN)}"] if lacking else []

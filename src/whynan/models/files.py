@@ -24,16 +24,17 @@ _LONGEST_HEADER: Final = 100_000_000
 """Of a safetensors file, in bytes; its library refuses longer ones."""
 _ANY: Final = "give a file of torch.save or safetensors, the .index.json of a sharded one, or a folder of these"
 _COMPRESSED: Final = "decompress it, and give what was in it"
-_STRANGERS: Final = (
+STRANGERS: Final = (
     (b"version https://git-lfs", "is the pointer of a Git LFS file, not the file", "fetch it with git lfs pull"),
     (b"\x1f\x8b", "is compressed by gzip", _COMPRESSED),
     (b"BZh", "is compressed by bzip2", _COMPRESSED),
     (b"\xfd7zXZ", "is compressed by xz", _COMPRESSED),
     (b"\x28\xb5\x2f\xfd", "is compressed by zstd", _COMPRESSED),
-    (b"GGUF", "is a GGUF file", _ANY),
-    (b"\x89HDF", "is an HDF5 file", _ANY),
-    (b"\x93NUMPY", "is a NumPy array", _ANY),
+    (b"GGUF", "is a GGUF file", None),
+    (b"\x89HDF", "is an HDF5 file", None),
+    (b"\x93NUMPY", "is a NumPy array", None),
 )
+"""How files begin that hold neither a checkpoint nor a model, what they are, and what to do; None: give another."""
 
 
 class StrangerError(UsageError):
@@ -90,9 +91,9 @@ def _begins_as_safetensors(head: bytes) -> bool:
 
 
 def _stranger(path: Path, head: bytes) -> StrangerError:
-    for beginning, what, hint in _STRANGERS:
+    for beginning, what, hint in STRANGERS:
         if head.startswith(beginning):
-            return StrangerError(f"{path} {what}", hint)
+            return StrangerError(f"{path} {what}", hint or _ANY)
     if head[257:262] == b"ustar":
         return StrangerError(f"{path} is a tar archive", "unpack it, and give the checkpoint that was in it")
     if head[:1] == b"\x80" and head[1:2] in (b"\2", b"\3", b"\4", b"\5"):

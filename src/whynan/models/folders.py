@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from whynan.errors import UsageError
 from whynan.models.files import INDEX, StrangerError, form_of, unreadable
+from whynan.models.naming import excerpt
 from whynan.models.shards import Index, read_index
 from whynan.models.trainer_log import LOG
 
@@ -106,7 +107,7 @@ def _notes(folder: Path, names: list[str]) -> list[str]:
     """What in a folder is more of the checkpoint, and is not read."""
     more = [name for name in names if os.path.isdir(folder / name) and _within(folder / name)]
     distributed = sum(name.endswith(_DISTRIBUTED) for name in names)
-    notes = [f"not looked at: the folder {_listed(more)}, which may hold more of it"] if more else []
+    notes = [f"not looked at: the folder {excerpt(more, _SHOWN)}, which may hold more of it"] if more else []
     if distributed:
         notes.append(f"not looked at: {distributed} files of torch.distributed.checkpoint")
     return notes
@@ -120,7 +121,7 @@ def _nothing_in(folder: Path, names: list[str]) -> UsageError:
             "convert it: python -m torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER FILE",
         )
     if inner:
-        given = _listed([os.path.join(folder, name) for name in inner])
+        given = excerpt([os.path.join(folder, name) for name in inner], _SHOWN)
         return UsageError(f"{folder} holds no checkpoint, but folders of them", f"give {given}")
     endings = ", ".join(SUFFIXES)
     return UsageError(f"{folder} holds no checkpoint", f"give a folder with a file that ends in {endings}")
@@ -131,8 +132,3 @@ def _within(folder: Path) -> bool:
         return any(name.endswith((*SUFFIXES, _DISTRIBUTED)) for name in os.listdir(folder))
     except OSError:
         return False
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:_SHOWN])
-    return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown

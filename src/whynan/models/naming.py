@@ -1,4 +1,4 @@
-"""Short names for paths, by which they can be told apart."""
+"""Names on one line: short ones for paths, by which they can be told apart, and lists of names."""
 
 # pyright: strict
 
@@ -38,6 +38,12 @@ def short_names(paths: Sequence[str]) -> list[str]:
     else:
         names = list(paths)
     return [spelled(f"{name}/" if os.path.isdir(path) else name) for name, path in zip(names, paths, strict=True)]
+
+
+def excerpt(texts: Sequence[str], most: int) -> str:
+    """The first of some texts on one line, and how many more there are."""
+    shown = ", ".join(texts[:most])
+    return f"{shown} and {len(texts) - most} more" if len(texts) > most else shown
 
 
 def spelled(text: str) -> str:

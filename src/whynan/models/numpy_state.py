@@ -29,11 +29,6 @@ def tensor_of(held: StandIn) -> Tensor | None:
         return None
 
 
-def is_numpy(name: str) -> bool:
-    """Whether a class is NumPy's own, whose objects are read here."""
-    return name.startswith("numpy.")
-
-
 def _array(held: StandIn) -> Any:
     _, shape, dtype, fortran, data = held.state
     read = np.frombuffer(cast("bytes", data), _dtype(dtype)).reshape(shape, order="F" if fortran else "C")

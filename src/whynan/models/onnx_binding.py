@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
 from whynan.errors import UsageError
+from whynan.models.naming import excerpt
 from whynan.models.onnx_types import STRING, Signature, dtype_of, name_of, spelled_dims
 
 if TYPE_CHECKING:
@@ -26,12 +28,7 @@ _UNSAID: Final = 1
 
 def listed(signatures: tuple[Signature, ...]) -> str:
     """Signatures on one line: ``x: float32[N, 4], mask: bool[N]``."""
-    return _joined([str(signature) for signature in signatures])
-
-
-def _joined(texts: list[str]) -> str:
-    shown = ", ".join(texts[:_SHOWN])
-    return f"{shown} and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else shown
+    return excerpt([str(signature) for signature in signatures], _SHOWN)
 
 
 def shape_of(value: Any) -> str:
@@ -50,7 +47,7 @@ def check_sizes(model: OnnxModel, sizes: Mapping[str, int]) -> None:
     found = list(dict.fromkeys(dim for dim in held if isinstance(dim, str)))
     for name, size in sizes.items():
         if name not in found:
-            known = f"those left open are {_joined(found)}" if found else "none of its dimensions has a name"
+            known = f"those left open are {excerpt(found, _SHOWN)}" if found else "none of its dimensions has a name"
             raise UsageError(f"--free-dimension {name}={size}: no input of the model has a dimension {name}", known)
 
 
@@ -67,16 +64,15 @@ class Binding:
 
     def settled(self, signature: Signature, value: Any, origin: str) -> Any:
         """A value that was read, in the dtype that the model takes; raises ``UsageError`` where it does not fit."""
+        held = signature.holds and replace(signature.holds, name=signature.name)
         if signature.kind == "optional":
-            held = signature.holds
-            return None if value is None or held is None else self.settled(_of(held, signature.name), value, origin)
+            return None if value is None or held is None else self.settled(held, value, origin)
         if signature.kind == "sequence":
             if not isinstance(value, list):
                 raise self._unfit(signature, value, origin)
-            held = signature.holds
             values = cast("list[Any]", value)
             # the elements of a sequence need not agree with one another
-            return values if held is None else [self._element(_of(held, signature.name), v, origin) for v in values]
+            return values if held is None else [self._element(held, v, origin) for v in values]
         if not isinstance(value, np.ndarray):
             raise self._unfit(signature, value, origin)
         array = self._typed(signature, cast("NDArray[Any]", value), origin)
@@ -141,13 +137,9 @@ class Binding:
 
     def _beside(self) -> str:
         taken = listed(self._model.inputs)
-        return f"the model takes {taken}; it was given {_joined(list(self._given.values()))}"
+        return f"the model takes {taken}; it was given {excerpt(list(self._given.values()), _SHOWN)}"
 
 
 def _converts(array: NDArray[Any], wanted: str) -> bool:
     """Whether NumPy can make the one dtype of the other."""
     return wanted != STRING and array.dtype.kind in "biufc" and dtype_of(wanted).kind in "biufc"
-
-
-def _of(signature: Signature, name: str) -> Signature:
-    return Signature(name, signature.dtype, signature.dims, signature.kind, signature.holds)

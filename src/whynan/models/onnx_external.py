@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import re
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import onnx
 
 from whynan.errors import UsageError
+from whynan.models.files import unreadable
 from whynan.models.onnx_files import text_of
 from whynan.models.onnx_types import bits_of
 from whynan.models.onnx_walking import tensors
@@ -98,11 +100,11 @@ def _size(folder: Path, location: str, name: str) -> int:
             f"{file} does not exist, and holds {name}", "put the model's external data beside the model"
         ) from None
     except OSError as error:
-        raise UsageError(f"{file} cannot be read ({error.strerror})", "check its permissions and its disk") from error
+        raise unreadable(file, error) from error
     except ValueError as error:
         raise UsageError(f"{name} is in {location}, which onnx-ir refuses", _ATTACK) from error
     if not os.access(file, os.R_OK):
-        raise UsageError(f"{file} cannot be read (Permission denied)", "check its permissions and its disk")
+        raise unreadable(file, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
     return found.st_size
 
 

@@ -13,6 +13,7 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from whynan.errors import UsageError
+from whynan.models.files import STRANGERS, unreadable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,23 +22,15 @@ if TYPE_CHECKING:
 
 _ANY: Final = "give the .onnx file of a model"
 _AGAIN: Final = "export it again, or copy it anew"
+_SPLIT: Final = "save large weights as external data: onnx.save(model, file, save_as_external_data=True)"
 _LARGEST: Final = (1 << 31) - 1
 """Bytes of one message of protobuf."""
-_HEAD: Final = 16
-_COMPRESSED: Final = "decompress it, and give what was in it"
 _TORCH: Final = "give the .onnx file that torch.onnx.export writes"
-_STRANGERS: Final[tuple[tuple[int, bytes, str, str], ...]] = (
-    (0, b"version https://gi", "is the pointer of a Git LFS file, not the file", "fetch it with git lfs pull"),
-    (0, b"\x1f\x8b", "is compressed by gzip", _COMPRESSED),
-    (0, b"BZh", "is compressed by bzip2", _COMPRESSED),
-    (0, b"\xfd7zXZ", "is compressed by xz", _COMPRESSED),
-    (0, b"\x28\xb5\x2f\xfd", "is compressed by zstd", _COMPRESSED),
+_STRANGERS: Final[tuple[tuple[int, bytes, str, str | None], ...]] = (
+    *((0, beginning, what, hint) for beginning, what, hint in STRANGERS),
     (0, b"PK\x03\x04", "is a zip archive, as PyTorch's .pt and .pt2 files are", _TORCH),
-    (0, b"GGUF", "is a GGUF file", _ANY),
-    (0, b"\x89HDF", "is an HDF5 file", _ANY),
-    (0, b"\x93NUMPY", "is a NumPy array", _ANY),
     (4, b"ORTM", "is in the format of ONNX Runtime's own (.ort)", "give the .onnx file that it was made from"),
-    (4, b"TFL3", "is a TensorFlow Lite model", _ANY),
+    (4, b"TFL3", "is a TensorFlow Lite model", None),
 )
 
 
@@ -54,8 +47,8 @@ def read_model(path: Path) -> Read:
     if not data:
         raise UsageError(f"{path} is empty", "it was never written to its end; export it again")
     for offset, beginning, what, hint in _STRANGERS:
-        if data[offset:_HEAD].startswith(beginning[: _HEAD - offset]):
-            raise UsageError(f"{path} {what}", hint)
+        if data.startswith(beginning, offset):
+            raise UsageError(f"{path} {what}", hint or _ANY)
     proto = onnx.ModelProto()
     # a truncated model cannot be parsed: its graph is longer than what is left of it
     if not parsed(proto, data) or not proto.HasField("graph"):
@@ -71,16 +64,14 @@ def read_file(path: Path, hint: str, *, most: int) -> bytes:
             found = os.fstat(file.fileno())
             if stat.S_ISREG(found.st_mode):
                 if found.st_size > most:
-                    raise UsageError(
-                        f"{path} has {found.st_size:,} bytes, and at most {most:,} can be read", _too_large()
-                    )
+                    raise UsageError(f"{path} has {found.st_size:,} bytes, and at most {most:,} can be read", _SPLIT)
                 return file.read()
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"{path} does not exist", hint) from None
     except IsADirectoryError:
         raise UsageError(f"{path} is a folder", hint) from None
     except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror})", "check its permissions and its disk") from error
+        raise unreadable(path, error) from error
     except ValueError as error:
         raise UsageError(f"{path} is no path ({error})", hint) from error
     raise UsageError(f"{path} is no regular file", hint)
@@ -88,10 +79,6 @@ def read_file(path: Path, hint: str, *, most: int) -> bytes:
 
 def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-
-def _too_large() -> str:
-    return "save large weights as external data: onnx.save(model, file, save_as_external_data=True)"
 
 
 def parsed(message: Message, data: bytes) -> bool:

@@ -24,10 +24,10 @@ _ENDINGS: Final = (".npy", ".pb")
 
 def cases_in(path: Path) -> list[Path]:
     """The folders ``test_data_set_0``, ``test_data_set_1``, ... in a folder, in order."""
-    if not _is_folder(path):
+    if not os.path.isdir(path):
         return []
-    numbers = {name: int(found[1]) for name in _names(path) if (found := _SET.fullmatch(name))}
-    return [path / name for name in sorted(numbers, key=lambda name: (numbers[name], name)) if _is_folder(path / name)]
+    numbered = sorted((int(found[1]), name) for name in _names(path) if (found := _SET.fullmatch(name)))
+    return [path / name for _, name in numbered if os.path.isdir(path / name)]
 
 
 def files_in(path: Path, all_inputs: Sequence[str], required: Sequence[str]) -> dict[str, Path]:
@@ -36,7 +36,7 @@ def files_in(path: Path, all_inputs: Sequence[str], required: Sequence[str]) -> 
     The name that a tensor bears goes before its number, where all of a folder's bear the name of an input. A single
     ``.npy`` or ``.pb`` is for the only input. Raises ``UsageError`` where there is nothing of that kind.
     """
-    if not _is_folder(path):
+    if not os.path.isdir(path):
         return _single(path, all_inputs, required)
     names = _names(path)
     numbered = sorted((int(found[1]), name) for name in names if (found := _NUMBERED.fullmatch(name)))
@@ -53,12 +53,7 @@ def files_in(path: Path, all_inputs: Sequence[str], required: Sequence[str]) -> 
 
 def values_in(path: Path) -> list[Path]:
     """The files of a folder that may hold values; of what is no folder itself."""
-    return [path / name for name in _names(path) if name.endswith(_ENDINGS)] if _is_folder(path) else [path]
-
-
-def _is_folder(path: Path) -> bool:
-    # a path may hold what no file's name can
-    return os.path.isdir(path) if "\0" not in str(path) else False
+    return [path / name for name in _names(path) if name.endswith(_ENDINGS)] if os.path.isdir(path) else [path]
 
 
 def _names(folder: Path) -> list[str]:
@@ -70,8 +65,8 @@ def _names(folder: Path) -> list[str]:
 
 def _single(path: Path, all_inputs: Sequence[str], required: Sequence[str]) -> dict[str, Path]:
     if path.suffix not in _ENDINGS:
-        missing = not os.path.exists(path) if "\0" not in str(path) else True
-        raise UsageError(f"{path} {'does not exist' if missing else 'holds no inputs that whynan reads'}", HOW)
+        what = "holds no inputs that whynan reads" if os.path.exists(path) else "does not exist"
+        raise UsageError(f"{path} {what}", HOW)
     if path.suffix == ".pb" and (name := name_in_pb(path)) in all_inputs:
         return {str(name): path}
     if len(required) != 1:

@@ -4,14 +4,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import numpy as np
 
 from whynan.errors import UsageError
-from whynan.models.naming import spelled
+from whynan.models.naming import excerpt, spelled
 from whynan.models.onnx_arrays import read_npy, read_npz, read_pb
 from whynan.models.onnx_binding import Binding, check_sizes, listed, shape_of
 from whynan.models.onnx_folders import cases_in, files_in, values_in
@@ -149,7 +150,7 @@ def _spoken(model: OnnxModel, item: str) -> tuple[str, _Source] | None:
     name = max((name for name in names if item.startswith(f"{name}=")), key=len, default=None)
     if name is None:
         before, equals, _ = item.partition("=")
-        if not equals or _exists(item):
+        if not equals or os.path.exists(item):
             return None
         raise _unknown(model, [before])
     spec: Spec = spec_of(name, item[len(name) + 1 :])
@@ -160,15 +161,8 @@ def files_of(model: OnnxModel, given: Sequence[str]) -> list[Path]:
     """The files that what was given for a model may be read from; nothing is read."""
     names = [signature.name for signature in (*model.inputs, *model.optional_inputs)]
     texts = [item[len(name) + 1 :] for item in given for name in names if item.startswith(f"{name}=")]
-    paths = [Path(text) for text in (*given, *texts) if _exists(text)]
+    paths = [Path(text) for text in (*given, *texts) if os.path.exists(text)]
     return [file for path in paths for folder in (path, *cases_in(path)) for file in values_in(folder)]
-
-
-def _exists(item: str) -> bool:
-    try:
-        return Path(item).exists()
-    except (OSError, ValueError):
-        return False
 
 
 def _loaded(model: OnnxModel, name: str, path: Path) -> _Read:
@@ -205,10 +199,9 @@ def _check_known(model: OnnxModel, names: Sequence[str]) -> None:
 
 
 def _unknown(model: OnnxModel, names: Sequence[str]) -> UsageError:
-    shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
     what = "is no input of the model" if len(names) == 1 else "are no inputs of the model"
     optional = f", or {listed(model.optional_inputs)}" if model.optional_inputs else ""
-    return UsageError(f"{shown} {what}", f"it takes {listed(model.inputs) or 'nothing'}{optional}")
+    return UsageError(f"{excerpt(names, 4)} {what}", f"it takes {listed(model.inputs) or 'nothing'}{optional}")
 
 
 def _add(model: OnnxModel, sources: dict[str, _Source], name: str, source: _Source) -> None:
@@ -243,10 +236,9 @@ def _missing(model: OnnxModel, missing: Sequence[Signature], sources: Mapping[st
     taken = listed(model.inputs)
     if not sources:
         return UsageError(f"the model takes {taken}, and was given nothing", HOW)
-    lacking = ", ".join(held.name for held in missing[:8])
-    more = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
+    lacking = excerpt([held.name for held in missing], 8)
     given = ", ".join(_shown(sources).values())
-    return UsageError(f"nothing was given for {lacking}{more}: the model takes {taken}, and was given {given}", HOW)
+    return UsageError(f"nothing was given for {lacking}: the model takes {taken}, and was given {given}", HOW)
 
 
 def _shown(sources: Mapping[str, _Source]) -> dict[str, str]:
@@ -280,19 +272,14 @@ def _made(binding: Binding, signature: Signature, source: Generated | Filled | N
         if signature.kind != "optional":
             raise UsageError(f"{signature.name}=none, and the model takes {signature}", HOW)
         return None
-    if signature.kind == "optional" and signature.holds is not None:
-        return _made(binding, _named(signature.holds, signature.name), source, seed)
-    if signature.kind == "sequence" and signature.holds is not None:
-        return [_made(binding, _named(signature.holds, signature.name), source, seed)]
+    if signature.kind in ("optional", "sequence") and signature.holds is not None:
+        made = _made(binding, replace(signature.holds, name=signature.name), source, seed)
+        return [made] if signature.kind == "sequence" else made
     if signature.kind != "tensor" or signature.dtype is None:
         raise UsageError(f"{signature} cannot be generated", f"give {signature.name}=FILE.pb")
     spec = guess(signature.dtype) if source is None else source
     dims = binding.dims(signature, spec)
     return make(spec, signature.name, signature.dtype, dims, seed)
-
-
-def _named(signature: Signature, name: str) -> Signature:
-    return type(signature)(name, signature.dtype, signature.dims, signature.kind, signature.holds)
 
 
 def _fed(signature: Signature, value: Any, source: _Source, seed: int) -> Fed:

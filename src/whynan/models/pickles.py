@@ -1,36 +1,27 @@
-"""What a pickle would make if it were opened, told from its instructions without following one of them."""
+"""A pickle scanner: an unpickler to which every class and function is a recorder of how its objects are filled."""
 
 # pyright: strict
 
 from __future__ import annotations
 
-import pickletools
+import pickle
 
 # what Python 3 calls the modules that a pickle of protocol 2 names as Python 2 did
 from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import IO, Any, Final, Literal, TypeAlias, cast
+from contextlib import suppress
+from functools import partial
+from types import SimpleNamespace
+from typing import IO, Any, ClassVar, Final, Literal, TypeAlias, cast
 
 Kind: TypeAlias = Literal["object", "mapping", "sequence", "tensor", "wrapper"]
 """What the objects of a class are used as; a ``wrapper`` is a tensor that holds its elements in other tensors."""
 
-_TYPED: Final = "torch._tensor._rebuild_from_type_v2"
-_WRAPPED: Final = "torch._utils._rebuild_wrapper_subclass"
+# its memory follows the file's size; that of the one in C follows the numbers in the file
+_Unpickler = pickle._Unpickler  # pyright: ignore[reportPrivateUsage]
 
 
-@dataclass(frozen=True)
-class _Named:
-    """A class or function of a name."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class _Made:
-    """What a class or function of a name gave."""
-
-    name: str
+# an extension may be a function that this process has loaded; a bytearray takes its memory before it is read
+_REFUSED: Final = b"".join((pickle.EXT1, pickle.EXT2, pickle.EXT4, pickle.BYTEARRAY8))
 
 
 def kinds(file: IO[bytes]) -> dict[str, Kind]:
@@ -38,114 +29,83 @@ def kinds(file: IO[bytes]) -> dict[str, Kind]:
 
     A pickle that is broken gives what was seen before its fault.
     """
-    reader = _Reader()
-    try:
-        for instruction, argument, _ in pickletools.genops(file):
-            reader.follow(instruction, argument)
-    except (ValueError, IndexError, KeyError, EOFError):
-        pass
-    return reader.kinds
+    scanner = _Scanner(cast("IO[bytes]", SimpleNamespace(read=file.read, readline=partial(_line, file))))
+    # a file that was altered can make the unpickler fail anywhere
+    with suppress(Exception):
+        scanner.load()
+    return scanner.kinds
 
 
-class _Reader:
-    """A stack as the instructions would leave it, of which only names, tuples and what was made are known."""
+def _line(file: IO[bytes]) -> bytes:
+    """A whole line; what is cut off is no name."""
+    line = file.readline()
+    if not line.endswith(b"\n"):
+        raise EOFError
+    return line
 
-    def __init__(self) -> None:
+
+class _Recorder:
+    """An object of a class that is not loaded, or what a function would have returned."""
+
+    name: ClassVar[str] = ""
+    kinds: ClassVar[dict[str, Kind]] = {}
+    WRAPPED: Final = "torch._utils._rebuild_wrapper_subclass"
+    TYPED: Final = "torch._tensor._rebuild_from_type_v2"
+
+    def __new__(cls, *arguments: Any) -> _Recorder:
+        match cls.name, arguments:
+            case _Recorder.WRAPPED, (made, *_):
+                cls.kinds[made.name] = "wrapper"
+            case _Recorder.TYPED, (function, made, *_):
+                cls.kinds[made.name] = "wrapper" if function.name == cls.WRAPPED else "tensor"
+            case _:
+                pass
+        return super().__new__(cls)
+
+    def __call__(self, *_: Any) -> _Recorder:
+        """What is called may have been made, too."""
+        return _Recorder()
+
+    def __setstate__(self, _: Any) -> None:
+        """The state is of no interest."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._filled("mapping")
+
+    def extend(self, _: Any) -> None:
+        """Items are appended."""
+        self._filled("sequence")
+
+    append = extend
+
+    def _filled(self, kind: Kind) -> None:
+        if self.kinds.get(self.name) == "object":
+            self.kinds[self.name] = kind
+
+
+class _Scanner(_Unpickler):
+    """An unpickler that hands out recorders only."""
+
+    dispatch: ClassVar[dict[int, Any]] = {
+        code: load for code, load in cast("Any", _Unpickler).dispatch.items() if code not in _REFUSED
+    }
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__(file, encoding="latin1")
         self.kinds: dict[str, Kind] = {}
-        self._stack: list[Any] = []
-        self._marks: list[list[Any]] = []
-        self._memo: dict[int, Any] = {}
-        self._known: dict[str, Callable[[Any], None]] = {
-            "GLOBAL": self._global,
-            "REDUCE": self._call,
-            "NEWOBJ": self._call,
-            "BUILD": lambda _: self._drop(1),
-            "TUPLE": lambda _: self._push(tuple(self._marked())),
-            "TUPLE1": lambda _: self._tuple(1),
-            "TUPLE2": lambda _: self._tuple(2),
-            "TUPLE3": lambda _: self._tuple(3),
-            "EMPTY_TUPLE": lambda _: self._push(()),
-            "APPEND": lambda _: self._filled(1, "sequence"),
-            "APPENDS": lambda _: self._filled(None, "sequence"),
-            "SETITEM": lambda _: self._filled(2, "mapping"),
-            "SETITEMS": lambda _: self._filled(None, "mapping"),
-            "MEMOIZE": lambda _: self._remember(len(self._memo)),
-            **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), self._remember),
-            **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), self._recall),
-            "MARK": lambda _: self._mark(),
-        }
+        self._recorders: dict[str, type[_Recorder]] = {}
 
-    def follow(self, instruction: pickletools.OpcodeInfo, argument: Any) -> None:
-        """One instruction; of those that are not known here, only what they do to the height of the stack."""
-        known = self._known.get(instruction.name)
-        if known is not None:
-            known(argument)
-            return
-        before = [item.name for item in instruction.stack_before]
-        if "mark" in before:
-            self._marked()
-            before = before[: before.index("mark")]
-        self._drop(len(before))
-        self._stack += [None] * len(instruction.stack_after)
-
-    def _global(self, argument: str) -> None:
-        module, _, name = argument.partition(" ")
+    def find_class(self, module: str, name: str) -> type[_Recorder]:
+        """A recorder under the name that Python 3 knows."""
         # torch knows some of the old names only
         self.kinds.setdefault(f"{module}.{name}", "object")
-        if (module, name) in NAME_MAPPING:
-            module, name = NAME_MAPPING[module, name]
-        elif module in IMPORT_MAPPING:
-            module = IMPORT_MAPPING[module]
-        full = f"{module}.{name}"
+        known = NAME_MAPPING.get((module, name), (IMPORT_MAPPING.get(module, module), name))
+        full = ".".join(known)
         self.kinds.setdefault(full, "object")
-        self._stack.append(_Named(full))
+        if full not in self._recorders:
+            self._recorders[full] = type("Recorder", (_Recorder,), {"name": full, "kinds": self.kinds})
+        return self._recorders[full]
 
-    def _call(self, _: Any) -> None:
-        arguments, function = self._stack.pop(), self._stack.pop()
-        self._stack.append(_Made(function.name) if isinstance(function, _Named) else None)
-        if not isinstance(function, _Named) or not isinstance(arguments, tuple):
-            return
-        held = cast("tuple[Any, ...]", arguments)
-        if function.name == _WRAPPED and held and isinstance(held[0], _Named):
-            self.kinds[held[0].name] = "wrapper"
-        elif function.name == _TYPED and len(held) > 1 and isinstance(held[1], _Named):
-            self.kinds[held[1].name] = "wrapper" if held[0] == _Named(_WRAPPED) else "tensor"
-
-    def _filled(self, count: int | None, kind: Kind) -> None:
-        """Items are put into the object on top of the stack, behind them."""
-        if count is None:
-            self._marked()
-        else:
-            self._drop(count)
-        target = self._stack[-1]
-        if isinstance(target, _Made) and self.kinds.get(target.name) == "object":
-            self.kinds[target.name] = kind
-
-    def _tuple(self, count: int) -> None:
-        held = tuple(self._stack[-count:])
-        self._drop(count)
-        self._stack.append(held)
-
-    def _mark(self) -> None:
-        self._marks.append(self._stack)
-        self._stack = []
-
-    def _marked(self) -> list[Any]:
-        """Everything above the last mark, taken off."""
-        held, self._stack = self._stack, self._marks.pop()
-        return held
-
-    def _push(self, held: Any) -> None:
-        self._stack.append(held)
-
-    def _drop(self, count: int) -> None:
-        if len(self._stack) < count:
-            raise IndexError
-        if count:
-            del self._stack[-count:]
-
-    def _remember(self, place: int) -> None:
-        self._memo[place] = self._stack[-1]
-
-    def _recall(self, place: int) -> None:
-        self._stack.append(self._memo[place])
+    def persistent_load(self, pid: Any) -> _Recorder:
+        """A storage of a tensor; old files keep classes so, too."""
+        return _Recorder(pid)

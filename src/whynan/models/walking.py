@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from torch import Tensor
 
+from whynan.models.naming import spelled
 from whynan.models.numpy_state import tensor_of
 from whynan.models.stand_ins import StandIn, is_wrapper
 
@@ -35,8 +36,7 @@ class Place:
         while place is not None:
             parts.append(place._part)
             place = place._before
-        text = "".join(reversed(parts)).removeprefix(".")
-        return text.encode("utf-8", "backslashreplace").decode("utf-8")
+        return spelled("".join(reversed(parts)).removeprefix("."))
 
 
 def contents(document: Any) -> Iterator[tuple[str, Tensor | Numbers]]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import collections
+import copyreg
 import io
 import pickle
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -72,6 +74,41 @@ def test_the_file_is_left_behind_the_pickle() -> None:
 def test_any_bytes_end(content: bytes) -> None:
     kinds(io.BytesIO(content))
     kinds(io.BytesIO(b"\x80\x02" + content))
+
+
+def test_a_function_that_the_process_has_loaded_is_not_called(capsys: pytest.CaptureFixture[str]) -> None:
+    # what a file may name by its number alone
+    copyreg.add_extension("builtins", "print", 1999)
+    try:
+        pickle.loads(b"\x80\x02\x83\xcf\x07U\x05twice\x85R.")
+        assert capsys.readouterr().out == "twice\n"
+        kinds(io.BytesIO(b"\x80\x02\x83\xcf\x07U\x05twice\x85R."))
+        assert capsys.readouterr().out == ""
+    finally:
+        copyreg.remove_extension("builtins", "print", 1999)
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        pytest.param(b"Nr\xff\xff\xff\x3f", id="a place in the memo"),
+        pytest.param(b"\x96" + (1 << 33).to_bytes(8, "little"), id="the length of a bytearray"),
+    ],
+)
+def test_a_number_in_a_pickle_takes_no_memory(claim: bytes) -> None:
+    tracemalloc.start()
+    try:
+        kinds(io.BytesIO(b"\x80\x02" + claim + b"."))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_is_called_may_have_been_made() -> None:
+    made = b"\x80\x02cbuiltins\ngetattr\nN\x85RN\x85R"
+    kept = b"\x80\x02U\x01aQ)R"
+    for first in (made, kept):
+        assert "posix.system" in kinds(io.BytesIO(first + b"cposix\nsystem\n."))
 
 
 @pytest.mark.parametrize("size", range(0, 120, 3))
