@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from whynan.capture.failure import report_internal_error
 from whynan.errors import WhynanError
-from whynan.records import Fix, FixVerdict
+from whynan.records import Fix, FixVerdict, Note
 from whynan.records.report import Further
+from whynan.report.notes import sentence
 from whynan.rules.catalogue import rules
 from whynan.session.capsules import chosen
 from whynan.session.merging import STATUSES
@@ -40,7 +41,7 @@ _MOST_TRIED: Final = 2
 """So many candidates of one finding are tried in the program."""
 _MOST_EDITS: Final = 3
 _STRICTNESS: Final[tuple[FixKind, ...]] = ("reformulation", "guard", "epsilon", "setting")
-_ENDED: Final = f"the proof of fixes was ended after {SECONDS:.0f} seconds of processor time"
+_ENDED: Final = Note.of("proof_ended", seconds=SECONDS)
 _NOT_TRIED: Final = "not tried in the program: others did better on the captured operands"
 _SETTING: Final = "it is no edit of an expression, and was not tried"
 
@@ -168,8 +169,7 @@ class _Proving:
             for name in ("findings", "damaging")
         }
         if self._ended:
-            coverage = self._report.coverage
-            changed["coverage"] = coverage.model_copy(update={"notes": (*coverage.notes, _ENDED)})
+            changed["coverage"] = self._report.coverage.with_notes(_ENDED)
         return self._report.model_copy(update=changed)
 
     def _keep_visits(self, keep: Keep) -> None:
@@ -264,13 +264,13 @@ class _Proving:
             elif number >= _MOST_TRIED and any(t.verdict.status == "verified" and not t.leaves for t in tried_):
                 tried_.append(_unverified(one, _NOT_TRIED))
             elif self._is_over():
-                tried_.append(_unverified(one, _ENDED))
+                tried_.append(_unverified(one, sentence(_ENDED)))
             else:
                 tried_.append(self._in_place(finding, source, one))
         return sorted(tried_, key=lambda j: j.rank)
 
     def _judged(self, finding: Finding, source: _Source, candidate: Candidate) -> Judged:
-        unknown = FixVerdict(status="unverified", why=_ENDED)
+        unknown = FixVerdict(status="unverified", why=sentence(_ENDED))
         if self._is_over():
             return Judged(candidate, unknown)
         visits = self._visits(source, candidate.original.line)
@@ -286,7 +286,7 @@ class _Proving:
             return Judged(candidate, unknown.model_copy(update={"why": str(error)}))
         except Exception:
             self.fail()
-            return Judged(candidate, unknown.model_copy(update={"why": FAILED}))
+            return Judged(candidate, unknown.model_copy(update={"why": sentence(FAILED)}))
 
     def _visits(self, source: _Source, line: int) -> Visits | str:
         """The visits of the function at a line; the program is not run again for another line of the same one."""
@@ -304,8 +304,8 @@ class _Proving:
             trial = self._again.trial(source.path, source.text, candidate.edited)
             # what was not looked at to its end proves nothing
             looked_at = trial.report if isinstance(trial, Ran) else trial
-            unseen = not isinstance(looked_at, str) and FAILED in looked_at.coverage.notes
-            self._trials[key] = FAILED if unseen else trial
+            unseen = not isinstance(looked_at, str) and bool(looked_at.coverage.notes_of(FAILED.kind))
+            self._trials[key] = sentence(FAILED) if unseen else trial
         return self._trials[key]
 
     def _in_place(self, finding: Finding, source: _Source, one: Judged, edits: int = 1) -> Judged:

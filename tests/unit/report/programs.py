@@ -14,6 +14,7 @@ from whynan.records import (
     Fix,
     FixVerdict,
     ForwardOperand,
+    Note,
     Operand,
     Phase,
     Reach,
@@ -42,6 +43,8 @@ LINES = {
     50: "    optimizer.step()",
     60: "    best = torch.full((), float('inf'))",
 }
+
+ALLOWED = Note.of("allowed", code="WN101", name="zero-over-zero", file="net.py", line=20, reason="empty rows are meant")
 
 
 def line_of(file: str, number: int) -> str | None:
@@ -397,10 +400,12 @@ REPORTS: dict[str, Report] = {
     "inconclusive": report(verdict="inconclusive", coverage={"notes": ("thread 'loader' was not entered",)}),
     "inconclusive, with a warning": report(READ, verdict="inconclusive"),
     "whynan failed": report(
-        verdict="inconclusive", coverage={"notes": (FAILED,)}, run={"exit_status": ExitStatus(script=0, whynan=0)}
+        verdict="inconclusive", coverage={"typed_notes": (FAILED,)}, run={"exit_status": ExitStatus(script=0, whynan=0)}
     ),
     "whynan failed in the replay of a bad step": report(
-        verdict="inconclusive", coverage={"notes": (FAILED,)}, run={"exit_status": ExitStatus(script=None, whynan=1)}
+        verdict="inconclusive",
+        coverage={"typed_notes": (FAILED,)},
+        run={"exit_status": ExitStatus(script=None, whynan=1)},
     ),
     "raised": report(
         finding(reaches=(reach("observed", "y", 1, 2), reach("observed"))), run={"exception": "ValueError: loss is NaN"}
@@ -408,7 +413,7 @@ REPORTS: dict[str, Report] = {
     "allowed": report(
         verdict="clean",
         unused_allows=("WN5", "sqrt-at-zero"),
-        coverage={"notes": ("WN101 zero-over-zero at net.py:20 is allowed: empty rows are meant",)},
+        coverage={"typed_notes": (ALLOWED,)},
     ),
     "unfaithful": report(
         FORWARD, run={"replay": Replay(kind="rerun", faithful=False, why="the second run returned other values")}

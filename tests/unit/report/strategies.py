@@ -19,6 +19,7 @@ from whynan.records import (
     Fix,
     FixVerdict,
     ForwardOperand,
+    Note,
     Operand,
     Origin,
     Phase,
@@ -40,6 +41,12 @@ T = TypeVar("T")
 # the names of numbers are told from text by their names alone, and so are no text here
 TEXT = st.text(max_size=12).filter(lambda text: text not in ("NaN", "Infinity", "-Infinity"))
 COUNT = st.integers(0, 2**63 - 1)
+NOTES = st.one_of(
+    st.builds(lambda steps: Note.of("watched", steps=steps), COUNT),
+    st.builds(lambda text: Note.of("written", sentence=text), TEXT),
+    st.builds(lambda thread: Note.of("thread_not_entered", thread=thread), st.none() | TEXT),
+    st.builds(lambda names, why: Note.of("no_replay", way=names, eager=False, why=why), TEXT, st.none() | TEXT),
+)
 LINE = st.integers(1, 10**6)
 NUMBER = st.floats() | st.integers(-(2**63), 2**63 - 1)
 SHAPE = st.lists(COUNT, max_size=3).map(tuple)
@@ -205,6 +212,6 @@ def reports() -> st.SearchStrategy[Report]:
         absorbed=few(FINDINGS),
         absorbed_count=COUNT,
         unused_allows=few(TEXT),
-        coverage=st.builds(Coverage, events=COUNT, skipped_steps=COUNT, notes=few(TEXT)),
+        coverage=st.builds(Coverage, events=COUNT, skipped_steps=COUNT, typed_notes=few(NOTES)),
         ranges=few(RANGES),
     )

@@ -14,6 +14,7 @@ from tests.unit.report.strategies import (
     FALLS,
     FORWARD_OPERANDS,
     LINKS,
+    NOTES,
     NUMBER,
     RANGES,
     REACHES,
@@ -147,7 +148,7 @@ def traces() -> st.SearchStrategy[Trace]:
         births=st.tuples(*(births(label) for label in LABELS)).map(list),
         sinks=st.lists(SINKS, max_size=3),
         coverage=st.builds(
-            Coverage, events=COUNT, eager=COUNT, compiled_regions=COUNT, skipped_steps=COUNT, notes=few(TEXT)
+            Coverage, events=COUNT, eager=COUNT, compiled_regions=COUNT, skipped_steps=COUNT, typed_notes=few(NOTES)
         ),
         ranges=few(RANGES),
         fatal_seen=st.booleans(),

@@ -15,8 +15,7 @@ from whynan.records import ChainLink, Element, Operand, Range, Site
 from whynan.records.base import Record
 from whynan.report.redaction import REPORT
 from whynan.traces.facts import STILL_HELD, Event, Trace
-from whynan.traces.notes import LEFT_OUT
-from whynan.traces.redaction import FACTS, Pseudonyms, Redaction, redacted_facts
+from whynan.traces.redaction import FACTS, LEFT_OUT, Pseudonyms, Redaction, redacted_facts
 
 RECORDS = [r for r in vars(whynan.records).values() if isinstance(r, type) and issubclass(r, Record)]
 DATACLASSES = [r for r in vars(whynan.traces.facts).values() if dataclasses.is_dataclass(r) and isinstance(r, type)]
@@ -194,7 +193,7 @@ def test_ranges_keep_their_counts_and_lose_their_ends() -> None:
 
 
 def test_what_is_redacted_says_so() -> None:
-    assert redacted_facts(trace([], [])).coverage.notes == (LEFT_OUT,)
+    assert redacted_facts(trace([], [])).coverage.typed_notes == (LEFT_OUT,)
 
 
 def test_redacting_again_changes_nothing() -> None:

@@ -31,6 +31,7 @@ from whynan.capture.onnx.sentences import text
 from whynan.errors import UsageError
 from whynan.floats import format_of
 from whynan.ops.onnx import CONTROL, PLACING, PREDICATES, RANDOM, SWALLOWS, VALUE_FREE
+from whynan.records import Note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,14 +44,14 @@ if TYPE_CHECKING:
 RELATIVE: Final = 1e-3
 EVALUATIONS: Final = 2000
 TURNED: Final = "the value in float64"
-TOO_MANY: Final = "damage of absorbed births was not followed any further: too many nodes"
+TOO_MANY: Final = Note.of("damage_not_followed", of="nodes")
 _COMPARES: Final = frozenset(("Equal",))
 
 
 class Damage:
     """Follows finite values computed from a birth."""
 
-    def __init__(self, roots: Roots, experiments: Experiments, notes: dict[str, None]) -> None:
+    def __init__(self, roots: Roots, experiments: Experiments, notes: dict[Note, None]) -> None:
         self.roots = roots
         self.labels: Labels = roots.labels
         self.experiments = experiments

@@ -21,7 +21,7 @@ from whynan.capture.torch.narrowing import Attempts, Only
 from whynan.capture.torch.patches import Patches
 from whynan.capture.torch.recording import Recording
 from whynan.capture.torch.tracer import Tracer
-from whynan.records import Coverage
+from whynan.records import Coverage, Note
 from whynan.traces import Trace
 from whynan.traces.format import FAILED
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from whynan.traces.writing import TraceWriter
 
 
-FORKED = "this is a child of the process that was looked at: what it computed was not looked at"
+FORKED = Note.of("forked")
 
 
 class Capture:
@@ -173,7 +173,7 @@ class Capture:
                 self._failed()
 
     def _leave_as_asked(self) -> None:
-        self.tracer.notes[f"looked at up to step {self.tracer.last_step}, as --steps says"] = None
+        self.tracer.notes[Note.of("looked_up_to", step=self.tracer.last_step)] = None
         self.leave()
 
     def __exit__(
@@ -211,8 +211,7 @@ class Capture:
     def _failed(self) -> None:
         """Say of the trace that was made that something failed after it."""
         if self.trace is not None:
-            coverage = self.trace.coverage
-            self.trace.coverage = coverage.model_copy(update={"notes": (*coverage.notes, FAILED)})
+            self.trace.coverage = self.trace.coverage.with_notes(FAILED)
             self.trace.failed = True
 
     def _leave(
@@ -236,7 +235,7 @@ class Capture:
         if self._waiting is not None:
             self._waiting.stop()
             self._waiting = None
-            self.tracer.notes[f"step {self._first_step} was never reached, so nothing was looked at"] = None
+            self.tracer.notes[Note.of("never_reached", step=self._first_step)] = None
 
     def abandon(self) -> None:
         """Stop looking after an error of our own: the mode and the patches go, whatever else there was."""
@@ -257,7 +256,7 @@ class Capture:
         tracer.lock, tracer.recording = None, None
         leave(self._mode)
         self.abandon()
-        self.trace = Trace([], [], Coverage(events=0, eager=0, compiled_regions=0, notes=(FORKED,)))
+        self.trace = Trace([], [], Coverage(events=0, eager=0, compiled_regions=0, typed_notes=(FORKED,)))
 
     def enter_scope(self, number: int) -> None:
         """Number what follows: what is born in it carries the number."""
@@ -336,18 +335,15 @@ class Capture:
         if tracer.failed:
             notes.append(FAILED)
         if tracer.rows.evicted and any(b.label_kind == "birth" for b in tracer.labels.births):
-            notes.append(
-                f"operands of {tracer.rows.evicted:,} earlier events were let go to keep within the memory budget: "
-                "what came before may be missing, and a larger memory= keeps it"
-            )
+            notes.append(Note.of("operands_let_go", events=tracer.rows.evicted))
         if tracer.ranges.omitted:
-            notes.append(f"ranges of {tracer.ranges.omitted} more tensors were left out")
+            notes.append(Note.of("ranges_left_out", tensors=tracer.ranges.omitted))
         return Coverage(
             events=tracer.events,
             eager=tracer.events,
             compiled_regions=tracer.compiled_regions,
             skipped_steps=tracer.skipped_steps,
-            notes=tuple(notes),
+            typed_notes=tuple(notes),
         )
 
 

@@ -17,7 +17,7 @@ from whynan.capture.torch.labels import PLANE_DTYPE
 from whynan.capture.torch.lanes import PHASES
 from whynan.capture.torch.planes import bad_mask, is_strided, nan_mask, new_plane, put, readable, rescale, strided
 from whynan.capture.torch.sentences import text
-from whynan.records import ChainLink
+from whynan.records import ChainLink, Note
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -76,7 +76,7 @@ class Damage:
         if operator.random or output.numel() > LARGEST or output.dtype.is_complex:
             return False
         if self.left <= 0:
-            self.tracer.notes["damage of absorbed births was not followed any further: too many events"] = None
+            self.tracer.notes[Note.of("damage_not_followed", of="events")] = None
             return False
         self.left -= 1
         return True

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from whynan.capture.torch.lanes import Lane
 from whynan.capture.torch.mode import enter_below, leave
+from whynan.records import Note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,4 +65,4 @@ def _leave(tracer: Tracer, _thread: Any) -> None:
 def _note(tracer: Tracer, thread: Any) -> None:
     here = threading.get_ident() == tracer.thread or threading.get_ident() in tracer.entered
     if here and not thread.daemon:
-        tracer.notes[f"thread {thread.name!r} was not entered: what it computed was not traced"] = None
+        tracer.notes[Note.of("thread_not_entered", thread=thread.name)] = None

@@ -16,7 +16,7 @@ from whynan.capture.torch import experiments
 from whynan.capture.torch.births import BadEvents
 from whynan.capture.torch.deferred import Deferred
 from whynan.capture.torch.detectors import Detectors
-from whynan.capture.torch.formulas import CHANGED_FORMULAS, FORMULA_NOTE
+from whynan.capture.torch.formulas import CHANGED_FORMULAS, formula_note
 from whynan.capture.torch.labels import Labels
 from whynan.capture.torch.lanes import ACCUMULATION, BACKWARD, FORWARD, NODES_MASK, OPTIMIZER, Lane
 from whynan.capture.torch.names import Names
@@ -38,6 +38,7 @@ from whynan.capture.torch.ranges import Counted, Ranges, counters
 from whynan.capture.torch.rows import ACCUMULATE_GRAD, Row, Rows, forward_number, is_leaf
 from whynan.capture.torch.rows import MASK as RING_MASK
 from whynan.capture.torch.sites import Sites, in_a_hook
+from whynan.records import Note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -89,7 +90,7 @@ class Tracer:
         self.want_ranges = ranges
         self._counted: dict[int, Counted] = {}
         self.detectors = Detectors(self)
-        self.notes: dict[str, None] = {}
+        self.notes: dict[Note, None] = {}
         self.compiled_regions = 0
         self.regions_watched = False
         self.skipped_steps = 0
@@ -261,7 +262,7 @@ class Tracer:
             self.bad.gradient_arrives(node, operator, lane)
             return ACCUMULATION, 0
         if type(node).__name__ in CHANGED_FORMULAS:
-            self.notes[FORMULA_NOTE.format(type(node).__name__)] = None
+            self.notes[formula_note(type(node).__name__)] = None
         known = lane.entry(number)
         site = known[1] if known is not None else 0
         if not site or in_a_hook(sys._getframe(3)):
