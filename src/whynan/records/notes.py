@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, Union, c
 
 from pydantic import model_validator
 
+from whynan.floats import format_value
 from whynan.records.base import Record
 
 if TYPE_CHECKING:
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
 
 Privacy: TypeAlias = Literal[
     "count", "counts", "line", "number", "flag", "word", "rule", "node", "exception", "note", "name", "path", "value",
-    "text",
+    "shown", "text",
 ]  # fmt: skip
 """What a value of a note is, and by that how private.
 
 Numbers (``count``, ``counts``, ``line``, ``number``), switches (``flag``) and words of whynan's own (``word``) are not.
 ``rule``: the code or name of a rule; ``node``: of an autograd node; ``exception``: its type and text; ``note``: a note
 within a note. Nothing of the others may be known where a report is redacted: ``name`` of the program's, ``path``,
-``value`` that it computed, ``text`` of source, of an engine or of a reason.
+``value`` that it computed, ``shown`` values of any type, ``text`` of source, of an engine or of a reason.
 """
 Fields: TypeAlias = "Mapping[str, Privacy]"
 Scalar: TypeAlias = Union[bool, int, float, str, "Note", None]
@@ -36,8 +37,14 @@ _WORDS: Final = {
     "of": ("events", "nodes"),
     "cause": ("crash", "end", "failure"),
     "engine": ("session", "evaluator"),
+    "does": ("ends", "leaves", "skips"),
+    "tests": ("loss", "tested", "gradients", "held"),
+    "bad": ("NaN", "Inf", "-Inf"),
+    "sink": ("loss", "gradient", "parameter", "buffer", "output", "observed"),
 }
 """The words that may stand in a field."""
+_LARGEST: Final = 1 << 53
+"""Integers below are the same as a float."""
 _DEEPEST: Final = 4
 """Notes within notes."""
 _NUMBERS: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
@@ -175,7 +182,64 @@ REPLAY: Final[Mapping[str, Fields]] = {
 }
 """Kinds that say of a second run or a replay whether it was faithful, and why not."""
 
-KINDS: Final[Mapping[str, Fields]] = {**COVERAGE, **REPLAY}
+ORIGINS: Final[Mapping[str, Fields]] = {
+    "uninitialised": _of(),
+    "entered": _of(text="sort dtype", name="tensor", flag="literal", note="since"),
+    "spoilt_during": _of(count="step", text="optimizer"),
+    "bad_before": _of(count="step"),
+    "left_by_processes": _of(text="operation"),
+    "ahead": _of(text="place"),
+    "written_by": _of(text="operator"),
+    "outside_support": _of(),
+    "kept_for_derivative": _of(),
+    "mask_of_finfo": _of(),
+    "model_value": _of(text="sort", name="value_name"),
+    "unseen_value": _of(name="value_name"),
+}
+"""Kinds that say where a bad number came from that no operation bore, and since when."""
+
+CHAIN: Final[Mapping[str, Fields]] = {
+    # what made an operand bad
+    "wrote_last": _of(text="operator"),
+    "program_writes": _of(shown="result"),
+    "model_writes": _of(shown="result"),
+    "made_range": _of(text="operator", shown="low high"),
+    "drew": _of(text="operator", shown="result"),
+    "made": _of(text="operator", shown="result"),
+    "gives": _of(text="operator", shown="result"),
+    "cast": _of(text="dtype", shown="operand result", value="smallest"),
+    "turned_into": _of(text="operator", shown="operand result"),
+    "row_of": _of(text="operator", shown="operand result"),
+    "range_of": _of(text="operator", shown="low high result"),
+    "computed": _of(text="operator dtype", shown="operands result", flag="arithmetic", value="smallest"),
+    "scaled": _of(text="operator", shown="operands result"),
+    "logit_of_infinity": _of(text="operator", shown="result"),
+    "product_term": _of(shown="first second result", flag="exact"),
+    "outside": _of(text="sort", name="tensor", counts="index", shown="result", flag="known"),
+    "reordered": _of(shown="result", flag="known"),
+    "body_begins": _of(name="value_name", counts="index", shown="result", text="body"),
+    "holds": _of(note="origin", word="bad", counts="index"),
+    "expression": _of(text="code given", word="bad"),
+    # the birth, and what came of it
+    "bears": _of(text="operator", word="bad", flag="back"),
+    "carries_on": _of(text="operator"),
+    "float64_differs": _of(text="operator", shown="result meant"),
+    "made_of_bad": _of(text="operator", shown="result", word="bad"),
+    "drops_nan": _of(text="operator"),
+    "place_of_nan": _of(text="operator"),
+    "more_events": _of(line="count"),
+    "reached": _of(word="sink", name="tensor", count="n_bad total"),
+    "decided": _of(word="does tests", value="held"),
+    "operation_result": _of(),
+    # where the rest is left out
+    "result_of": _of(text="operator"),
+    "came_in": _of(),
+    "gives_bad": _of(text="operator"),
+    "leaves": _of(),
+}
+"""Kinds that say what an event of a chain did."""
+
+KINDS: Final[Mapping[str, Fields]] = {**COVERAGE, **REPLAY, **ORIGINS, **CHAIN}
 """For each kind of note its fields and how private each is."""
 
 
@@ -189,6 +253,10 @@ class Note(Record):
     def of(cls, kind: str, /, **values: Value) -> Self:
         """A note of a kind, with its values in the order of its sentence."""
         return cls(kind=kind, values=values)
+
+    def is_like(self, other: Note, *fields: str) -> bool:
+        """Whether another note is of the same kind, and has the same values in some fields."""
+        return self.kind == other.kind and all(self.values.get(n) == other.values.get(n) for n in fields)
 
     @model_validator(mode="before")
     @classmethod
@@ -222,7 +290,22 @@ class Note(Record):
 
 
 def _number(value: Any, privacy: Privacy | None) -> Any:
-    return _NUMBERS.get(value, value) if privacy in ("number", "value") and isinstance(value, str) else value
+    if privacy not in ("number", "value", "shown"):
+        return value
+    if isinstance(value, list | tuple):
+        return tuple(_number(one, privacy) for one in cast("list[Any]", value))
+    return _NUMBERS.get(value, value) if isinstance(value, str) else value
+
+
+def shown(value: Any) -> Scalar:
+    """A value of the program as a note holds it: what JSON has no number for as text."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, int) and abs(value) < _LARGEST:
+        return int(value)
+    return format_value(value, digits=4)
 
 
 def _fits(name: str, privacy: Privacy, value: Value) -> bool:
@@ -248,6 +331,8 @@ def _fits(name: str, privacy: Privacy, value: Value) -> bool:
             return value is None or isinstance(value, Note)
         case "node" | "exception":
             return value is None or isinstance(value, str)
+        case "shown":
+            return not isinstance(value, Note)
         case "name" | "path" | "text":
             several: tuple[Scalar, ...] = value if isinstance(value, tuple) else (value,)
             return all(one is None or isinstance(one, str | Note) for one in several)

@@ -126,14 +126,28 @@ class Damage(Record):
 
 
 class ChainLink(Record):
-    """One event on the path from the cause of the bad operand to the sink, in order of execution."""
+    """One event on the path from the cause of the bad operand to the sink, in order of execution.
+
+    ``summary`` says ``typed_summary``.
+    """
 
     role: Role
     op: str | None
     phase: Phase | None = None
     site: Site | None = None
     node: str | None = None
-    summary: str
+    typed_summary: Note
+
+    @computed_field(repr=False)
+    @property
+    def summary(self) -> str:
+        """What the event did."""
+        return sentence(self.typed_summary)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_summary(cls, held: Any) -> Any:
+        return typed(held, "summary", "typed_summary", as_written)
 
 
 class Reach(Record):
@@ -147,7 +161,11 @@ class Reach(Record):
 
 
 class FixVerdict(Record):
-    """What proof of a fix found (promise 5 of the design)."""
+    """What proof of a fix found (promise 5 of the design).
+
+    ``reason`` is why nothing was proved, where something follows from that: the edit is ``unfit`` for how the source is
+    written, or the program was ``run_once`` and ``whynan run --rerun`` would prove it.
+    """
 
     status: Literal["verified", "distorting", "rejected", "unverified"]
     forward_finite: bool | None = None
@@ -158,6 +176,7 @@ class FixVerdict(Record):
     max_rel: Number | None = None
     undecided: int | None = None
     why: str = ""
+    reason: Literal["unfit", "run_once"] | None = None
 
 
 class Further(Record):
@@ -200,6 +219,7 @@ class Finding(Record):
     """One root of bad numbers: where it was born, why, from what, and what it reached.
 
     Of silent ``damage`` ``birth`` is null, since nothing non-finite was born, and ``element`` the first concerned.
+    ``origin`` is where a bad number came from that no operation bore.
     """
 
     rule: str = "WN000"
@@ -224,6 +244,7 @@ class Finding(Record):
     element: Element
     damage: Damage | None = None
     data: Data | None = None
+    origin: Note | None = None
     forward_operands: tuple[ForwardOperand, ...] = ()
     message: str = ""
     explanation: str = ""

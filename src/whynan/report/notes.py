@@ -1,7 +1,8 @@
 """The catalogue of sentences: for each kind of note the words that a reader sees.
 
 A sentence is a text with places for the values of its note, or a function of them. In a place stands how the value is
-written: ``,`` with thousands apart, a noun for a count of it, and after ``?`` what is said where it is left out.
+written: ``,`` with thousands apart, ``#`` a value in few characters, a noun for a count of it, and after ``?`` what is
+said where it is left out.
 """
 
 # pyright: strict
@@ -11,6 +12,7 @@ from __future__ import annotations
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
+from whynan.floats import format_value
 from whynan.records.notes import Note
 from whynan.report.values import count_text
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 Values: TypeAlias = "Mapping[str, Any]"
 Sentence: TypeAlias = "str | Callable[[Values], str]"
 
+_SHOWN: Final = "#"
 _LEFT_OUT: Final = "left out"
 _REASON: Final = "a reason, left out"
 _FORMULA: Final = "by another formula while"
@@ -43,6 +46,8 @@ class _Words(Formatter):
             return sentence(value)
         if isinstance(value, tuple):
             return ", ".join(self.format_field(one, form) for one in cast("tuple[Value, ...]", value))
+        if form == _SHOWN:
+            return _shown(value)
         return count_text(value, form) if form.isalpha() and isinstance(value, int) else format(value, form)
 
 
@@ -156,6 +161,114 @@ def _unmapped(values: Values) -> str:
     return f"{lost} could not be led back to nodes of the file: {names}"
 
 
+def _shown(value: Any) -> str:
+    """A value in few characters: 1e-20, 0.785, Inf, NaN; never so few that it looks whole where it is not."""
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return str(value)
+    return format_value(value, digits=4)
+
+
+def _least(values: Values) -> str:
+    """The smallest number of a dtype, behind its name."""
+    least = values["smallest"]
+    return "" if least is None else f", whose smallest number is {format_value(least)}"
+
+
+def _made_range(values: Values) -> str:
+    low, high = values["low"], values["high"]
+    span = "" if low is None else f" {_shown(low)}" if low == high else f", from {_shown(low)} to {_shown(high)}"
+    return f"{values['operator']} made it{span}"
+
+
+def _index(values: Values) -> str:
+    return str(list(values["index"])) if values["index"] else ""
+
+
+def _several(value: Any) -> tuple[Value, ...]:
+    return cast("tuple[Value, ...]", value) if isinstance(value, tuple) else (value,)
+
+
+def _each(values: Values) -> list[str]:
+    """The operands of a step as they are shown."""
+    return [_shown(one) for one in _several(values["operands"])]
+
+
+def _computed(values: Values) -> str:
+    operator, seen = values["operator"], _each(values)
+    words = _ARITHMETIC.get(str(operator).lower()) if values["arithmetic"] and len(seen) == 2 else None
+    of = f"{operator} of {', '.join(seen)}" if words is None else words.format(*seen)
+    small = "" if values["dtype"] is None else f" in {values['dtype']}{_least(values)}"
+    return f"{of} is {_shown(values['result'])}{small}"
+
+
+def _scaled(values: Values) -> str:
+    words = ("", " with scale ", " and zero point ")
+    said = "".join(f"{word}{one}" for word, one in zip(words, _each(values), strict=False))
+    return f"{values['operator']} of {said} is {_shown(values['result'])}"
+
+
+def _product_term(values: Values) -> str:
+    what, result = f"{_shown(values['first'])} times {_shown(values['second'])}", values["result"]
+    if result == 0:
+        return f"each term of the product is 0, such as {what}"
+    if values["exact"]:
+        return f"{what} is {_shown(result)}"
+    return f"{what}, the greatest term of the product, makes it {_shown(result)}"
+
+
+def _outside(values: Values) -> str:
+    value = f" is {_shown(values['result'])}" if values["known"] else ""
+    return f"{values['sort']} {values['tensor']}{_index(values)}{value}"
+
+
+def _entered(values: Values) -> str:
+    sort, name, written = values["sort"], values["tensor"], values["literal"]
+    sort = sort or ("a constant" if written else "data")
+    said = f"{sort} {name or ('that the program writes' if written else 'from outside')}"
+    said += "" if values["dtype"] is None else f" (Inf there, or beyond {values['dtype']})"
+    return said if values["since"] is None else f"{said} ({sentence(values['since'])})"
+
+
+def _expression(values: Values) -> str:
+    ways = _several(values["given"])
+    if not ways:
+        return f"{values['code']}: the array that came in"
+    verb = "gives" if len(ways) == 1 else "give"
+    return f"{values['code']}: {' and '.join(map(str, ways))} {verb} {values['bad']}"
+
+
+def _reached(values: Values) -> str:
+    name = f" {values['tensor']}" if values["tensor"] else ""
+    return f"{_SINKS[values['sink']]}{name}: {values['n_bad']} of {values['total']} bad"
+
+
+def _held(value: float | None) -> str:
+    return "NaN or Inf" if value is None else format_value(value)
+
+
+_ARITHMETIC: Final = {
+    "mul": "{} times {}",
+    "div": "{} divided by {}",
+    "sub": "{} minus {}",
+    "rsub": "{1} minus {0}",
+    "add": "{} plus {}",
+    "pow": "{} to the power {}",
+}
+_DOES: Final = {"ends": "ends the program", "leaves": "leaves its loop", "skips": "skips the step"}
+_TESTS: Final = {
+    "loss": "the loss",
+    "tested": "what it tests",
+    "gradients": "what it tests of the gradients",
+    "held": "what it holds",
+}
+_SINKS: Final = {
+    "loss": "the loss",
+    "gradient": "the gradient of",
+    "parameter": "the parameter",
+    "buffer": "the buffer",
+    "output": "the output",
+    "observed": "read by Python",
+}
 _BARE: Final = {"session": "a bare session", "evaluator": "the bare evaluator"}
 
 _NOT_PROVED: Final = {
@@ -340,6 +453,57 @@ SENTENCES: Final[dict[str, Sentence]] = {
     "raised": "it raised {exception}",
     "bore_nothing": "it bore nothing bad",
     "bore_others": "it bore other bad numbers: it is not the same each time, or has changed what it reads",
+    # where a bad number came from
+    "uninitialised": "uninitialised memory",
+    "entered": _entered,
+    "spoilt_during": "spoilt during or before step {step} of {optimizer}",
+    "bad_before": "bad before step {step}",
+    "left_by_processes": "as {operation} of several processes left it",
+    "ahead": "a tensor (made before what was run again, from {place} on)",
+    "written_by": "a constant that {operator} writes",
+    "outside_support": "what log_prob gives outside of the support",
+    "kept_for_derivative": "what an operator keeps for its derivative",
+    "mask_of_finfo": "a mask of finfo.min, which is -Inf here",
+    "model_value": "{sort} {value_name}",
+    "unseen_value": "value {value_name}, which was not looked at when it was made",
+    # what an event did
+    "wrote_last": "{operator} wrote it last",
+    "program_writes": "the program writes {result:#}",
+    "model_writes": "the model writes {result:#}",
+    "made_range": _made_range,
+    "drew": "{operator} drew {result:#}",
+    "made": "{operator} made it {result:#}",
+    "gives": "{operator} gives {result:#}",
+    "cast": lambda v: f"{_shown(v['operand'])} as {v['dtype']} is {_shown(v['result'])}{_least(v)}",
+    "turned_into": "{operator} made {operand:#} into {result:#}",
+    "row_of": "{operator} of a row of {operand:#} is {result:#}",
+    "range_of": "{operator} of values from {low:#} to {high:#} is {result:#}",
+    "computed": _computed,
+    "scaled": _scaled,
+    "logit_of_infinity": "{operator} of a logit of -Inf is {result:#}",
+    "product_term": _product_term,
+    "outside": _outside,
+    "reordered": lambda v: "a reordered initializer" + (f" is {_shown(v['result'])}" if v["known"] else ""),
+    "body_begins": lambda v: f"{v['value_name']}{_index(v)} is {_shown(v['result'])} as {v['body']} begins",
+    "holds": lambda v: f"{reason(v['origin'])} holds {v['bad']}" + (f" at {_index(v)}" if v["index"] else ""),
+    "expression": _expression,
+    "bears": lambda v: (
+        f"{v['operator'] or 'a value'} gives {v['bad']}"
+        + (", computed from what the forward has saved" if v["back"] else "")
+    ),
+    "carries_on": "{operator} carries it on",
+    "float64_differs": "{operator} gives {result:#}, where {meant:#} is the value in float64",
+    "made_of_bad": "{operator} makes {result:#} of {bad}",
+    "drops_nan": "{operator} drops NaN",
+    "place_of_nan": "{operator} takes NaN for a place",
+    "more_events": lambda v: "more events" if v["count"] is None else f"{v['count']} more events",
+    "reached": _reached,
+    "decided": lambda v: f"{_DOES[v['does']]} because {_TESTS[v['tests']]} is {_held(v['held'])}",
+    "operation_result": "the result of the operation",
+    "result_of": "the result of {operator}",
+    "came_in": "what came in",
+    "gives_bad": "{operator:?a value} gives a bad number",
+    "leaves": "where it leaves",
     "not_compared": "not compared",
     "runs_differ": lambda v: f"two runs of {_BARE[v['engine']]} differ from each other",
     "slow_run": "a run takes {seconds:.0f} seconds: it was not made once more to compare with",

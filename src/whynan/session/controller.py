@@ -17,7 +17,7 @@ from whynan.records import Note
 from whynan.session import capsules, recorded
 from whynan.session.delivery import deliver
 from whynan.session.files import is_replaceable
-from whynan.session.proving import RERUN, Once
+from whynan.session.proving import RERUN, Once, RunOnce
 from whynan.session.region import Region, exception_text
 from whynan.session.runs import with_note
 from whynan.session.stop import debugger, hide, stepping, stopped, user_frame
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 MEMORY: Final = 256 << 20
 """Bytes of operands that a run holds unless it is told another number; a region holds fewer."""
-RUN_ONCE: Final = f"the program was run once: {RERUN}"
+RUN_ONCE: Final = RunOnce(f"the program was run once: {RERUN}")
 
 
 class Controller:

@@ -121,7 +121,7 @@ def _finding(finding: Finding, element: Element) -> Finding:
     way = tuple(link for link in finding.chain if link.role in ("cause", "birth"))
     total = element.total
     reach = Reach(kind="output", name=None, bad=element.count, total=total, value=element.value)
-    left = ChainLink(role="sink", op=None, phase=None, summary="the result of the operation")
+    left = ChainLink(role="sink", op=None, phase=None, typed_summary=Note.of("operation_result"))
     bare = finding.model_copy(
         update={
             "rule": "WN000",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from whynan.capture.ranks import TOGETHER, is_one_of_several
 from whynan.records import Note, Replay
-from whynan.session.proving import RERUN, Once, proved, with_surroundings
+from whynan.session.proving import RERUN, Once, RunOnce, proved, with_surroundings
 from whynan.session.region import Region, refuses_another
 from whynan.session.retelling import Replaying
 from whynan.session.watching import Watched
@@ -149,9 +149,9 @@ class Replays:
         from whynan.capture.torch.replay import compiles
         from whynan.capture.torch.ways import ways
 
-        why = f"{NO_WAY}: {RERUN}"
+        why = RunOnce(f"{NO_WAY}: {RERUN}")
         for way in _shortest(list(ways(self._marks.kept()))):
-            with self._again(way, fault, eager=compiles(), hint=f"; {RERUN}").unheard() as again:
+            with self._again(way, fault, eager=compiles(), advised=True).unheard() as again:
                 unfaithful = again.unfaithful()
                 if unfaithful is None:
                     region.prove(again, keep=self._keep())
@@ -167,11 +167,11 @@ class Replays:
             return proved(report, Once(NOT_ASKED))
         return self._again(way, fault, eager=eager).proved(report, keep=keep)
 
-    def _again(self, way: Way, fault: Fault, *, eager: bool, hint: str = "") -> Replaying:
+    def _again(self, way: Way, fault: Fault, *, eager: bool, advised: bool = False) -> Replaying:
         def unrecorded() -> Region:
             return Region(self._options, command=self.command, watched=Watched(), quiet=True)
 
-        return Replaying(way, self._guard, fault, eager=eager, region=unrecorded, looked=self._looked, hint=hint)
+        return Replaying(way, self._guard, fault, eager=eager, region=unrecorded, looked=self._looked, advised=advised)
 
     @contextmanager
     def _looked(self, region: Region, fault: Fault, way: Way) -> Generator[None]:

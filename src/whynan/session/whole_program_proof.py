@@ -23,7 +23,6 @@ from whynan.session.capsules import no_capsule
 from whynan.session.child_process import run_child
 from whynan.session.delivery import say
 from whynan.session.interpreter import called
-from whynan.session.proving import RERUN
 from whynan.session.runs import with_note
 from whynan.session.signatures import Signature, place_of
 from whynan.session.waiting import told
@@ -290,9 +289,9 @@ def _with(finding: Finding, proved: dict[str, Any] | None, why: str) -> Finding:
 
 
 def _without_proof(fix: Fix, why: str) -> Fix:
-    if RERUN not in fix.verdict.why:
+    if fix.verdict.reason != "run_once":
         return fix
-    return fix.model_copy(update={"verdict": fix.verdict.model_copy(update={"why": why})})
+    return fix.model_copy(update={"verdict": fix.verdict.model_copy(update={"why": why, "reason": None})})
 
 
 def is_open(finding: Finding) -> bool:

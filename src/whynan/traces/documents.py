@@ -89,7 +89,7 @@ class BirthPart(Part):
     occurrences: Natural
     modules: tuple[str, ...]
     scope: tuple[Natural, ...]
-    note: str | None
+    note: Note | None
     named: bool
     computed: bool
     data: Data | None

@@ -55,12 +55,6 @@ CUSTOM_FUNCTION: Final = "a custom function"
 _CODE: Final = re.compile(r"WN[\dX]\d{2}", re.ASCII)
 _RULE_NAME: Final = re.compile(r"[a-z0-9-]+", re.ASCII)
 _POSITION: Final = re.compile(r"(output|argument \d+)(\[\d+\])*", re.ASCII)
-_MORE_EVENTS: Final = re.compile(r"\d+ more events", re.ASCII)
-_DECIDED: Final = re.compile(
-    "(?:ends the program|leaves its loop|skips the step) because (?:the loss|what it tests|what it tests of the "
-    "gradients|what it holds) is (?:NaN or Inf|NaN|-?Inf)"
-)
-_BIRTH_NOTE: Final = re.compile(r"(parameter|buffer|argument) (.+)", re.DOTALL)
 _DEVICE: Final = re.compile(r"(cpu|cuda|mps|xpu|hpu|xla|meta)(:\d+)?", re.ASCII)
 _VERSION: Final = re.compile(r"\d+(\.\d+)*((a|b|rc|\.dev|\.post)\d+)*(\+(cpu|cu\d+|rocm[\d.]+))?", re.ASCII)
 _PACKAGES: Final = frozenset("whynan python torch numpy transformers onnx onnxruntime".split())
@@ -203,29 +197,37 @@ def _entries(redaction: Redaction, value: tuple[int | str, ...], _holder: Any) -
 
 
 @by_holder
-def _summary(link: ChainLink) -> str:
-    """What an event of a chain did, in words that hold for every one of its role."""
-    op = _operator(link.op)
+def _summary(link: ChainLink) -> Note:
+    """What an event of a chain did, as it holds for every one of its role."""
+    op, said = _operator(link.op), link.typed_summary
     match link.role:
         case "cause":
-            return f"the result of {op}" if op else "what came in"
+            return Note.of("came_in") if op is None else Note.of("result_of", operator=op)
         case "birth":
-            return f"{op or 'a value'} gives a bad number"
+            return Note.of("gives_bad", operator=op)
         case "step" if op is None:
-            return link.summary if _MORE_EVENTS.fullmatch(link.summary) else "more events"
+            return said if said.kind == "more_events" else Note.of("more_events", count=None)
         case "step":
-            return f"{op} carries it on"
+            return Note.of("carries_on", operator=op)
         case "sink":
-            return link.summary if _DECIDED.fullmatch(link.summary) else "where it leaves"
+            return said if said.kind == "decided" and _is_public(said.values["held"]) else Note.of("leaves")
 
 
-def _birth_note(redaction: Redaction, value: str | None, holder: Birth) -> str | None:
+def _is_public(held: object) -> bool:
+    """Whether a number says no more than that it is bad."""
+    return held is None or (isinstance(held, float) and not math.isfinite(held))
+
+
+def _birth_note(redaction: Redaction, note: Note | None, holder: Birth) -> Note | None:
     """What came in or was written, by its kind and the tensor's pseudonym."""
-    if value is None or value == "uninitialised memory":
-        return value
-    if (known := _BIRTH_NOTE.fullmatch(value)) is not None:
-        return f"{known[1]} {tensor(redaction, known[2], holder)}"
-    return "a constant that the program writes" if holder.label_kind == "literal" else "data from outside"
+    if note is None or note.kind == "uninitialised":
+        return note
+    sort, literal = note.values.get("sort"), holder.label_kind == "literal"
+    known: dict[str, Any] = {"sort": None, "tensor": None, "literal": literal, "dtype": None, "since": None}
+    if note.kind == "entered" and sort in ("parameter", "buffer", "argument"):
+        name = note.values["tensor"]
+        known |= {"sort": sort, "tensor": tensor(redaction, name if isinstance(name, str) else None, holder)}
+    return Note.of("entered", **known)
 
 
 def exception_type(text: str) -> str:
@@ -261,7 +263,7 @@ def _values(redaction: Redaction, values: dict[str, Any], note: Note) -> dict[st
                 return _exception(value)
             case "note":
                 return _note(redaction, value, note)
-            case "name" | "path" | "value" | "text":
+            case "name" | "path" | "value" | "shown" | "text":
                 return None
 
     return {name: treated(name, value) for name, value in values.items()}
@@ -342,7 +344,7 @@ FACTS: Final[Mapping[type, Table]] = {
         "in_order": kept,
     },
     ChainLink: {
-        "role": kept, "op": operator, "phase": kept, "site": record, "node": named("node"), "summary": _summary,
+        "role": kept, "op": operator, "phase": kept, "site": record, "node": named("node"), "typed_summary": _summary,
     },
     Coverage: {
         "events": kept, "eager": kept, "compiled_regions": kept, "skipped_steps": kept, "typed_notes": _notes,

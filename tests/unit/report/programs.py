@@ -69,8 +69,11 @@ def cause(summary: str, line: int | None = None, file: str = "net.py") -> ChainL
     return ChainLink(role="cause", op="aten.relu.default", phase="forward", site=where, summary=summary)
 
 
-def step(op: str = "aten.mul.Tensor", phase: Phase = "forward", summary: str = "mul carries it on") -> ChainLink:
-    return ChainLink(role="step", op=op, phase=phase, summary=summary)
+CARRIED = Note.of("carries_on", operator="mul")
+
+
+def step(op: str = "aten.mul.Tensor", phase: Phase = "forward", said: Note = CARRIED) -> ChainLink:
+    return ChainLink(role="step", op=op, phase=phase, typed_summary=said)
 
 
 def value(name: str, held: Any, *, expression: str | None = None, **more: Any) -> Operand:
@@ -259,7 +262,7 @@ LITERAL = finding(
     chain=(),
 )
 
-TURNED = step("aten.rsqrt.default", summary="rsqrt gives 0, where 0.0033 is the value in float64")
+TURNED = step("aten.rsqrt.default", said=Note.of("float64_differs", operator="rsqrt", result=0, meant=0.0033))
 READ = finding(severity="warning", reaches=(reach("observed"),))
 HELD = finding(step=None, reaches=(reach("observed", "a tensor still held", 4, 32),))
 DAMAGING = finding(

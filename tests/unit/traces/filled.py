@@ -33,7 +33,7 @@ class Fill:
         """A value of an annotation; of several that it may be, text before others, and a record before nothing."""
         origin, arguments = get_origin(hint), get_args(hint)
         if hint is Note:
-            return self.note("second_run_raised")
+            return self.note("entered")
         if origin is tuple and arguments[0] is Note:
             return tuple(self.note(kind) for kind in KINDS)
         if hint is str:
@@ -58,11 +58,19 @@ class Fill:
         return Note(kind=kind, values={name: self._held(name, what) for name, what in KINDS[kind].items()})
 
     def _held(self, name: str, what: str) -> Any:
-        words = {"of": "events", "cause": "crash", "engine": "session"}
-        numbers = {"count": 3, "counts": (3,), "line": 3, "number": 3.0, "flag": True, "value": 0.4142}
+        words = {
+            "of": "events",
+            "cause": "crash",
+            "engine": "session",
+            "does": "ends",
+            "tests": "held",
+            "bad": "NaN",
+            "sink": "loss",
+        }
+        numbers = {"count": 3, "counts": (3,), "line": 3, "number": 3.0, "flag": True, "value": 0.4142, "shown": 0.4142}
         if what in numbers or name in words:
             return words.get(name) or numbers[what]
-        return self.note("raised") if what == "note" else self.value(str)
+        return self.note("spoilt_during") if what == "note" else self.value(str)
 
 
 def _preference(hint: Any) -> int:

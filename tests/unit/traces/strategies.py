@@ -133,7 +133,7 @@ def births(label: int) -> st.SearchStrategy[Birth]:
         occurrences=COUNT,
         modules=st.lists(TEXT, max_size=2, unique=True).map(dict.fromkeys),
         scope=st.lists(st.integers(0, SCOPES - 1), max_size=2).map(tuple),
-        note=some(TEXT),
+        note=some(NOTES),
         named=st.booleans(),
         computed=st.booleans(),
         data=some(DATA),

@@ -334,7 +334,7 @@ class Births:
                 carried = np.where(part, np.int32(birth), carried)
         if labels.literals and node.op not in COPYING:
             carried = roots.named(carried, question, tensor, ordinal, key[0])
-        roots.step(before, node, ordinal, f"{node.op} carries it on")
+        roots.step(before, node, ordinal, Note.of("carries_on", operator=node.op))
         mark = Mark(compact(carried.astype(np.int32, copy=False)))
         damage.shadow(node, question.inputs, marks, key, mark)
         return mark

@@ -49,7 +49,7 @@ class Reachings:
     def given(self) -> tuple[Note, ...]:
         """What is said where outputs hold what was given, a literal, or a copy of one."""
         outputs: dict[str, None] = {}
-        literals: dict[str, None] = {}
+        literals: dict[Note, None] = {}
         for sink in self.sinks:
             if not sink.damage:
                 births = [self._labels.birth(label) for labels in sink.counts for label in sorted(labels)]
