@@ -74,7 +74,10 @@ def outside_of_the_support() -> torch.Tensor:
 
 
 def literal_in_a_mean() -> torch.Tensor:
-    return torch.tensor([1.0, float("inf")]).mean()
+    weight = torch.ones(2, requires_grad=True)
+    loss = (weight + torch.tensor([0.0, float("inf")])).mean()
+    loss.backward()
+    return loss
 
 
 def place_of_a_nan() -> torch.Tensor:

@@ -19,7 +19,7 @@ from whynan.records import Note, Report
 from whynan.report.json import to_json
 from whynan.session import whole_program_proof
 from whynan.session.checking import check
-from whynan.session.proving import RERUN, Once, proved
+from whynan.session.proving import RERUN, Once, RunOnce, proved
 from whynan.session.script import Beginning, Program
 from whynan.session.whole_program_proof import PROVED, STEP, WHY, WholeProgramProof, key_of, likeness_of
 
@@ -32,7 +32,7 @@ def found() -> Report:
     def target(x: torch.Tensor) -> torch.Tensor:
         return torch.log(torch.softmax(x, dim=0))
 
-    return proved(whynan.explain(target, torch.tensor([1000.0, 0.0])), Once(f"the program was run once: {RERUN}"))
+    return proved(whynan.explain(target, torch.tensor([1000.0, 0.0])), Once(RunOnce(f"the program was run once: {RERUN}")))
 
 
 def proof(**options: Any) -> WholeProgramProof:
