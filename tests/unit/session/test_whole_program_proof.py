@@ -32,7 +32,9 @@ def found() -> Report:
     def target(x: torch.Tensor) -> torch.Tensor:
         return torch.log(torch.softmax(x, dim=0))
 
-    return proved(whynan.explain(target, torch.tensor([1000.0, 0.0])), Once(RunOnce(f"the program was run once: {RERUN}")))
+    return proved(
+        whynan.explain(target, torch.tensor([1000.0, 0.0])), Once(RunOnce(f"the program was run once: {RERUN}"))
+    )
 
 
 def proof(**options: Any) -> WholeProgramProof:
