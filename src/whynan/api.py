@@ -7,9 +7,11 @@ import os
 from typing import TYPE_CHECKING, Any, cast
 
 from whynan.capture.failure import report_internal_error
-from whynan.capture.ranks import TOGETHER, is_one_of_several
+from whynan.capture.ranks import is_one_of_several
 from whynan.config import Options
 from whynan.errors import UsageError
+from whynan.records import Note
+from whynan.report.notes import sentence
 from whynan.session.calling import Call
 from whynan.session.capsules import check_place, delivered, keeper_for, packed
 from whynan.session.checking import check_sync
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
 
 RERUN_MEMORY = 4 << 30
 CALLED_ONCE = "the target was called once: explain(..., rerun=True) proves fixes"
-TAKEN = "the target was called once: it takes from {}, which goes on from where it is and cannot be put back"
 
 
 class Trace(Region):
@@ -173,18 +174,19 @@ def _explained(
     if not rerun:
         return proved(first, Once(CALLED_ONCE))
     if (once := _only_once()) is not None:
-        return proved(without_rerun(first, once), Once(once))
+        return proved(without_rerun(first, once), Once(sentence(once)))
     second = Trace(memory=RERUN_MEMORY, command=region.report.run.command, copy_all=True, quiet=True)
     second.redacts = region.redacts
     if (taken := call.advanced(second.watching)) is not None:
-        return proved(without_rerun(first, TAKEN.format(taken)), Once(TAKEN.format(taken)))
+        why = Note.of("takes_from", taken=taken)
+        return proved(without_rerun(first, why), Once(sentence(why)))
     if not call.rewind(second.watching):
         return without_rerun(region.report, FAILED)
     try:
         with second:
             call.run(second.watching)
     except Exception as error:
-        return without_rerun(region.report, f"the second run raised {exception_text(error)}")
+        return without_rerun(region.report, Note.of("second_run_raised", exception=exception_text(error)))
     finally:
         call.restore(second.watching)
     identical = call.identical(second.watching)
@@ -197,10 +199,10 @@ def _explained(
     return proved(report, again, keep=None if keeper is None else visits.__setitem__)
 
 
-def _only_once() -> str | None:
+def _only_once() -> Note | None:
     """Why a target is not called again by this process alone; None if it may be. An error of ours is a reason."""
     try:
-        return TOGETHER if is_one_of_several() else None
+        return Note.of("together") if is_one_of_several() else None
     except Exception:
         report_internal_error()
         return FAILED

@@ -12,7 +12,6 @@ import pytest
 from tests.integration.broken import FAILURES, HARMS, Change, Copy, Failure
 from tests.integration.programs import BAD, NAMED, PROGRAMS, Program
 from tests.integration.running import Workplace, differences, without_warnings
-from whynan.traces.format import NO_OTHERS
 
 pytestmark = [
     pytest.mark.process,
@@ -67,7 +66,7 @@ def test_a_program_does_what_it_does_without_whynan(
     assert (looked > 0) is (program.seen == "traced")
     told = workplace.told()
     assert told is not None
-    assert (NO_OTHERS in told["coverage"]["notes"]) is (program.seen == "elsewhere")
+    assert ("no_others" in [note["kind"] for note in told["coverage"]["typed_notes"]]) is (program.seen == "elsewhere")
     assert told["run"]["exit_status"]["script"] == (program.status if program.status >= 0 else 128 - program.status)
 
 

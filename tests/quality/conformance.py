@@ -26,6 +26,7 @@ from whynan.capture.onnx.engine import EngineSettings, Outcome, run
 from whynan.capture.onnx.execution import BATCH, Alone, Counters, Node, Observer, RunError, Value
 from whynan.capture.onnx.statistics import counters
 from whynan.capture.onnx.values import copied, give, kind_of, launch, read, same_bits, type_of
+from whynan.report.notes import sentence
 
 IR, OPSET = 13, 26
 """The newest that ONNX Runtime 1.31 takes; a case that is newer is lowered, for both sides alike."""
@@ -235,7 +236,7 @@ def _compare(held: Held, what: str, expected: Mapping[str, Value], outcome: Outc
     if told.random:
         return
     if outcome.bit_equal is not True:
-        held.misses.append(f"{what}: {outcome.why}")
+        held.misses.append(f"{what}: {sentence(outcome.why)}")
     if not _same(expected, outcome.outputs):
         held.misses.append(f"{what}: other bits than a bare session's")
 
@@ -388,8 +389,8 @@ def holds_in_reference(case: Case, folder: Path, runner: Runner = run) -> Held:
     if told.random:
         return held
     # a run that takes long is not made once more by whynan; it is here, in any case
-    if outcome.bit_equal is False or (outcome.bit_equal is None and not outcome.why.startswith("a run takes")):
-        held.misses.append(outcome.why)
+    if outcome.bit_equal is False or (outcome.bit_equal is None and outcome.why.kind != "slow_run"):
+        held.misses.append(sentence(outcome.why))
     if not all(same_bits(expected[name], value) for name, value in outcome.outputs.items()):
         held.misses.append("other bits than the evaluator's")
     for name, found in told.values.items():

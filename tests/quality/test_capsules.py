@@ -53,7 +53,7 @@ def lost(variant: Variant, folder: Path, name: str) -> str | None:
     if held.document.operation is None:
         return None if held.document.why == ENTERED else f"no operation: {held.document.why}"
     again = replayed(str(place))
-    if SAME_BITS not in again.coverage.notes or not again.findings:
+    if SAME_BITS not in again.coverage.typed_notes or not again.findings:
         return f"not reproduced: {again.coverage.notes}"
     if again.findings[0].rule != held.finding.rule:
         return f"{again.findings[0].rule} in the replay, {held.finding.rule} in the run"

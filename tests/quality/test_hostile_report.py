@@ -56,6 +56,11 @@ def of_torch(value: Any) -> bytes:
     return file.getvalue()
 
 
+def in_notes(depth: int) -> dict[str, Any]:
+    """A note within so many others."""
+    return {"kind": "no_second_run", "values": {"why": in_notes(depth - 1) if depth else None}}
+
+
 def nested(depth: int) -> bytes:
     return b'{"schema": "whynan.report/1", "run": ' + b'{"a": ' * depth + b"1" + b"}" * depth + b"}"
 
@@ -96,6 +101,9 @@ REFUSED: dict[str, bytes] = {
     "a flag that is an object": changed(("run.flags", {"a": {"b": 1}})),
     "versions of numbers": changed(("run.versions", {"torch": 2})),
     "notes of numbers": changed(("coverage.notes", [1])),
+    "an unknown note": changed(("coverage.typed_notes", [{"kind": "\x1b[2J", "values": {}}])),
+    "a note of other values": changed(("coverage.typed_notes", [{"kind": "never_reached", "values": {"step": "x"}}])),
+    "notes in notes": changed(("coverage.typed_notes", [in_notes(50)])),
     "another schema": changed(("schema", "whynan.report/2")),
     "a schema that is a list": changed(("schema", ["whynan.report/1"])),
     "a name twice": changed()[:-1] + b', "verdict": "clean"}',
@@ -120,7 +128,10 @@ SHOWN: dict[str, bytes] = {
     "lines without end": changed((f"{SITE}.line", 1), (f"{SITE}.end_line", 10**18)),
     "an end before the start": changed((f"{SITE}.end_line", 1), (f"{SITE}.end_column", 1)),
     "very many dimensions": changed((f"{ELEMENT}.shape", [9] * MANY), (f"{ELEMENT}.index", [8] * MANY)),
-    "very many notes": changed(("coverage.notes", [f"note {n}" for n in range(MANY)])),
+    "very many notes": changed(
+        ("coverage.typed_notes", [{"kind": "never_reached", "values": {"step": n}} for n in range(MANY)])
+    ),
+    "a note that was written down": changed(("coverage", {"notes": ["\x1b[2J as it was"] * 3})),
     "very many allowances": changed(("unused_allows", ["WN5"] * MANY)),
     "very many operands": changed(
         (f"{ELEMENT}.operands", [{"name": f"x{n}", "value": n} for n in range(MANY)]),

@@ -20,7 +20,7 @@ from tests.unit.report.programs import REPORTS
 from whynan.report.json import read, to_json
 from whynan.report.terminal import render
 from whynan.session.recorded import report_of_directory
-from whynan.traces.notes import LEFT_OUT
+from whynan.traces.redaction import LEFT_OUT
 
 pytestmark = pytest.mark.process
 

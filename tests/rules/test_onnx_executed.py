@@ -15,6 +15,7 @@ from whynan.capture.onnx.engine import EngineSettings, opened
 from whynan.capture.onnx.observer import Births
 from whynan.capture.onnx.recorder import Recorder
 from whynan.capture.onnx.sites import Sites
+from whynan.report.notes import sentences
 from whynan.rules.catalogue import explain
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def found(model: onnx.ModelProto, x: Any, folder: Path) -> tuple[list[Finding], 
     births = Births(Recorder(), sites, ranges=False)
     births.before = sites.begins
     with opened(EngineSettings(str(path))) as engine:
-        notes = engine.run({"x": x}, births).notes
+        notes = sentences(engine.run({"x": x}, births).notes)
     return [explain(each) for each in findings_of(births.end()).escaped], notes
 
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 
 import whynan
-from whynan.records import ChainLink, Element, Finding
+from whynan.records import ChainLink, Element, Finding, Note
 from whynan.rules.underflow import underflow
 
 Program = Callable[[], object]
 
 
-def _from(summary: str, dtype: str = "float16") -> Finding:
+def _did(operator: str, *operands: float, result: float = 0.0, arithmetic: bool = True) -> Note:
+    told: dict[str, Any] = {"arithmetic": arithmetic, "dtype": None, "smallest": None}
+    return Note.of("computed", operator=operator, operands=operands, result=result, **told)
+
+
+def _from(did: Note, dtype: str = "float16") -> Finding:
     element = Element(index=(0,), shape=(3,), dtype=dtype, value=float("nan"), count=1, total=3)
     return Finding(
         severity="error",
@@ -24,43 +30,46 @@ def _from(summary: str, dtype: str = "float16") -> Finding:
         op="aten.div.Tensor",
         element=element,
         site=None,
-        chain=(ChainLink(role="cause", op="aten.mul.Tensor", summary=summary),),
+        chain=(ChainLink(role="cause", op="aten.mul.Tensor", typed_summary=did),),
     )
 
 
 @pytest.mark.parametrize(
-    ("summary", "dtype", "said"),
+    ("did", "dtype", "said"),
     [
-        ("1e-5 times -1e-5 is -0", "float16", "of float16: in float32 1e-5 × (-1e-5) is -1e-10."),
-        ("1e-5 to the power 2 is 0", "float16", "of float16: in float32 1e-5 ** 2 is 1e-10."),
-        ("exp of -200 is 0", "float32", "of float32: in float64 exp(-200) is 1.38e-87."),
-        ("1e-30 times 1e-30 is 0 in float32", "float32", "of float32: in float64 1e-30 × 1e-30 is 1e-60."),
-        ("1e-5 times 1e-5 is 0", "float32", "of float16: in float32 1e-5 × 1e-5 is 1e-10."),
+        (_did("mul", 1e-5, -1e-5, result=-0.0), "float16", "of float16: in float32 1e-5 × (-1e-5) is -1e-10."),
+        (_did("pow", 1e-5, 2), "float16", "of float16: in float32 1e-5 ** 2 is 1e-10."),
+        (_did("exp", -200, arithmetic=False), "float32", "of float32: in float64 exp(-200) is 1.38e-87."),
+        (_did("Mul", 1e-30, 1e-30), "float32", "of float32: in float64 1e-30 × 1e-30 is 1e-60."),
+        (_did("mul", 1.00001e-5, 1e-5), "float32", "of float16: in float32 1e-5 × 1e-5 is 1e-10."),
     ],
 )
-def test_an_underflow_is_named(summary: str, dtype: str, said: str) -> None:
-    assert underflow(_from(summary, dtype)) == f" That 0 is an underflow {said}"
+def test_an_underflow_is_named(did: Note, dtype: str, said: str) -> None:
+    assert underflow(_from(did, dtype)) == f" That 0 is an underflow {said}"
 
 
 @pytest.mark.parametrize(
-    "summary",
+    "did",
     [
-        "1e-5 times 0 is 0",
-        "1e-200 times 1e-200 is 0",  # of no format it would not be
-        "0 to the power 2 is 0",
-        "0.001 times 0.001 is 0",  # 1e-6 is a float16: the sentence says something else than it seems
-        "1e-5 times 1e-5 is 0.5",
-        "sum of a row of 0 is 0",
-        "1 minus 1 is 0",
-        "exp of 2 is 7.389",
+        _did("mul", 1e-5, 0),
+        _did("mul", 1e-200, 1e-200),  # of no format it would not be
+        _did("pow", 0, 2),
+        _did("mul", 0.001, 0.001),  # 1e-6 is a float16: the sentence says something else than it seems
+        _did("mul", 1e-5, 1e-5, arithmetic=False),
+        _did("mul", 1e-5, float("nan")),
+        _did("mul", 1e-5, 1e-5, result=0.5),
+        Note.of("row_of", operator="sum", operand=0, result=0),
+        _did("sub", 1, 1),
+        _did("exp", 2, result=7.389, arithmetic=False),
+        Note.of("written", sentence="1e-5 times 1e-5 is 0"),
     ],
 )
-def test_what_is_no_underflow_is_not_called_one(summary: str) -> None:
-    assert underflow(_from(summary)) == ""
+def test_what_is_no_underflow_is_not_called_one(did: Note) -> None:
+    assert underflow(_from(did)) == ""
 
 
 def test_without_a_chain_nothing_is_said() -> None:
-    assert underflow(_from("x").model_copy(update={"chain": ()})) == ""
+    assert underflow(_from(_did("exp", -200)).model_copy(update={"chain": ()})) == ""
 
 
 def a_cosine_of_small_vectors() -> object:

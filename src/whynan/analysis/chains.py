@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whynan.records import ChainLink, Reach
+from whynan.records import ChainLink, Note, Reach
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -14,20 +14,8 @@ if TYPE_CHECKING:
     from whynan.records import Role
     from whynan.traces import Birth, Sink
 
-GIVES = " gives "
-"""What the link of a birth says, before the value."""
-COMES_BACK = ", computed from what the forward has saved"
-"""What a step says in which a bad number that the forward had saved becomes one of the backward."""
 _MOST_BACK = 12
 """So many steps of a way back are told."""
-SINK_WORDS = {
-    "loss": "the loss",
-    "gradient": "the gradient of",
-    "parameter": "the parameter",
-    "buffer": "the buffer",
-    "output": "the output",
-    "observed": "read by Python",
-}
 
 
 def chain(
@@ -48,7 +36,7 @@ def chain(
     links += back[:_MOST_BACK]
     omitted = birth.steps_omitted + len(back[_MOST_BACK:]) + sum(b.steps_omitted for b in also)
     if omitted:
-        links.append(ChainLink(role="step", op=None, site=None, summary=f"{omitted} more events"))
+        links.append(ChainLink(role="step", op=None, site=None, typed_summary=Note.of("more_events", count=omitted)))
     first: dict[tuple[str, str | None], Reach] = {}
     for sink in sinks:
         reach = _reach(sink)
@@ -60,24 +48,24 @@ def chain(
 def sink_links(reached: Iterable[Reach]) -> Iterator[ChainLink]:
     """The end of a path: each place that it has reached."""
     for reach in reached:
-        words = SINK_WORDS[reach.kind] + (f" {reach.name}" if reach.name else "")
-        yield ChainLink(role="sink", op=None, site=None, summary=f"{words}: {reach.bad} of {reach.total} bad")
+        said = Note.of("reached", sink=reach.kind, tensor=reach.name, n_bad=reach.bad, total=reach.total)
+        yield ChainLink(role="sink", op=None, site=None, typed_summary=said)
 
 
 def _link(role: Role, birth: Birth) -> ChainLink:
     event = birth.event
     return ChainLink(
-        role=role, op=event.op, phase=event.phase, site=event.site, node=event.node, summary=_made(birth, role)
+        role=role, op=event.op, phase=event.phase, site=event.site, node=event.node, typed_summary=_made(birth, role)
     )
 
 
-def _made(birth: Birth, role: Role) -> str:
+def _made(birth: Birth, role: Role) -> Note:
+    """What a birth did; as a step, whether it is made of what the forward had saved."""
     if birth.note is not None:
         return birth.note
     value = birth.element.value
     word = "NaN" if value is None or value != value else ("Inf" if value > 0 else "-Inf")
-    back = COMES_BACK if role == "step" and birth.causes else ""
-    return f"{birth.event.op or 'a value'}{GIVES}{word}{back}"
+    return Note.of("bears", operator=birth.event.op, bad=word, back=role == "step" and bool(birth.causes))
 
 
 def _reach(sink: Sink) -> Reach:

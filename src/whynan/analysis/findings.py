@@ -12,6 +12,7 @@ from whynan.analysis.chains import chain, reaches, sink_links
 from whynan.analysis.fates import Root, literal_sinks, roots
 from whynan.analysis.silent import silent_findings
 from whynan.records import Finding, Reach
+from whynan.records.notes import sentence
 from whynan.traces.facts import STILL_HELD
 
 if TYPE_CHECKING:
@@ -118,7 +119,8 @@ def _finding(root: Root, fate: Fate, severity: str, sinks: list[Sink], by_label:
             "element": birth.element,
             "data": next((b.data for b in (birth, *causes) if b.data is not None), None),
             "forward_operands": birth.forward_operands,
-            "message": birth.note or "",
+            "origin": birth.note,
+            "message": "" if birth.note is None else sentence(birth.note),
             "chain": chain(birth, causes, sinks, root.also),
             "reaches": reaches(sinks),
             "scale_fall": next((s.scale_fall for s in sinks if s.scale_fall is not None), None),

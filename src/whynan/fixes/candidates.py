@@ -47,7 +47,8 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """Why what would mend a hazard cannot be written there."""
+    """Why what would mend a hazard cannot be written there; ``unfit``: the expression has another form."""
 
     title: str
     why: str
+    unfit: bool = False

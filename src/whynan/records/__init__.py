@@ -6,6 +6,9 @@ from whynan.records.around import Operation as Operation
 from whynan.records.around import Selection as Selection
 from whynan.records.inference import Fed as Fed
 from whynan.records.inference import Inference as Inference
+from whynan.records.notes import KINDS as KINDS
+from whynan.records.notes import Note as Note
+from whynan.records.notes import shown as shown
 from whynan.records.report import BirthKind as BirthKind
 from whynan.records.report import ChainLink as ChainLink
 from whynan.records.report import Coverage as Coverage

@@ -5,10 +5,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
-UNFIT: Final = "is not written as"
-"""Between an expression and a pattern: why an intent does not mend it."""
 FixKind = Literal["reformulation", "guard", "epsilon", "setting"]
 """How a fix is judged.
 

@@ -8,9 +8,9 @@ What is unknown is ``null``, never a guess.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, computed_field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 from whynan.records.around import Neighbourhood
 from whynan.records.base import Number, Record
 from whynan.records.inference import Inference
+from whynan.records.notes import KINDS, Note, all_as_written, as_written, sentence, typed
 
 Verdict = Literal["clean", "damaged", "nonfinite", "divergent", "hazard", "inconclusive"]
 BirthKind = Literal["overflow", "pole", "invalid", "entered", "literal"]
@@ -125,14 +126,28 @@ class Damage(Record):
 
 
 class ChainLink(Record):
-    """One event on the path from the cause of the bad operand to the sink, in order of execution."""
+    """One event on the path from the cause of the bad operand to the sink, in order of execution.
+
+    ``summary`` says ``typed_summary``.
+    """
 
     role: Role
     op: str | None
     phase: Phase | None = None
     site: Site | None = None
     node: str | None = None
-    summary: str
+    typed_summary: Note
+
+    @computed_field(repr=False)
+    @property
+    def summary(self) -> str:
+        """What the event did."""
+        return sentence(self.typed_summary)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_summary(cls, held: Any) -> Any:
+        return typed(held, "summary", "typed_summary", as_written)
 
 
 class Reach(Record):
@@ -146,7 +161,11 @@ class Reach(Record):
 
 
 class FixVerdict(Record):
-    """What proof of a fix found (promise 5 of the design)."""
+    """What proof of a fix found (promise 5 of the design).
+
+    ``reason`` is why nothing was proved, where something follows from that: the edit is ``unfit`` for how the source is
+    written, or the program was ``run_once`` and ``whynan run --rerun`` would prove it.
+    """
 
     status: Literal["verified", "distorting", "rejected", "unverified"]
     forward_finite: bool | None = None
@@ -157,6 +176,7 @@ class FixVerdict(Record):
     max_rel: Number | None = None
     undecided: int | None = None
     why: str = ""
+    reason: Literal["unfit", "run_once"] | None = None
 
 
 class Further(Record):
@@ -199,6 +219,7 @@ class Finding(Record):
     """One root of bad numbers: where it was born, why, from what, and what it reached.
 
     Of silent ``damage`` ``birth`` is null, since nothing non-finite was born, and ``element`` the first concerned.
+    ``origin`` is where a bad number came from that no operation bore.
     """
 
     rule: str = "WN000"
@@ -223,6 +244,7 @@ class Finding(Record):
     element: Element
     damage: Damage | None = None
     data: Data | None = None
+    origin: Note | None = None
     forward_operands: tuple[ForwardOperand, ...] = ()
     message: str = ""
     explanation: str = ""
@@ -244,11 +266,22 @@ class ExitStatus(Record):
 
 
 class Replay(Record):
-    """How the operand values were had, and whether the second run was faithful."""
+    """How the operand values were had, and whether the second run was faithful; ``why`` says ``typed_why``."""
 
     kind: Literal["step", "loop", "rerun", "none"] = "none"
     faithful: bool | None = None
-    why: str = ""
+    typed_why: Note | None = None
+
+    @computed_field(repr=False)
+    @property
+    def why(self) -> str:
+        """What is said of it."""
+        return "" if self.typed_why is None else sentence(self.typed_why)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_why(cls, held: Any) -> Any:
+        return typed(held, "why", "typed_why", lambda text: as_written(text) if text != "" else None)
 
 
 class Step(Record):
@@ -288,13 +321,37 @@ class Run(Record):
 
 
 class Coverage(Record):
-    """What was looked at: dispatcher calls, those seen eagerly, compiled regions, and what was left out."""
+    """What was looked at: dispatcher calls, those seen eagerly, compiled regions, and what was left out.
+
+    ``notes`` are the sentences of ``typed_notes``; of a document that has sentences alone each is a note by itself.
+    """
 
     events: int = 0
     eager: int = 0
     compiled_regions: int = 0
     skipped_steps: int = 0
-    notes: tuple[str, ...] = ()
+    typed_notes: tuple[Note, ...] = ()
+
+    @computed_field(repr=False)
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the notes say."""
+        return tuple(map(sentence, self.typed_notes))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_notes(cls, held: Any) -> Any:
+        return typed(held, "notes", "typed_notes", all_as_written)
+
+    def notes_of(self, kind: str) -> tuple[Note, ...]:
+        """The notes of a kind."""
+        assert kind in KINDS, kind
+        return tuple(note for note in self.typed_notes if note.kind == kind)
+
+    def with_notes(self, *notes: Note) -> Self:
+        """The same with those of some notes that it does not have."""
+        new = tuple(note for note in dict.fromkeys(notes) if note not in self.typed_notes)
+        return self.model_copy(update={"typed_notes": (*self.typed_notes, *new)})
 
 
 class Range(Record):

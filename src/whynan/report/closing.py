@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.report.history import history_lines
 from whynan.report.values import count_text
-from whynan.traces.format import FAILED, GIVEN, NO_FACTS, NO_OTHERS, UNFINISHED, WATCHED
 
 if TYPE_CHECKING:
     from whynan.records import Finding, Report
@@ -52,9 +51,9 @@ def _summary(report: Report) -> str:
             told = [f"no bad number {made}reached an output"]
         if not report.coverage.events:
             told = ["no step went bad" if _is_watched(report) else "nothing was looked at"]
-    elif NO_OTHERS in report.coverage.notes:
+    elif report.coverage.notes_of("no_others"):
         told = ["nothing was looked at"]
-    elif NO_FACTS in report.coverage.notes:
+    elif report.coverage.notes_of("no_facts"):
         told = ["what became of its numbers was not written down"]
     elif _is_unseen(report):
         told.append("whynan itself failed, so whether a bad number was born is not known")
@@ -69,21 +68,18 @@ def _summary(report: Report) -> str:
 
 def _is_watched(report: Report) -> bool:
     """Whether steps were looked at, and none of the operations in them."""
-    said = WATCHED.partition("}")[2]
-    return any(note.endswith(said) and not note.startswith("0 ") for note in report.coverage.notes)
+    return any(note.values["steps"] for note in report.coverage.notes_of("watched"))
 
 
 def _is_unseen(report: Report) -> bool:
     """Whether nothing is said of a run because whynan failed: no bad number is known to have reached anything."""
-    failed = FAILED in report.coverage.notes and report.run.exit_status.whynan == 0
+    failed = bool(report.coverage.notes_of("whynan_failed")) and report.run.exit_status.whynan == 0
     return report.verdict == "inconclusive" and failed
 
 
 def _is_given(report: Report) -> bool:
     """Whether what is bad in the outputs came in, or stands in the model."""
-    begin, _, rest = GIVEN.partition("{outputs}")
-    said = rest.partition("{")[0]
-    return any(note.startswith(begin) and said in note for note in report.coverage.notes)
+    return bool(report.coverage.notes_of("given"))
 
 
 def _left_out(report: Report, *, show_all: bool) -> list[str]:
@@ -105,7 +101,7 @@ def _left_out(report: Report, *, show_all: bool) -> list[str]:
 
 def _is_unfinished(report: Report) -> bool:
     """Whether nobody knows how the run ended: its trace was read before it was whole."""
-    return any(note.startswith(UNFINISHED.partition(":")[0]) for note in report.coverage.notes)
+    return bool(report.coverage.notes_of("unfinished"))
 
 
 def _abridged(exception: str) -> str:

@@ -8,7 +8,6 @@ import shlex
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from whynan.records.intents import UNFIT
 from whynan.report.offers import choice_of
 from whynan.report.values import count_text
 
@@ -27,7 +26,7 @@ _IN_JSON: Final = "the JSON report has them all"
 
 def _unfit(finding: Finding) -> tuple[Fix, ...]:
     """The fixes of a finding that do not fit how the source is written, and tell no more than that."""
-    found = tuple(fix for fix in finding.fixes if fix.patch is None and f" {UNFIT} " in fix.verdict.why)
+    found = tuple(fix for fix in finding.fixes if fix.patch is None and fix.verdict.reason == "unfit")
     return found if len(finding.fixes) > 1 else ()
 
 

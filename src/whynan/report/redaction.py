@@ -96,7 +96,7 @@ _FINDING: Final[Table] = {
     "grad_fn": node, "forward_op": operator, "step": kept, "micro": kept, "rank": kept, "site": record,
     "library_site": record, "node": named("node"), "value": named("tensor"), "made_of": dropped, "occurrences": kept,
     "modules": named("module"), "element": record,
-    "damage": record, "data": record, "forward_operands": record, "message": by_holder(_message),
+    "damage": record, "data": record, "origin": dropped, "forward_operands": record, "message": by_holder(_message),
     "explanation": dropped,
     "matched": by_value(_codes), "chain": record, "reaches": record, "scale_fall": record, "fixes": record,
     "allowed": by_value(_reason),
@@ -109,7 +109,7 @@ REPORT: Final[Mapping[type, Table]] = {
     Fix: {"title": by_holder(_title), "kind": kept, "patch": unknown, "verdict": record, "further": dropped},
     FixVerdict: {
         "status": kept, "forward_finite": kept, "backward_finite": kept, "healthy_elements": kept,
-        "healthy_worse": kept, "max_ulp": kept, "max_rel": kept, "undecided": kept, "why": dropped,
+        "healthy_worse": kept, "max_ulp": kept, "max_rel": kept, "undecided": kept, "why": dropped, "reason": kept,
     },
     Report: {
         "schema_": dropped, "verdict": kept, "run": record, "findings": record, "damaging": record,

@@ -45,14 +45,12 @@ _ONE: Final[dict[SinkKind, str]] = {
 }
 
 _TURNS: Final = {
-    "the value in float64": "finite there, but not what float64 would have given",
-    " drops NaN": "finite there, but a NaN was left out on the way",
-    " takes NaN for a place": "finite there, but a NaN was taken for a place on the way",
-    " of NaN": "finite there, but made of NaN",
-    " of Inf": "finite there, but made of Inf",
-    " of -Inf": "finite there, but made of -Inf",
+    "float64_differs": "finite there, but not what float64 would have given",
+    "drops_nan": "finite there, but a NaN was left out on the way",
+    "place_of_nan": "finite there, but a NaN was taken for a place on the way",
+    "made_of_bad": "finite there, but made of {bad}",
 }
-"""By the end of the step in which a bad number became a finite one: what is to be known of that one."""
+"""By the kind of the step in which a bad number became a finite one: what is to be known of that one."""
 
 _PHASES: Final = {
     "accumulation": "(where gradients are added up)",
@@ -255,7 +253,7 @@ def finite_but_wrong(finding: Finding) -> str:
 
 
 def _turn(link: ChainLink) -> str:
-    return next((said for ending, said in _TURNS.items() if link.summary.endswith(ending)), "")
+    return _TURNS.get(link.typed_summary.kind, "").format(**link.typed_summary.values)
 
 
 def gone(finding: Finding) -> list[str]:

@@ -6,13 +6,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:
-    from whynan.records import Data
+from whynan.records import Note
 
-AHEAD: Final = " (made before what was run again,"
-"""In the note of what was bad where a replay began, and is not known to be data."""
+if TYPE_CHECKING:
+    from whynan.records import Data, Finding
+
 MOST_TOLD: Final = 4
 """So many rows of a batch are told one by one."""
+
+
+def origin(finding: Finding) -> str:
+    """The kind of the origin of a number that no operation bore; empty where there is none."""
+    return "" if finding.origin is None else finding.origin.kind
+
+
+def since(finding: Finding) -> str:
+    """The kind of what is known of since when such a number is bad; empty where that is nothing."""
+    known = None if finding.origin is None else finding.origin.values.get("since")
+    return known.kind if isinstance(known, Note) else ""
 
 
 def data_text(data: Data | None) -> str:

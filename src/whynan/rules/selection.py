@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from whynan.analysis.chains import COMES_BACK, GIVES
 from whynan.ops.aten import base_name
 from whynan.rules.facts import result
 from whynan.rules.wording import readable
@@ -40,8 +39,8 @@ def left_out_by(found: Selection, what: str) -> str:
 def coming_back(finding: Finding) -> ChainLink | None:
     """The step in which a birth in the forward comes back, if the first in the backward was computed from it."""
     steps = (link for link in finding.chain if link.role == "step" and link.phase == "backward")
-    first = next((link for link in steps if GIVES in link.summary), None)
-    return first if first is not None and first.summary.endswith(COMES_BACK) else None
+    first = next((link for link in steps if link.typed_summary.kind == "bears"), None)
+    return first if first is not None and first.typed_summary.values["back"] else None
 
 
 def also_left_out(finding: Finding, code: str) -> str:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from whynan.analysis.algebra import Expressions, Term
@@ -30,7 +29,7 @@ from whynan.rules.wording import doing, given, readable, spelled, spelled_forwar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from whynan.records import Finding, Neighbourhood
+    from whynan.records import Finding, Neighbourhood, Note
 
 _LOGS: Final = ("log", "log2", "log10")
 _QUOTIENTS: Final = ("div", "true_divide")
@@ -38,7 +37,7 @@ _SUMS_OF_PRODUCTS: Final = ("mm", "bmm", "mv", "dot", "vdot", "einsum", "matmul"
 _SCATTERS: Final = ("index_add", "scatter_add", "scatter_reduce", "scatter")
 _SUMS: Final = ("sum", "cumsum", "mean")
 _EXPONENTIALS: Final = ("exp", "exp2", "expm1", "cosh", "sinh")
-_OF_INFINITY: Final = re.compile(r"(softmax|sigmoid|exp) of (a logit of )?-Inf is 0(?![.\d])", re.IGNORECASE)
+_DECAYING: Final = ("softmax", "sigmoid", "exp")
 
 
 _known: list[tuple[Neighbourhood, Expressions]] = []
@@ -74,7 +73,14 @@ def logarithm_of_zero(finding: Finding) -> tuple[Expressions, Term] | None:
 
 def of_infinity(finding: Finding) -> bool:
     """Whether the 0 is that of an exponential, a softmax or a sigmoid of -Inf, which is exact."""
-    return any(link.role == "cause" and _OF_INFINITY.search(link.summary) for link in finding.chain)
+    return any(link.role == "cause" and _is_of_infinity(link.typed_summary) for link in finding.chain)
+
+
+def _is_of_infinity(said: Note) -> bool:
+    if said.kind not in ("logit_of_infinity", "computed") or said.values["result"] != 0:
+        return False
+    is_infinite = said.kind == "logit_of_infinity" or said.values["operands"] == (-INF,)
+    return is_infinite and str(said.values["operator"]).lower().endswith(_DECAYING)
 
 
 def divisors(finding: Finding) -> frozenset[Term]:

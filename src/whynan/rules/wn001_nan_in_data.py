@@ -34,7 +34,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import GENERAL, Explanation, Rule
-from whynan.rules.data import AHEAD, data_text
+from whynan.rules.data import data_text, origin
 from whynan.rules.facts import result
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _WHOLE = (
 
 
 def match(finding: Finding) -> Explanation | None:
-    if finding.birth != "entered" or "uninitialised" in finding.message or AHEAD in finding.message:
+    if finding.birth != "entered" or origin(finding) in ("uninitialised", "ahead"):
         return None
     whole = _whole_rows(finding)
     source = data_text(finding.data) or finding.message or "data from outside"

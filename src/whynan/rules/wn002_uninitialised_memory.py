@@ -36,6 +36,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import OPERATION, Explanation, Rule
+from whynan.rules.data import origin
 from whynan.rules.facts import result
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def match(finding: Finding) -> Explanation | None:
-    if finding.birth != "entered" or "uninitialised" not in finding.message:
+    if finding.birth != "entered" or origin(finding) != "uninitialised":
         return None
     element = finding.element
     place = f" at {list(element.index)}" if element.index else ""

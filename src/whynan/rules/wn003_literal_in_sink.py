@@ -41,7 +41,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import GENERAL, Explanation, Rule
-from whynan.rules.data import data_text
+from whynan.rules.data import data_text, origin
 from whynan.rules.facts import base, result
 from whynan.rules.wording import doing
 
@@ -59,7 +59,6 @@ _SINKS = {
 }
 
 
-_OUTSIDE = "outside of the support"
 _SUPPORT = (
     "What the density was asked at lies outside of the values that the distribution can take, where it is 0 and its "
     "logarithm -Inf: look at what is given to log_prob. With validate_args=True the distribution raises there."
@@ -71,10 +70,11 @@ def match(finding: Finding) -> Explanation | None:
         return None
     if _of_the_update(finding):
         return _setting(finding)
-    source = data_text(finding.data) or finding.message or "a constant that the program writes"
+    known = data_text(finding.data)
+    source = known or finding.message or "a constant that the program writes"
     arrives = f"{source}, {result(finding)}, arrives in {_sink(finding)}"
     through = f" through {doing(finding)}" if base(finding) else ""
-    if source.endswith(_OUTSIDE):
+    if not known and origin(finding) == "outside_support":
         return Explanation(f"{arrives}{through}", _SUPPORT, GENERAL)
     return Explanation(
         f"{arrives}{through}",

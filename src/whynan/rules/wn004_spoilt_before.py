@@ -47,22 +47,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.data import AHEAD
+from whynan.rules.data import origin, since
 from whynan.rules.facts import result
 
 if TYPE_CHECKING:
     from whynan.records import Finding
 
-_BY_A_STEP = " (spoilt during or before step "
-_BEFORE = " (bad before step "
-
 
 def match(finding: Finding) -> Explanation | None:
     if finding.birth not in ("entered", "literal"):
         return None
-    stepped = _BY_A_STEP in finding.message
-    ahead = AHEAD in finding.message
-    if not stepped and not ahead and _BEFORE not in finding.message:
+    stepped = since(finding) == "spoilt_during"
+    ahead = origin(finding) == "ahead"
+    if not stepped and not ahead and since(finding) != "bad_before":
         return None
     element = finding.element
     told = f"is bad and gives {result(finding)}"

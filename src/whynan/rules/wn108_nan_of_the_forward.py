@@ -38,7 +38,6 @@ References
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import GENERAL, Explanation, Rule
@@ -46,10 +45,13 @@ from whynan.rules.facts import INF, forward_base
 from whynan.rules.wording import readable
 
 if TYPE_CHECKING:
-    from whynan.records import Finding
+    from whynan.records import Finding, Note
 
 
-_MADE = re.compile(r"(\.\w+ gives|^[^:]* holds) (NaN|-?Inf)\b")
+def _made(said: Note) -> bool:
+    """Whether an operation bore a bad number, or something held one."""
+    operator = said.values.get("operator")
+    return said.kind == "holds" or (said.kind == "bears" and isinstance(operator, str) and "." in operator)
 
 
 def match(finding: Finding) -> Explanation | None:
@@ -57,10 +59,10 @@ def match(finding: Finding) -> Explanation | None:
         return None
     if not any(_bad(v) for o in finding.element.operands for v in (o.value, o.min, o.max)):
         return None
-    made = next((c for c in finding.chain if c.role == "cause" and _MADE.search(c.summary)), None)
+    made = next((c for c in finding.chain if c.role == "cause" and _made(c.typed_summary)), None)
     if made is None:
         return None
-    value = next(word for word in made.summary.split() if word in ("NaN", "Inf", "-Inf"))
+    value = made.typed_summary.values["bad"]
     where = f" at line {made.site.line}" if made.site is not None else ""
     of = f"the derivative of {readable(forward_base(finding))}" if forward_base(finding) else "the backward"
     source = f"{readable(_base(made.op))}{where} made {value} in the forward" if made.op else made.summary

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from whynan.records import Note
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -14,10 +16,7 @@ if TYPE_CHECKING:
     from whynan.records import Finding, Report, Site
     from whynan.verify.visits import Visits
 
-NO_OPERATION: Final = "the capsule holds no operation to replay: {}"
-NO_CAPSULE: Final = "there is no capsule: {}"
 ENTERED: Final = "the bad number came in from outside, or was written by the program itself"
-VALUES: Final = "the capsule holds the values of the operation's operands, which --redact leaves in it"
 
 
 def keeper_for(options: Options) -> Keeper | None:
@@ -84,21 +83,19 @@ def written(
 
     assert options.capsule is not None
     if finding is None or content is None:
-        return (
-            report if report.verdict == "clean" else noted(report, NO_CAPSULE.format("no bad number's birth is known"))
-        )
+        return report if report.verdict == "clean" else no_capsule(report, "no bad number's birth is known")
     if finding.op is None or finding.birth in ("entered", "literal"):
         content = type(content)(why=ENTERED)
     run = report.run.model_copy(update={"data": os.path.abspath(options.capsule)})
     told = report.model_copy(update={"run": run})
     if content.operation is None:
-        told = noted(told, NO_OPERATION.format(content.why))
+        told = noted(told, Note.of("no_operation", why=content.why))
     elif options.redact:
-        told = noted(told, VALUES)
+        told = noted(told, Note.of("capsule_has_values"))
     try:
         pack(options.capsule, told, finding, content, visits=visits, redact=options.redact)
     except OSError as error:
-        return noted(report, NO_CAPSULE.format(f"{options.capsule} cannot be written ({error.strerror or error})"))
+        return no_capsule(report, f"{options.capsule} cannot be written ({error.strerror or error})")
     return told
 
 
@@ -108,7 +105,11 @@ def chosen(report: Report) -> Finding | None:
     return next(born, next(iter(report.findings), None))
 
 
-def noted(report: Report, note: str) -> Report:
+def no_capsule(report: Report, why: str) -> Report:
+    """A report that says why there is no capsule."""
+    return noted(report, Note.of("no_capsule", why=why))
+
+
+def noted(report: Report, note: Note) -> Report:
     """A report with one more note."""
-    notes = tuple(dict.fromkeys((*report.coverage.notes, note)))
-    return report.model_copy(update={"coverage": report.coverage.model_copy(update={"notes": notes})})
+    return report.model_copy(update={"coverage": report.coverage.with_notes(note)})

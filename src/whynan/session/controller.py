@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.capture.failure import report_internal_error, tell_once
 from whynan.capture.ranks import TOGETHER, has_started_others, is_one_of_several, launched, rank
+from whynan.records import Note
 from whynan.session import capsules, recorded
 from whynan.session.delivery import deliver
 from whynan.session.files import is_replaceable
-from whynan.session.proving import RERUN, Once
+from whynan.session.proving import RERUN, Once, RunOnce
 from whynan.session.region import Region, exception_text
 from whynan.session.runs import with_note
 from whynan.session.stop import debugger, hide, stepping, stopped, user_frame
 from whynan.session.terminating import Terminating
 from whynan.session.waiting import told
 from whynan.session.watching import Watched
-from whynan.traces.format import FAILED, NO_OTHERS
+from whynan.traces.format import FAILED
 from whynan.traces.writing import TraceWriter
 
 if TYPE_CHECKING:
@@ -42,10 +43,7 @@ if TYPE_CHECKING:
 
 MEMORY: Final = 256 << 20
 """Bytes of operands that a run holds unless it is told another number; a region holds fewer."""
-ONE_OF_SEVERAL: Final = "rank {} of {}: one of several processes is not stopped by itself, nor run again"
-TERMINATED: Final = "the program was told to terminate: what it would have done after that is not known"
-RERUN_EXPLAINS: Final = "whynan run --rerun runs the program again, with all that it does, to explain that step"
-RUN_ONCE: Final = f"the program was run once: {RERUN}"
+RUN_ONCE: Final = RunOnce(f"the program was run once: {RERUN}")
 
 
 class Controller:
@@ -67,7 +65,7 @@ class Controller:
         self._reported = False
         self._stopped = self._told = False
         self._script = 0
-        self._notes: list[str] = []
+        self._notes: list[Note] = []
         self._terminating: Terminating | None = None
         self._training: Training | None = None
         self._unexplained = False
@@ -160,7 +158,7 @@ class Controller:
 
     def _tell(self, found: Report) -> None:
         if self._unexplained:
-            found = with_note(found, RERUN_EXPLAINS)
+            found = with_note(found, Note.of("rerun_advice"))
         report = self._final(found if self._proof is None else self._proof.told(found))
         self.whynan = report.run.exit_status.whynan
         try:
@@ -221,7 +219,7 @@ class Controller:
         """The program is told to terminate: its report, first; whether it may end now, or is at its report already."""
         if self._reported:
             return self._told
-        self._notes.append(TERMINATED)
+        self._notes.append(Note.of("terminated"))
         try:
             with self._isolation:
                 self.end(script=128 + signal.SIGTERM)
@@ -315,11 +313,11 @@ class Controller:
 
     def _final(self, report: Report) -> Report:
         own = rank()
-        told = [] if own is None else [ONE_OF_SEVERAL.format(own.number, own.world)]
+        told = [] if own is None else [Note.of("one_of_several", rank=own.number, world=own.world)]
         for note in (*told, *self._notes):
             report = with_note(report, note)
         if report.verdict == "clean" and not report.coverage.events and (own is not None or has_started_others()):
-            report = with_note(report, NO_OTHERS).model_copy(update={"verdict": "inconclusive"})
+            report = with_note(report, Note.of("no_others")).model_copy(update={"verdict": "inconclusive"})
         return self._ended(report)
 
     def _exit_status(self, report: Report) -> int:

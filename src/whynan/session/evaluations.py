@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from whynan.capture.ranks import TOGETHER, is_one_of_several
-from whynan.records import Coverage, ExitStatus, Replay, Report, Run
+from whynan.records import Coverage, ExitStatus, Note, Replay, Report, Run
 from whynan.session.region import refuses_another
 
 if TYPE_CHECKING:
@@ -112,10 +112,10 @@ class Beside:
             # an Inf may be as it should
             return None
         if why is not None:
-            note = f"a module gave NaN or Inf in an evaluation, which could not be run again: {why}"
-            report = _unexplained(region.command, (note, "whynan run --mode trace looks at every operation"))
+            notes = Note.of("evaluation_not_run_again", why=why), Note.of("mode_trace_advice")
+            report = _unexplained(region.command, notes)
             return self._tell(report)
-        replay = Replay(kind="step", faithful=True, why="the same elements are bad of what the module gives again")
+        replay = Replay(kind="step", faithful=True, typed_why=Note.of("same_elements"))
         report = region.report
         return self._tell(report.model_copy(update={"run": report.run.model_copy(update={"replay": replay})}))
 
@@ -192,9 +192,9 @@ def _stops(made: Decision | None) -> bool:
     return made is not None and made.does != "skips"
 
 
-def _unexplained(command: str, notes: tuple[str, ...], verdict: Verdict = "inconclusive") -> Report:
+def _unexplained(command: str, notes: tuple[Note, ...], verdict: Verdict = "inconclusive") -> Report:
     run = Run(command=command, exit_status=ExitStatus(script=None, whynan=0 if verdict == "clean" else 1))
-    return Report(verdict=verdict, run=run, coverage=Coverage(notes=notes))
+    return Report(verdict=verdict, run=run, coverage=Coverage(typed_notes=notes))
 
 
 def _as_in_a_run(report: Report) -> Report:

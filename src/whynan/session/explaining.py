@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from whynan.records import Note
 from whynan.session.optimising import badness
 
 if TYPE_CHECKING:
@@ -41,34 +42,24 @@ def agree(outcome: Outcome, other: Outcome) -> bool:
     return _outputs(outcome) == _outputs(other)
 
 
-def explained(outcome: Outcome) -> str:
+def explained(outcome: Outcome) -> Note:
     """What is said where the run that explains is told of."""
     if outcome.computed:
-        return (
-            f"what is bad in {_named(outcome)} was computed by the optimizer before the run: the graph is told of as it"
-            " is written"
-        )
-    return f"what is bad is told of a run without ONNX Runtime's layout in blocks of channels ({_BLOCKS} disabled)"
+        return _computed("computed_before", outcome)
+    return Note.of("without_blocks")
 
 
-def unexplained(outcome: Outcome) -> str:
+def unexplained(outcome: Outcome) -> Note:
     """What is said where that run could not be had, or other outputs are bad in it."""
     if outcome.computed:
-        return (
-            f"what is bad in {_named(outcome)} was computed by the optimizer before the run, and the graph as it is"
-            " written gives other bad numbers; --graph original looks at that one"
-        )
-    return (
-        "without ONNX Runtime's layout in blocks of channels other outputs are bad: elements are told where they lie"
-        " in the blocks; --graph original looks at the graph as it is written"
-    )
+        return _computed("computed_before_otherwise", outcome)
+    return Note.of("in_blocks")
 
 
 def _outputs(outcome: Outcome) -> set[str]:
     return {name for name, bits in badness(outcome.outputs).items() if bits}
 
 
-def _named(outcome: Outcome) -> str:
+def _computed(kind: str, outcome: Outcome) -> Note:
     names = outcome.computed
-    rest = f" and {len(names) - _MOST:,} more" if len(names) > _MOST else ""
-    return ", ".join(names[:_MOST]) + rest
+    return Note.of(kind, names=names[:_MOST], more=max(0, len(names) - _MOST))

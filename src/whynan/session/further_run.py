@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from whynan.capture.failure import report_internal_error
 from whynan.config import Options
-from whynan.records import Replay
+from whynan.records import Note, Replay
 from whynan.report.json import to_json
 from whynan.report.redaction import redacted
-from whynan.report.values import count_text
 from whynan.session import capsules
 from whynan.session.controller import MEMORY
 from whynan.session.files import write_text
@@ -171,10 +170,10 @@ class StepRun(FurtherRun):
             self._hand_over(self._region.report)
 
     def _hand_over(self, report: Report) -> NoReturn:
-        meant = any(" is allowed" in note for note in report.coverage.notes)
+        meant = report.coverage.notes_of("allowed")
         if not report.findings and not meant:
             self.leave_off("nothing bad was born in it")
-        replay = Replay(kind="rerun", faithful=True, why=_same(self._wanted))
+        replay = Replay(kind="rerun", faithful=True, typed_why=_same(self._wanted))
         report = report.model_copy(update={"run": report.run.model_copy(update={"replay": replay})})
         if self.options.capsule is not None:
             within = replace(self.options, capsule=os.path.join(self.folder, CAPSULE))
@@ -261,10 +260,10 @@ def _nothing(made: object, fault: Fault) -> None:
     del made, fault
 
 
-def _same(wanted: Signature) -> str:
-    what = [count_text(len(wanted.losses), "loss", "losses")] if wanted.losses else []
-    what += [count_text(len(wanted.bad), "bad gradient")] if wanted.bad else []
-    return f"{' and '.join(what)} identical, run again from the program's beginning"
+def _same(wanted: Signature) -> Note:
+    losses, gradients = len(wanted.losses), len(wanted.bad)
+    found: dict[str, Any] = {"losses": losses, "gradients": gradients, "read": False, "raised": False}
+    return Note.of("identical", **found, whole=True, way=None, eager=False)
 
 
 def _difference(found: Signature, wanted: Signature) -> str:

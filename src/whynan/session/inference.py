@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.errors import UsageError
-from whynan.records import ExitStatus
+from whynan.records import ExitStatus, Note
 from whynan.rules.catalogue import readings
 from whynan.session.allow import allowance
 from whynan.session.engines import EngineProcess, Settings
@@ -22,9 +22,8 @@ from whynan.session.mending import JOB as JOB
 from whynan.session.mending import OUTCOME as OUTCOME
 from whynan.session.mending import with_fixes
 from whynan.session.merging import VERDICTS
-from whynan.session.runs import build_report
+from whynan.session.runs import build_report, with_note
 from whynan.session.waiting import told
-from whynan.traces.format import NO_FACTS, UNFINISHED
 from whynan.traces.reading import read_trace
 
 if TYPE_CHECKING:
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 FEEDS: Final = "feeds"
 TRACE: Final = "trace"
 KEPT: Final = "kept"
-FAILED_AT: Final = "the run failed after {nodes} nodes: what came after is not known"
 _LONGEST: Final = 400
 _HEALTHY: Final = 4
 """Cases that fixes have to leave as they are."""
@@ -100,9 +98,7 @@ def _with_failures(report: Report, worst: int, failures: Sequence[str | None]) -
     if not failed:
         return report
     first = failed[0]
-    note = f"{len(failed):,} of the other cases ran to no end, the first of them number {first + 1}: {failures[first]}"
-    coverage = report.coverage.model_copy(update={"notes": (*report.coverage.notes, note)})
-    return report.model_copy(update={"coverage": coverage})
+    return with_note(report, Note.of("cases_failed", count=len(failed), first=first + 1, why=failures[first]))
 
 
 def _rank(report: Report) -> tuple[int, int]:
@@ -194,7 +190,7 @@ def _report(
         raise refusal
     trace = recorded.trace
     nothing = failed is not None and not trace.coverage.events
-    trace.coverage = trace.coverage.model_copy(update={"notes": _notes(recorded, failed)})
+    trace.coverage = trace.coverage.model_copy(update={"typed_notes": _notes(recorded, failed)})
     if failed is not None:
         trace.failed = False
     report = build_report(
@@ -211,13 +207,18 @@ def _report(
     return report, refusal if nothing else None
 
 
-def _notes(recorded: Recorded, failed: str | None) -> tuple[str, ...]:
-    notes = recorded.trace.coverage.notes
+def _notes(recorded: Recorded, failed: str | None) -> tuple[Note, ...]:
+    notes = recorded.trace.coverage.typed_notes
     if failed is None or recorded.ended is not None:
         return notes
     # a crash has written nothing of its own
-    kept = [note for note in notes if note != NO_FACTS and not note.startswith(UNFINISHED.partition(":")[0])]
-    return (*kept, FAILED_AT.format(nodes=f"{recorded.trace.coverage.events:,}"))
+    kept = [note for note in notes if note.kind not in ("no_facts", "unfinished")]
+    return (*kept, failed_after(recorded.trace.coverage.events))
+
+
+def failed_after(nodes: int) -> Note:
+    """The note of a run that an engine has ended."""
+    return Note.of("failed_after", nodes=nodes)
 
 
 def _with_run(report: Report, case: Case, recorded: Recorded, failed: str | None) -> Report:

@@ -17,11 +17,11 @@ from whynan.analysis import findings_of
 from whynan.capture.onnx.execution import RunError
 from whynan.capture.onnx.planning import beyond
 from whynan.errors import WhynanError
-from whynan.records import ExitStatus, Fed, Inference, Run
+from whynan.records import ExitStatus, Fed, Inference, Note, Run
 from whynan.session.child_process import binding
 from whynan.session.explaining import agree, explained, explaining, is_bad, unexplained
 from whynan.session.files import write_text
-from whynan.session.inference import FAILED_AT, FEEDS, JOB, KEPT, OUTCOME
+from whynan.session.inference import FEEDS, JOB, KEPT, OUTCOME, failed_after
 from whynan.session.keeping_nodes import hand_over
 from whynan.session.mending import MEND, proved
 from whynan.session.recorded import private
@@ -94,7 +94,7 @@ class Runner:
         try:
             outcome = self._opened(settings).run(feeds, births)
         except RunError as error:
-            births.notes[FAILED_AT.format(nodes=error.nodes)] = None
+            births.notes[failed_after(error.nodes)] = None
             births.notes.update(_notes(beyond(settings.memory)))
             writer.end(private(writer, _ended(known, births.end(), failed=error.what)))
             raise
@@ -195,7 +195,7 @@ def _key(settings: EngineSettings) -> _Key:
     return settings.level, settings.disabled_optimizers
 
 
-def _notes(*notes: str | None) -> dict[str, None]:
+def _notes(*notes: Note | None) -> dict[Note, None]:
     return dict.fromkeys(note for note in notes if note)
 
 
@@ -255,7 +255,7 @@ def _sites(job: dict[str, Any]) -> Sites:
     return Sites(_model(job).proto, None)
 
 
-def _difference(settings: EngineSettings, feeds: dict[str, Any], outcome: Outcome) -> str | None:
+def _difference(settings: EngineSettings, feeds: dict[str, Any], outcome: Outcome) -> Note | None:
     """What is to be said where the graph as written gives other bad numbers than the optimised one."""
     if settings.engine != "onnxruntime" or settings.graph != "optimized" or settings.level == "disabled":
         return None

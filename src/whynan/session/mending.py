@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from whynan.capture.failure import report_internal_error
 from whynan.errors import UsageError
-from whynan.records import Finding, Fix, FixVerdict
+from whynan.records import Finding, Fix, FixVerdict, Note
 from whynan.report.offers import offers
 from whynan.rules.catalogue import rules
 from whynan.session.merging import STATUSES
+from whynan.session.runs import with_note
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,8 +42,6 @@ _MOST: Final = 4
 """Findings that fixes are proved for."""
 _SECONDS: Final = 5.0
 """Of the processor's time, so that what else the machine does changes no verdict; then no further fix is tried."""
-_UNPROVED: Final = "fixes of the model could not be proved: {why}"
-_ENDED: Final = "proving fixes took {seconds:.0f} s and ended there: {untried:,} more were not tried"
 
 
 def with_fixes(
@@ -71,15 +70,15 @@ def with_fixes(
         try:
             made, untried = _told(place)
         except FileNotFoundError:
-            return _noted(report, _UNPROVED.format(why="the engine crashed" if status < 0 else "the process ended"))
+            return with_note(report, Note.of("fixes_not_proved", cause="crash" if status < 0 else "end"))
         except Exception:
             report_internal_error()
-            return _noted(report, _UNPROVED.format(why="whynan met an error of its own"))
+            return with_note(report, Note.of("fixes_not_proved", cause="failure"))
     fixes = {id(finding): tuple(found) for finding, found in zip(wanted, made, strict=True)}
     findings = tuple(f.model_copy(update={"fixes": fixes.get(id(f), f.fixes)}) for f in report.findings)
     damaging = tuple(f.model_copy(update={"fixes": fixes.get(id(f), f.fixes)}) for f in report.damaging)
     report = report.model_copy(update={"findings": findings, "damaging": damaging})
-    return _noted(report, _ENDED.format(seconds=_SECONDS, untried=untried)) if untried else report
+    return with_note(report, Note.of("proving_ended", seconds=_SECONDS, untried=untried)) if untried else report
 
 
 def _told(place: Path) -> tuple[list[list[Fix]], int]:
@@ -87,11 +86,6 @@ def _told(place: Path) -> tuple[list[list[Fix]], int]:
     if FIXES not in outcome:
         raise RuntimeError(f"fixes could not be proved:\n{outcome.get('internal', outcome)}")
     return [[Fix.model_validate(fix) for fix in fixes] for fixes in outcome[FIXES]], outcome[UNTRIED]
-
-
-def _noted(report: Report, note: str) -> Report:
-    notes = (*report.coverage.notes, note)
-    return report.model_copy(update={"coverage": report.coverage.model_copy(update={"notes": notes})})
 
 
 def proved(model: onnx.ModelProto, job: Mapping[str, Any], place: Path) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def merged(first: Report, *others: Report) -> Report:
             "eager": sum(p.coverage.eager for p in pieces),
             "compiled_regions": sum(p.coverage.compiled_regions for p in pieces),
             "skipped_steps": max(p.coverage.skipped_steps for p in pieces),
-            "notes": tuple(dict.fromkeys(note for p in pieces for note in p.coverage.notes)),
+            "typed_notes": tuple(dict.fromkeys(note for p in pieces for note in p.coverage.typed_notes)),
         }
     )
     return first.model_copy(

@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from whynan.capture.onnx.execution import RunError
 from whynan.capture.onnx.masks import is_array
+from whynan.records import Note
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,10 +18,9 @@ if TYPE_CHECKING:
 
 Badness = dict[str, bytes]
 """Of every output which elements are bad, as bits; empty where none is."""
-_HINT: Final = "; --graph original looks at the graph as it is written"
 
 
-def difference(settings: EngineSettings, feeds: Mapping[str, Any], outputs: Mapping[str, Any]) -> str | None:
+def difference(settings: EngineSettings, feeds: Mapping[str, Any], outputs: Mapping[str, Any]) -> Note | None:
     """What is to be said of the outputs of the optimised graph beside those of the graph as written; None if alike.
 
     Optimisation is to blame only where an output turns bad or finite by it, not where it is bad in other elements.
@@ -36,11 +36,11 @@ def difference(settings: EngineSettings, feeds: Mapping[str, Any], outputs: Mapp
         return None
     turned = [name for name, bits in found.items() if bool(bits) != bool(written.get(name))]
     if not turned:
-        others = ", ".join(name for name, bits in found.items() if bits != written.get(name))
-        return f"the graph as it is written gives bad numbers too, in other elements of {others}{_HINT}"
+        others = tuple(name for name, bits in found.items() if bits != written.get(name))
+        return Note.of("optimisation_elsewhere", outputs=others)
     if any(found[name] for name in turned):
-        return f"bad numbers in the outputs come from optimisation{_HINT}"
-    return f"optimisation takes bad numbers away{_HINT}"
+        return Note.of("optimisation_bears")
+    return Note.of("optimisation_cures")
 
 
 def badness(outputs: Mapping[str, Any]) -> Badness:

@@ -18,6 +18,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from whynan.errors import UsageError
+from whynan.records import Note
 from whynan.records.around import Neighbourhood
 from whynan.report.json import read, to_json
 from whynan.report.redaction import redacted
@@ -55,12 +56,9 @@ if TYPE_CHECKING:
     from whynan.session.region import Region
     from whynan.verify.visits import Visits
 
-SAME: Final = "births and their values identical, run again from the program's beginning"
+SAME: Final = Note.of("births_identical")
 NO_TRIAL: Final = "it takes a run of the whole program to see this step again, and none was made for the fix"
-_EAGER: Final = "as many bad numbers in the same places, run again from the program's beginning without torch.compile"
-_ONLY_COMPILED: Final = (
-    "run again without torch.compile, it bore nothing bad: what the compiler made of the program is the suspect"
-)
+_EAGER: Final = Note.of("births_identical_eagerly")
 _AS_WRITTEN: Final = "; tried without torch.compile"
 _ELSEWHERE: Final = "what it was there is not known: the run again was made to tell of other functions"
 _TOO_LONG: Final = "run with it, the program took more than the {:,.0f} seconds that were left for proofs"
@@ -105,7 +103,7 @@ class ProofRun(WholeRun):
         report = with_surroundings(region.report, region.trace)
         same = self._same(report)
         if not same:
-            self._leave({"why": self._difference(report)})
+            self._leave({"why": _stored(self._difference(report))})
             return
         visits: dict[Any, Visits] = {}
         report = proved(report, self, keep=None if self.keeper is None else visits.__setitem__)
@@ -127,12 +125,14 @@ class ProofRun(WholeRun):
         # what was compiled stands elsewhere as it is written
         return any(one == other for one, other in zip(likeness_of(finding), likeness, strict=True))
 
-    def _difference(self, report: Report) -> str:
+    def _difference(self, report: Report) -> Note:
         if self.end_of_it == "raised":
-            return f"run again, it raised {self.why}"
-        if not report.findings and not report.damaging:
-            return _ONLY_COMPILED if self.asked["eager"] else "run again, it bore nothing bad"
-        return "run again, it bore other bad numbers: it is not the same each time, or has changed what it reads"
+            return Note.of("run_again", why=Note.of("raised", exception=self.why))
+        if report.findings or report.damaging:
+            return Note.of("run_again", why=Note.of("bore_others"))
+        if self.asked["eager"]:
+            return Note.of("run_again_eagerly")
+        return Note.of("run_again", why=Note.of("bore_nothing"))
 
     def _leave_proved(
         self, report: Report, same: dict[tuple[str, int], tuple[str, int]], visits: dict[Any, Visits]
@@ -144,7 +144,8 @@ class ProofRun(WholeRun):
             report = redacted(report)
         found = {at: getattr(report, name)[index] for at, (name, index) in same.items()}
         told = [[name, index, self._document_of(finding)] for (name, index), finding in found.items()]
-        self._leave({"why": _EAGER if self.asked["eager"] else SAME, "findings": told, "notes": self._notes(report)})
+        why = _EAGER if self.asked["eager"] else SAME
+        self._leave({"why": _stored(why), "findings": told, "notes": self._notes(report)})
 
     def _document_of(self, finding: Finding) -> dict[str, Any]:
         if not self.asked["eager"]:
@@ -152,8 +153,8 @@ class ProofRun(WholeRun):
         fixes = tuple(_as_written(fix) for fix in finding.fixes)
         return finding.model_copy(update={"fixes": fixes}).model_dump(mode="json", by_alias=True)
 
-    def _notes(self, report: Report) -> list[str]:
-        return [note for note in report.coverage.notes if note.startswith("the proof of fixes")]
+    def _notes(self, report: Report) -> list[Any]:
+        return [_stored(note) for note in report.coverage.notes_of("proof_ended")]
 
     def _leave(self, document: dict[str, Any]) -> None:
         write_text(os.path.join(self.folder, PROVED), json.dumps(document))
@@ -264,6 +265,10 @@ def _as_written(fix: Fix) -> Fix:
     if fix.verdict.status == "unverified":
         return fix
     return fix.model_copy(update={"verdict": fix.verdict.model_copy(update={"why": fix.verdict.why + _AS_WRITTEN})})
+
+
+def _stored(note: Note) -> dict[str, Any]:
+    return note.model_dump(mode="json")
 
 
 def _type(raised: str) -> str:

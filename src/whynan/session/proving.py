@@ -7,12 +7,13 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from whynan.capture.failure import report_internal_error
 from whynan.errors import WhynanError
-from whynan.records import Fix, FixVerdict
+from whynan.records import Fix, FixVerdict, Note
 from whynan.records.report import Further
+from whynan.report.notes import sentence
 from whynan.rules.catalogue import rules
 from whynan.session.capsules import chosen
 from whynan.session.merging import STATUSES
@@ -24,7 +25,7 @@ from whynan.verify.swapping import is_same_file
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from whynan.fixes.candidates import Candidate, Formula
+    from whynan.fixes.candidates import Candidate, Declined, Formula
     from whynan.records import Finding, Report, Site
     from whynan.records.around import Neighbourhood
     from whynan.records.intents import FixIntent, FixKind
@@ -36,11 +37,19 @@ if TYPE_CHECKING:
 SECONDS: Final = 20.0
 """So long fixes are sought and proved for one report; what has begun then comes to its end."""
 RERUN: Final = "whynan run --rerun runs it again to prove fixes"
+
+
+class RunOnce(str):
+    """Why nothing was proved, where a further run of the whole program would prove it."""
+
+    __slots__ = ()
+
+
 _MOST_TRIED: Final = 2
 """So many candidates of one finding are tried in the program."""
 _MOST_EDITS: Final = 3
 _STRICTNESS: Final[tuple[FixKind, ...]] = ("reformulation", "guard", "epsilon", "setting")
-_ENDED: Final = f"the proof of fixes was ended after {SECONDS:.0f} seconds of processor time"
+_ENDED: Final = Note.of("proof_ended", seconds=SECONDS)
 _NOT_TRIED: Final = "not tried in the program: others did better on the captured operands"
 _SETTING: Final = "it is no edit of an expression, and was not tried"
 
@@ -168,8 +177,7 @@ class _Proving:
             for name in ("findings", "damaging")
         }
         if self._ended:
-            coverage = self._report.coverage
-            changed["coverage"] = coverage.model_copy(update={"notes": (*coverage.notes, _ENDED)})
+            changed["coverage"] = self._report.coverage.with_notes(_ENDED)
         return self._report.model_copy(update=changed)
 
     def _keep_visits(self, keep: Keep) -> None:
@@ -227,10 +235,10 @@ class _Proving:
             for p in proofs
         )
         if not made:
-            reasons = {c.title: c.why for c in reversed(found) if isinstance(c, Declined)}
+            declined = {c.title: c for c in reversed(found) if isinstance(c, Declined)}
             made = tuple(
-                Fix(title=title, kind="source", patch=None, verdict=FixVerdict(status="unverified", why=why))
-                for title, why in reversed(reasons.items())
+                Fix(title=title, kind="source", patch=None, verdict=_declined(one))
+                for title, one in reversed(declined.items())
             )
         return (*made, *settings)
 
@@ -264,18 +272,18 @@ class _Proving:
             elif number >= _MOST_TRIED and any(t.verdict.status == "verified" and not t.leaves for t in tried_):
                 tried_.append(_unverified(one, _NOT_TRIED))
             elif self._is_over():
-                tried_.append(_unverified(one, _ENDED))
+                tried_.append(_unverified(one, sentence(_ENDED)))
             else:
                 tried_.append(self._in_place(finding, source, one))
         return sorted(tried_, key=lambda j: j.rank)
 
     def _judged(self, finding: Finding, source: _Source, candidate: Candidate) -> Judged:
-        unknown = FixVerdict(status="unverified", why=_ENDED)
+        unknown = FixVerdict(status="unverified", why=sentence(_ENDED))
         if self._is_over():
             return Judged(candidate, unknown)
         visits = self._visits(source, candidate.original.line)
         if isinstance(visits, str):
-            return Judged(candidate, unknown.model_copy(update={"why": visits}))
+            return Judged(candidate, unknown.model_copy(update={"why": str(visits), "reason": _reason(visits)}))
         rounded = saturating(finding)
         key = candidate.original, candidate.repaired, candidate.kind, rounded
         try:
@@ -286,7 +294,7 @@ class _Proving:
             return Judged(candidate, unknown.model_copy(update={"why": str(error)}))
         except Exception:
             self.fail()
-            return Judged(candidate, unknown.model_copy(update={"why": FAILED}))
+            return Judged(candidate, unknown.model_copy(update={"why": sentence(FAILED)}))
 
     def _visits(self, source: _Source, line: int) -> Visits | str:
         """The visits of the function at a line; the program is not run again for another line of the same one."""
@@ -304,8 +312,8 @@ class _Proving:
             trial = self._again.trial(source.path, source.text, candidate.edited)
             # what was not looked at to its end proves nothing
             looked_at = trial.report if isinstance(trial, Ran) else trial
-            unseen = not isinstance(looked_at, str) and FAILED in looked_at.coverage.notes
-            self._trials[key] = FAILED if unseen else trial
+            unseen = not isinstance(looked_at, str) and bool(looked_at.coverage.notes_of(FAILED.kind))
+            self._trials[key] = sentence(FAILED) if unseen else trial
         return self._trials[key]
 
     def _in_place(self, finding: Finding, source: _Source, one: Judged, edits: int = 1) -> Judged:
@@ -313,7 +321,8 @@ class _Proving:
         candidate = one.candidate
         trial = self._trial(source, candidate)
         if isinstance(trial, str):
-            return _unverified(one, f"it holds on the captured operands, but was not tried in the program: {trial}")
+            why = f"it holds on the captured operands, but was not tried in the program: {trial}"
+            return _unverified(one, why, _reason(trial))
         ran = trial if isinstance(trial, Ran) else Ran(trial)
         if ran.moved is not None and finding.fate == "escaped" and not self._report.damaging:
             return replace(one, verdict=Outcome(rejected=ran.moved).added_to(one.verdict))
@@ -383,8 +392,17 @@ def _in(source: _Source, candidate: Candidate) -> Candidate:
     return replace(candidate, path=source.path)
 
 
-def _unverified(one: Judged, why: str) -> Judged:
-    return replace(one, verdict=one.verdict.model_copy(update={"status": "unverified", "why": why}))
+def _unverified(one: Judged, why: str, reason: Literal["run_once"] | None = None) -> Judged:
+    changed = {"status": "unverified", "why": why, "reason": reason}
+    return replace(one, verdict=one.verdict.model_copy(update=changed))
+
+
+def _declined(one: Declined) -> FixVerdict:
+    return FixVerdict(status="unverified", why=one.why, reason="unfit" if one.unfit else None)
+
+
+def _reason(why: str) -> Literal["run_once"] | None:
+    return "run_once" if isinstance(why, RunOnce) else None
 
 
 def _further_of(left: Finding) -> Further | None:

@@ -8,6 +8,7 @@ import gc
 from typing import TYPE_CHECKING
 
 from whynan.errors import UsageError
+from whynan.report.notes import sentence
 from whynan.session.proving import with_surroundings
 from whynan.session.region import exception_text
 from whynan.traces.format import FAILED
@@ -63,7 +64,7 @@ class Recalling:
         """Call the target from the state of the first call; gives why that did not come to its end."""
         watching = self._region().watching if region is None else region.watching
         if not self._call.rewind(watching):
-            return FAILED
+            return sentence(FAILED)
         try:
             if region is None:
                 self._call.again(watching)
@@ -74,7 +75,7 @@ class Recalling:
             return f"the target raised {exception_text(error)}"
         finally:
             self._call.restore(watching)
-        return FAILED if watching.failed else None
+        return sentence(FAILED) if watching.failed else None
 
 
 def _entered(region: Region) -> AbstractContextManager[object]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from whynan.records import ExitStatus, Run, Source
+from whynan.records import ExitStatus, Note, Run, Source
 from whynan.report.redaction import public_patterns
 from whynan.rules.catalogue import distribution, rules
 from whynan.session.allow import Allowance
@@ -18,9 +18,9 @@ from whynan.source.fingerprint import sha256_of
 from whynan.traces import format as layout
 from whynan.traces.documents import CommentPart, KnownPart, Meant, SessionPart
 from whynan.traces.format import FAILED
-from whynan.traces.notes import generic
 from whynan.traces.opening import Folder
 from whynan.traces.reading import read_trace
+from whynan.traces.redaction import FACTS, Redaction
 
 if TYPE_CHECKING:
     from whynan.config import Options
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 OPTIONS: Final = ("memory", "ranges", "on_nonfinite", "start_step", "steps", "strict")
 """Those that say what a trace can hold; none of them names a file or anything of the program's."""
 _LARGEST_SOURCE: Final = 64 << 20
-_IN_A_REPLAY: Final = "the run ended in the replay of a bad step: whether that is what has happened is not known"
 
 
 class Recorder(Protocol):
@@ -45,7 +44,7 @@ class Recorder(Protocol):
     trace: Trace
     allowed: list[Allowance]
     baseline: Baseline | None
-    notes: list[str]
+    notes: list[Note]
 
     @property
     def report(self) -> Report: ...
@@ -65,9 +64,9 @@ def end(writer: TraceWriter, region: Recorder) -> Report:
     try:
         _end(writer, region)
     except Exception:
-        if FAILED not in coverage.notes:
+        if FAILED not in coverage.typed_notes:
             region.watching.fail()
-            coverage = coverage.model_copy(update={"notes": (*coverage.notes, FAILED)})
+            coverage = coverage.with_notes(FAILED)
     return region.report.model_copy(update={"coverage": writer.with_notes(coverage)})
 
 
@@ -95,10 +94,11 @@ def _end(writer: TraceWriter, region: Recorder) -> None:
 def _session(writer: TraceWriter, region: Recorder) -> SessionPart:
     unused = region.report.unused_allows
     if writer.names is None:
-        session = SessionPart(notes=tuple(region.notes), unused_allows=unused)
+        session = SessionPart(typed_notes=tuple(region.notes), unused_allows=unused)
         return session.model_copy(update={"comments": _comments(region.trace), **_known(region.baseline)})
-    # what heads them stands in the facts already
-    return SessionPart(notes=generic(region.notes)[1:], unused_allows=public_patterns(unused))
+    redaction = Redaction(FACTS, writer.names)
+    notes = tuple(redaction.of(note) for note in region.notes)
+    return SessionPart(typed_notes=notes, unused_allows=public_patterns(unused))
 
 
 def of_a_replay(writer: TraceWriter | None) -> TraceWriter | None:
@@ -139,8 +139,7 @@ def _report_of_replay(directory: str | os.PathLike[str]) -> Report | None:
     if replay is None:
         return None
     report = report_of_directory(replay)
-    coverage = report.coverage.model_copy(update={"notes": (*report.coverage.notes, _IN_A_REPLAY)})
-    return report.model_copy(update={"coverage": coverage})
+    return report.model_copy(update={"coverage": report.coverage.with_notes(Note.of("ended_in_a_replay"))})
 
 
 def report_of_recorded(recorded: Recorded) -> Report:
@@ -154,7 +153,7 @@ def report_of_recorded(recorded: Recorded) -> Report:
         flags=run.flags,
         device=run.device,
         allowances=[Allowance(meant.pattern, meant.reason) for meant in recorded.allowances],
-        notes=session.notes,
+        notes=session.typed_notes,
         baseline=None if session.baseline is None else Baseline(session.baseline, known),
         comments=_recorded_comments(recorded) if finished else _unchanged_comments(recorded),
         run=run,
@@ -179,7 +178,6 @@ def private(writer: TraceWriter, run: Run) -> Run:
     if writer.names is None:
         return run
     from whynan.report.redaction import REPORT
-    from whynan.traces.redaction import Redaction
 
     return Redaction(REPORT, writer.names).of(run)
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from whynan.errors import NestedTraceError, UsageError
+from whynan.records import Note
 from whynan.rules.catalogue import readings
 from whynan.session import recorded
 from whynan.session.allow import Allowance, Allowances, allowance, numbered
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from whynan.session.proving import Again, Keep
     from whynan.traces import Trace
 
-STEPPED_ASIDE = "the program traces itself: what it did from there on is in its own report"
+STEPPED_ASIDE = Note.of("stepped_aside")
 
 _allowances = Allowances()
 _running: list[Region] = []
@@ -63,7 +64,7 @@ class Region:
             memory=options.memory, ranges=options.ranges, watched=watched, reads=readings("trace", options.allow)
         )
         self.recording = None if watched is None else watched.recording
-        self.notes: list[str] = []
+        self.notes: list[Note] = []
         self.baseline: Baseline | None = None
         self.whole_program = False
         self.main: str | None = None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from whynan.capsule import open_capsule
 from whynan.capsule.documents import Packed
 from whynan.errors import UsageError
-from whynan.records import ChainLink, Coverage, Reach
+from whynan.records import ChainLink, Coverage, Note, Reach
 from whynan.rules.catalogue import explain
 from whynan.session.runs import versions
 
@@ -22,12 +22,7 @@ if TYPE_CHECKING:
     from whynan.records import Element, Finding, Report
 
 NO_OPERATION: Final = "{path} holds no operation to run ({why})"
-SAME_BITS: Final = "the result has the bits that it had in the run"
-OTHER_BITS: Final = "{count} of {total} elements of the results have other bits than in the run"
-MOVED: Final = "the run had it on {old}, and here it was run on {new}"
-OTHER_VERSION: Final = "{name} is {here} here, and was {there} in the run"
-GONE: Final = "not reproduced: {where} is {value} here, and was {bad} in the run"
-CUT: Final = "the element that was bad is packed alone: of all its operands there was too much"
+SAME_BITS: Final = Note.of("same_bits")
 _COMPARED: Final = ("torch", "onnx", "onnxruntime")
 
 
@@ -64,16 +59,16 @@ def _told(capsule: Capsule, again: Replayed) -> Report:
     """The report of a replay: the finding of the run, with what is seen now."""
     report, run = capsule.report, capsule.report.run
     here = versions()
-    notes = [MOVED.format(old=old, new=new) for old, new in again.moved]
+    notes = [Note.of("other_device", old=old, new=new) for old, new in again.moved]
     notes += [
-        OTHER_VERSION.format(name=name, here=here[name], there=run.versions[name])
+        Note.of("other_version", package=name, here=here[name], there=run.versions[name])
         for name in _COMPARED
         if name in here and name in run.versions and here[name] != run.versions[name]
     ]
     operation = capsule.document.operation
     if isinstance(operation, Packed) and operation.cut is not None:
-        notes.append(CUT)
-    changed = OTHER_BITS.format(count=f"{again.changed:,}", total=f"{again.total:,}")
+        notes.append(Note.of("operands_cut"))
+    changed = Note.of("other_bits", count=again.changed, total=again.total)
     notes.append(changed if again.changed else SAME_BITS)
     if again.element is None:
         notes.append(_not_reproduced(capsule.finding, again.value))
@@ -92,16 +87,16 @@ def _told(capsule: Capsule, again: Replayed) -> Report:
         verdict="nonfinite" if found else "clean",
         run=run.model_copy(update=told),
         findings=found,
-        coverage=Coverage(events=1, eager=1, compiled_regions=0, notes=tuple(notes)),
+        coverage=Coverage(events=1, eager=1, typed_notes=tuple(notes)),
     )
 
 
-def _not_reproduced(finding: Finding, value: float | None) -> str:
-    element = finding.element
-    where = "the result" if element.index is None else f"element {list(element.index)}"
-    shown = "finite" if value is None else f"{value:g}"
-    was = "bad" if element.value is None else "NaN" if math.isnan(element.value) else "Inf"
-    return GONE.format(where=where, value=shown, bad=was)
+def _not_reproduced(finding: Finding, value: float | None) -> Note:
+    index, was = finding.element.index, finding.element.value
+    was_nan = was is not None and math.isnan(was)
+    return Note.of(
+        "not_reproduced", index=index, result=value, was_nan=was_nan, was_inf=was is not None and not was_nan
+    )
 
 
 def _finding(finding: Finding, element: Element) -> Finding:
@@ -109,7 +104,7 @@ def _finding(finding: Finding, element: Element) -> Finding:
     way = tuple(link for link in finding.chain if link.role in ("cause", "birth"))
     total = element.total
     reach = Reach(kind="output", name=None, bad=element.count, total=total, value=element.value)
-    left = ChainLink(role="sink", op=None, phase=None, summary="the result of the operation")
+    left = ChainLink(role="sink", op=None, phase=None, typed_summary=Note.of("operation_result"))
     bare = finding.model_copy(
         update={
             "rule": "WN000",

@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from whynan.capture.ranks import TOGETHER, is_one_of_several
-from whynan.records import Replay
-from whynan.report.values import count_text
-from whynan.session.proving import RERUN, Once, proved, with_surroundings
+from whynan.records import Note, Replay
+from whynan.session.proving import RERUN, Once, RunOnce, proved, with_surroundings
 from whynan.session.region import Region, refuses_another
 from whynan.session.retelling import Replaying
 from whynan.session.watching import Watched
@@ -37,20 +36,7 @@ NOT_ASKED = "no proof was asked for (--no-proof)"
 _LONG = 5.0
 """Seconds that the program took from a mark to its step, beyond which a shorter way is gone first."""
 
-SUSPECT = (
-    "the compiler is the suspect; TORCHDYNAMO_DISABLE=1 runs the program as it is written, and "
-    'torch.compile(backend="aot_eager") without the kernels of inductor'
-)
-
 NO_WAY = "what led to the step stands in no code that can be run again from its source"
-
-BESIDE = (
-    "no replay: another optimizer has stepped on the gradients of the same backward, and its weights have moved; two "
-    "that were seen to step so before are explained"
-)
-
-LAG_REFUSAL = "no replay: the program has gone on from that step"
-LAG_ADVICE = 'sync="step" finds such a step before it is made, and explains it there'
 
 
 class Replays:
@@ -78,44 +64,47 @@ class Replays:
         made_here.baseline = self.baseline
         return made_here
 
-    def of(self, fault: Fault) -> Report | tuple[str, ...] | None:
+    def of(self, fault: Fault) -> Report | tuple[Note, ...] | None:
         """The report of a faithful replay; or why there is none. None where all that was born is allowed."""
         from whynan.capture.torch.ways import ways
 
-        refused = [LAG_REFUSAL] if fault.lag else []
+        refused = [Note.of("gone_on")] if fault.lag else []
         if refuses_another():
-            refused.append("no replay: another thread is looked at")
+            refused.append(Note.of("another_thread"))
         if is_one_of_several():
-            refused.append(f"no replay: {TOGETHER}")
+            refused.append(Note.of("replay_together"))
         left = fault.raised.frames if fault.raised is not None else ()
         tried = [] if refused else [*self.called, *ways(self._marks.kept(), left)]
-        suspected: list[str] = []
+        suspected: list[Note] = []
         for way, eager, region, outcome in self._runs(fault, tried):
-            where = _where(way, eager=eager)
+            why = ""
             if outcome.judged is None:
-                refused.append(f"no replay {where}: {outcome.why}")
+                why = outcome.why
             elif eager and outcome.judged.is_good:
-                suspected.append(f"replayed {where}, the step is finite: {SUSPECT}")
+                suspected.append(Note.of("compiler_suspected", way=way.where, eager=eager))
             elif not outcome.judged.same_as(fault.judged):
-                refused.append(f"no replay {where}: other losses or gradients than in the step itself")
-            elif not region.report.findings and any(" is allowed" in n for n in region.report.coverage.notes):
+                why = "other losses or gradients than in the step itself"
+            elif not region.report.findings and region.report.coverage.notes_of("allowed"):
                 return None
             elif not region.report.findings and fault.optimizer is None and fault.raised is None:
                 # an Inf that the program itself has written
                 return None
             elif not region.report.findings:
-                refused.append(f"no replay {where}: nothing bad was born in it")
+                why = "nothing bad was born in it"
             else:
                 said = (*suspected[:1], *_spoilt(fault))
                 report = with_surroundings(region.report, region.trace)
-                report = _replayed(report, Replay(kind=way.kind, faithful=True, why=_same(fault, where)), said)
+                replay_ = Replay(kind=way.kind, faithful=True, typed_why=_same(fault, way, eager=eager))
+                report = _replayed(report, replay_, said)
                 return self._proved(report, way, fault, eager=eager, keep=self._keep())
-        hint = f"whynan run --start-step {fault.step} looks at every operation from that step on, in another run"
+            if why:
+                refused.append(Note.of("no_replay", way=way.where, eager=eager, why=why))
+        hint = Note.of("start_step_advice", step=fault.step)
         if fault.beside:
-            refused = [BESIDE]
+            refused = [Note.of("another_optimizer")]
         if not refused and not suspected:
-            refused.append(f"no replay: {NO_WAY}")
-        advice = (LAG_ADVICE,) if fault.lag else ()
+            refused.append(Note.of("no_way"))
+        advice = (Note.of("sync_advice"),) if fault.lag else ()
         return (_bad(fault), *_lag_note(fault), *suspected[:1], *_spoilt(fault), *refused, *advice, hint)
 
     def doubted(self, fault: Fault) -> Report | None:
@@ -130,8 +119,8 @@ class Replays:
             if not region.report.damaging or region.report.findings:
                 return None
             report = with_surroundings(region.report, region.trace)
-            why = _same(fault, _where(way, eager=eager))
-            report = _replayed(report, Replay(kind=way.kind, faithful=True, why=why), ())
+            replay_ = Replay(kind=way.kind, faithful=True, typed_why=_same(fault, way, eager=eager))
+            report = _replayed(report, replay_, ())
             return self._proved(report, way, fault, eager=eager)
         return None
 
@@ -160,9 +149,9 @@ class Replays:
         from whynan.capture.torch.replay import compiles
         from whynan.capture.torch.ways import ways
 
-        why = f"{NO_WAY}: {RERUN}"
+        why = RunOnce(f"{NO_WAY}: {RERUN}")
         for way in _shortest(list(ways(self._marks.kept()))):
-            with self._again(way, fault, eager=compiles(), hint=f"; {RERUN}").unheard() as again:
+            with self._again(way, fault, eager=compiles(), advised=True).unheard() as again:
                 unfaithful = again.unfaithful()
                 if unfaithful is None:
                     region.prove(again, keep=self._keep())
@@ -178,11 +167,11 @@ class Replays:
             return proved(report, Once(NOT_ASKED))
         return self._again(way, fault, eager=eager).proved(report, keep=keep)
 
-    def _again(self, way: Way, fault: Fault, *, eager: bool, hint: str = "") -> Replaying:
+    def _again(self, way: Way, fault: Fault, *, eager: bool, advised: bool = False) -> Replaying:
         def unrecorded() -> Region:
             return Region(self._options, command=self.command, watched=Watched(), quiet=True)
 
-        return Replaying(way, self._guard, fault, eager=eager, region=unrecorded, looked=self._looked, hint=hint)
+        return Replaying(way, self._guard, fault, eager=eager, region=unrecorded, looked=self._looked, advised=advised)
 
     @contextmanager
     def _looked(self, region: Region, fault: Fault, way: Way) -> Generator[None]:
@@ -217,55 +206,56 @@ def _shortest(found: list[Tailed]) -> list[Tailed]:
     return sorted(found, key=lambda way: now - way.began if now - way.began > _LONG else 0.0)
 
 
-def _where(way: Way, *, eager: bool) -> str:
-    return f"{'eagerly ' if eager else ''}{way.where}"
-
-
-def _replayed(report: Report, replay: Replay, notes: tuple[str, ...]) -> Report:
-    coverage = report.coverage.model_copy(update={"notes": (*report.coverage.notes, *notes)})
+def _replayed(report: Report, replay: Replay, notes: tuple[Note, ...]) -> Report:
+    coverage = report.coverage.with_notes(*notes)
     run = report.run.model_copy(update={"replay": replay})
     return report.model_copy(update={"run": run, "coverage": coverage})
 
 
-def _spoilt(fault: Fault) -> tuple[str, ...]:
+def _spoilt(fault: Fault) -> tuple[Note, ...]:
     """What is to be said of weights that are bad already."""
     if not fault.judged.spoilt:
         return ()
     from whynan.capture.torch.inherited import state_at
 
-    count = count_text(len(fault.judged.spoilt), "parameter")
+    spoilt = Note.of("spoilt_before", parameters=len(fault.judged.spoilt), step=fault.step)
     if fault.step == 1:
-        return (f"{count} bad before step 1, the first that was watched",)
-    hint = f"whynan run --start-step {fault.step - 1} looks at every operation from that step on"
+        return (spoilt,)
     state = state_at(fault.optimizer, fault.judged.spoilt[0])
-    kept = (f"what the optimizer keeps of the first element that is bad: {state}",) if state else ()
-    return (f"{count} bad before step {fault.step}: by the step before it, or earlier; {hint}", *kept)
+    return (spoilt, Note.of("optimizer_state", state=state)) if state else (spoilt,)
 
 
-def _same(fault: Fault, where: str) -> str:
-    if fault.optimizer is None:
-        known = "the number that was read" if fault.raised is None else "what was raised"
-        return f"{known} identical, run again {where}"
-    losses, bad = len(fault.judged.losses), len(fault.judged.bad)
-    what = [count_text(losses, "loss", "losses")] if losses else []
-    what += [count_text(bad, "bad gradient")] if bad else []
-    return f"{' and '.join(what)} identical, run again {where}"
+def _same(fault: Fault, way: Way, *, eager: bool) -> Note:
+    """What a replay has given again."""
+    trains = fault.optimizer is not None
+    return Note.of(
+        "identical",
+        losses=len(fault.judged.losses) if trains else 0,
+        gradients=len(fault.judged.bad) if trains else 0,
+        read=not trains and fault.raised is None,
+        raised=not trains and fault.raised is not None,
+        whole=False,
+        way=way.where,
+        eager=eager,
+    )
 
 
-def _lag_note(fault: Fault) -> tuple[str, ...]:
+def _lag_note(fault: Fault) -> tuple[Note, ...]:
     """How a step was made whose numbers were read at the next one."""
     if not fault.lag:
         return ()
-    made = "a loss scaler has skipped" if fault.skipped else "weights were moved by"
-    return (f'found one step late: sync="deferred"; {made} step {fault.step}',)
+    return (Note.of("found_late", step=fault.step, skipped=bool(fault.skipped)),)
 
 
-def _bad(fault: Fault) -> str:
-    if fault.optimizer is None:
-        held = "a number that was read" if fault.raised is None else "what the program held as it raised"
-        return f"NaN or Inf in {held} at step {fault.step}"
-    what = ["the loss"] if fault.judged.bad_loss else []
-    what += [count_text(len(fault.judged.bad), "gradient")] if fault.judged.bad else []
-    what = what or ["the weights"]
-    skipped = f", which a loss scaler has skipped {fault.skipped} times on end" if fault.skipped > 1 else ""
-    return f"NaN or Inf in {' and '.join(what)} at step {fault.step}{skipped}"
+def _bad(fault: Fault) -> Note:
+    """What is bad at a step, or was read, or held as the program raised."""
+    trains, judged = fault.optimizer is not None, fault.judged
+    return Note.of(
+        "bad_step",
+        step=fault.step,
+        loss=trains and bool(judged.bad_loss),
+        gradients=len(judged.bad) if trains else 0,
+        read=not trains and fault.raised is None,
+        raised=not trains and fault.raised is not None,
+        skipped=fault.skipped if trains else 0,
+    )

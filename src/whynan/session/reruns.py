@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from whynan.records import Replay
+from whynan.records import Note, Replay
 from whynan.traces.format import FAILED
 
 if TYPE_CHECKING:
     from whynan.records import Finding, Operand, Report
+
+_OTHER_FORMULAS: Final = ("other_values_formula", "other_gradient_formula")
 
 
 def with_rerun(first: Report, second: Report, *, identical: bool, failed: bool = False) -> Report:
@@ -21,7 +23,7 @@ def with_rerun(first: Report, second: Report, *, identical: bool, failed: bool =
     if failed:
         return without_rerun(first, FAILED)
     why = _difference(first, second, identical=identical)
-    replay = Replay(kind="rerun", faithful=why is None, why=why or "results, events and findings identical")
+    replay = Replay(kind="rerun", faithful=why is None, typed_why=why or Note.of("rerun_identical"))
     run = first.run.model_copy(update={"replay": replay})
     if why is not None:
         return first.model_copy(update={"run": run})
@@ -32,26 +34,25 @@ def with_rerun(first: Report, second: Report, *, identical: bool, failed: bool =
     return first.model_copy(update={"run": run, **filled})
 
 
-def without_rerun(first: Report, why: str) -> Report:
+def without_rerun(first: Report, why: Note) -> Report:
     """The first run's report where there is no second one to learn from, and why."""
-    run = first.run.model_copy(update={"replay": Replay(kind="rerun", faithful=False, why=why)})
+    run = first.run.model_copy(update={"replay": Replay(kind="rerun", faithful=False, typed_why=why)})
     if why != FAILED:
         return first.model_copy(update={"run": run})
-    coverage = first.coverage.model_copy(update={"notes": tuple(dict.fromkeys((*first.coverage.notes, FAILED)))})
-    return first.model_copy(update={"run": run, "coverage": coverage})
+    return first.model_copy(update={"run": run, "coverage": first.coverage.with_notes(FAILED)})
 
 
-def _difference(first: Report, second: Report, *, identical: bool) -> str | None:
+def _difference(first: Report, second: Report, *, identical: bool) -> Note | None:
     if not identical:
-        return "the second run returned other values: the target is not deterministic, or keeps state elsewhere"
-    changed = [n for n in first.coverage.notes if "another formula" in n]
-    if changed:
-        return changed[0]
+        return Note.of("other_values")
+    changed = next((n for n in first.coverage.typed_notes if n.kind in _OTHER_FORMULAS), None)
+    if changed is not None:
+        return changed
     if first.coverage.events != second.coverage.events:
-        return f"the second run had {second.coverage.events} events, the first {first.coverage.events}"
+        return Note.of("other_events", second=second.coverage.events, first=first.coverage.events)
     for name in ("findings", "damaging", "absorbed"):
         if [_key(f) for f in getattr(first, name)] != [_key(f) for f in getattr(second, name)]:
-            return "the second run had other births"
+            return Note.of("other_births")
     return None
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from whynan.errors import UsageError
 from whynan.floats import format_value
-from whynan.session.proving import RERUN, Ran, proved, with_surroundings
+from whynan.session.proving import RERUN, Ran, RunOnce, proved, with_surroundings
 from whynan.verify.swapping import is_same_file, swapped
 from whynan.verify.tails import retold
 from whynan.verify.visiting import visiting
@@ -41,8 +41,8 @@ _LOSS: Final = 1e-3
 class Replaying:
     """The way on which a replay was faithful, once more.
 
-    `region` makes what looks at the operations of a replay, and `looked` puts it around one; `hint` is said where a
-    file cannot be replaced in the midst of the program.
+    `region` makes what looks at the operations of a replay, and `looked` puts it around one; it says that a run of
+    the whole program would tell, where that is `advised` and a file cannot be replaced in the midst of it.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Replaying:
         eager: bool,
         region: Callable[[], Region],
         looked: Callable[[Region, Fault, Way], AbstractContextManager[None]],
-        hint: str = "",
+        advised: bool = False,
     ) -> None:
         self._way = way
         self._guard = guard
@@ -62,7 +62,7 @@ class Replaying:
         self._eager = eager
         self._region = region
         self._looked = looked
-        self._hint = hint
+        self._advised = advised
         self._seconds = _SECONDS
 
     def proved(self, report: Report, *, keep: Keep | None = None) -> Report:
@@ -84,15 +84,18 @@ class Replaying:
             return why
         if outcome.judged is not None and recorder.visits.visits:
             return recorder.visits
-        return outcome.why or ("; ".join(swap.left) or "the replay did not come there") + self._hint
+        return outcome.why or self._left("; ".join(swap.left) or "the replay did not come there")
 
     def unfaithful(self) -> str | None:
         """Why the way does not lead to the same step; None where it does."""
         outcome = self._replay(self._way, nullcontext)
         if outcome.judged is None:
-            return f"no replay {self._way.where}: {outcome.why}; {RERUN}"
+            return RunOnce(f"no replay {self._way.where}: {outcome.why}; {RERUN}")
         why = self._differs(outcome)
-        return None if why is None else f"{why}; {RERUN}"
+        return None if why is None else RunOnce(f"{why}; {RERUN}")
+
+    def _left(self, why: str) -> str:
+        return RunOnce(f"{why}; {RERUN}") if self._advised else why
 
     def _differs(self, outcome: Outcome) -> str | None:
         if outcome.judged is None or outcome.judged.same_as(self._fault.judged):
@@ -106,7 +109,7 @@ class Replaying:
             with swapped(path, before, after) as swap:
                 way = _retold(self._way, path, before, after)
                 if not swap.swapped and way is self._way:
-                    return ("; ".join(swap.left) or "nothing that is replayed is changed by it") + self._hint
+                    return self._left("; ".join(swap.left) or "nothing that is replayed is changed by it")
                 outcome = self._replay(way, lambda: self._looked(region, self._fault, way), onward)
         except SyntaxError as error:
             return f"the edited text is no Python ({error.msg})"

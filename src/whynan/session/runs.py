@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from whynan.analysis import findings_of
 from whynan.capture.failure import report_internal_error
 from whynan.capture.ranks import rank
-from whynan.records import ExitStatus, Replay, Report, Run, Source
+from whynan.records import ExitStatus, Note, Replay, Report, Run, Source
 from whynan.rules.catalogue import explain as explain_finding
 from whynan.session.allow import excused
 from whynan.session.comments import all_comments, comment_at
@@ -35,7 +35,7 @@ def report_of(trace: Trace, **known: Any) -> Report:
         return build_report(trace, **known)
     except Exception:
         report_internal_error()
-        coverage = trace.coverage.model_copy(update={"notes": (*trace.coverage.notes, FAILED)})
+        coverage = trace.coverage.with_notes(FAILED)
         whole = ExitStatus(script=1 if known["exception"] else 0, whynan=0)
         run = Run(command=known["command"], exit_status=whole, device=known["device"], exception=known["exception"])
         return Report(verdict="inconclusive", run=run, coverage=coverage)
@@ -50,7 +50,7 @@ def build_report(
     allowances: list[Allowance],
     replay: Replay | None = None,
     exception: str | None = None,
-    notes: tuple[str, ...] = (),
+    notes: tuple[Note, ...] = (),
     baseline: Baseline | None = None,
     whole_program: bool = False,
     main: str | None = None,
@@ -89,7 +89,7 @@ def build_report(
     if meant and verdict in ("nonfinite", "damaged"):
         errors = any(f.severity == "error" for f in escaped)
         verdict = "nonfinite" if errors else ("damaged" if escaped or damaging else "clean")
-    said = (*trace.coverage.notes, *notes, *(_allowed(f) for f in meant))
+    said = (*trace.coverage.typed_notes, *notes, *(_allowed(f) for f in meant))
     return Report(
         verdict=verdict,
         run=run
@@ -111,7 +111,7 @@ def build_report(
             *(a.pattern for a in allowances if not a.used),
             *(str(c) for c in (all_comments(main) if whole_program else ()) if c not in used),
         ),
-        coverage=trace.coverage.model_copy(update={"notes": said}),
+        coverage=trace.coverage.model_copy(update={"typed_notes": said}),
         ranges=trace.ranges,
     )
 
@@ -142,9 +142,9 @@ def _status(verdict: Verdict, trace: Trace) -> int:
     return 1 if verdict == "nonfinite" or unexplained else 0
 
 
-def _allowed(finding: Finding) -> str:
-    where = f" at {finding.site.file}:{finding.site.line}" if finding.site is not None else ""
-    return f"{finding.rule} {finding.name}{where} is allowed: {finding.allowed}"
+def _allowed(finding: Finding) -> Note:
+    file, line = (None, None) if finding.site is None else (finding.site.file, finding.site.line)
+    return Note.of("allowed", code=finding.rule, name=finding.name, file=file, line=line, reason=finding.allowed)
 
 
 def _commented(finding: Finding, used: set[Comment], comments: Sequence[Comment] | None) -> Finding:
@@ -188,9 +188,9 @@ def _sources(findings: Iterable[Finding]) -> tuple[Source, ...]:
     return tuple(Source(file=f, sha256=d) for f, d in files.items())
 
 
-def with_note(report: Report, note: str) -> Report:
+def with_note(report: Report, note: Note) -> Report:
     """A report with one more note: before the hint, which comes last."""
-    notes = list(report.coverage.notes)
-    at = next((i for i, known in enumerate(notes) if known.startswith("whynan run --start-step")), len(notes))
+    notes = list(report.coverage.typed_notes)
+    at = next((i for i, known in enumerate(notes) if known.kind == "start_step_advice"), len(notes))
     notes.insert(at, note)
-    return report.model_copy(update={"coverage": report.coverage.model_copy(update={"notes": tuple(notes)})})
+    return report.model_copy(update={"coverage": report.coverage.model_copy(update={"typed_notes": tuple(notes)})})

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from whynan.capture.ranks import is_one_of_several
 from whynan.errors import NestedTraceError, NonFiniteError, UsageError
-from whynan.records import Coverage, ExitStatus, Report, Run
-from whynan.report.values import count_text
+from whynan.records import Coverage, ExitStatus, Note, Report, Run
 from whynan.rules.catalogue import readings
 from whynan.session.evaluations import Beside
 from whynan.session.merging import merged
@@ -18,7 +17,7 @@ from whynan.session.region import STEPPED_ASIDE, refuses_another, scope_of
 from whynan.session.replays import Replays
 from whynan.session.runs import build_report, versions
 from whynan.traces import Trace
-from whynan.traces.format import FAILED, GRAPHS, WATCHED
+from whynan.traces.format import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from whynan.session.metrics import MetricSink
     from whynan.source.decisions import Decision
 
-SPOILT: Final = "bad after the last step: spoilt by that step"
-SPOILT_IN_A_GRAPH: Final = "bad at the end: spoilt by the last step, or in a CUDA graph"
 _active: list[Training] = []
 
 
@@ -194,10 +191,8 @@ class Training:
             return self._watched(self._told("clean", ()))
         if not self.repeated:
             return self._counted(self.report)
-        note = f"{count_text(self.repeated, 'more step')} bad after that, not looked into"
-        coverage = self.report.coverage
-        notes = {"notes": (*coverage.notes, note)}
-        return self._counted(self.report.model_copy(update={"coverage": coverage.model_copy(update=notes)}))
+        coverage = self.report.coverage.with_notes(Note.of("more_bad_steps", steps=self.repeated))
+        return self._counted(self.report.model_copy(update={"coverage": coverage}))
 
     def _counted(self, report: Report) -> Report:
         """A report with the steps that a loss scaler has skipped, in what was traced or since."""
@@ -207,26 +202,22 @@ class Training:
 
     def _watched(self, report: Report) -> Report:
         """A report with what is known of the steps that were watched, none of which was bad."""
-        seen = [*report.coverage.notes]
-        if self.guard.failed and FAILED not in seen:
-            seen.append(FAILED)
+        seen: list[Note] = [FAILED] if self.guard.failed else []
         if self.stepped_aside:
             seen.append(STEPPED_ASIDE)
-        watched = count_text(self.guard.watched, "step")
-        seen.append(WATCHED.format(steps=watched))
+        seen.append(Note.of("watched", steps=self.guard.watched))
         verdict, run, graphs = report.verdict, report.run, self._of_graphs()
         if spoilt := self.guard.spoilt():
             verdict = "inconclusive"
             run = run.model_copy(update={"exit_status": run.exit_status.model_copy(update={"whynan": 1})})
-            seen.append(f"{count_text(spoilt, 'parameter')} {SPOILT_IN_A_GRAPH if graphs else SPOILT}")
-        seen += graphs
-        coverage = report.coverage.model_copy(update={"notes": tuple(seen)})
+            seen.append(Note.of("spoilt_at_the_end", parameters=spoilt, graphs=bool(graphs)))
+        coverage = report.coverage.with_notes(*seen, *graphs)
         return self._counted(report.model_copy(update={"verdict": verdict, "coverage": coverage, "run": run}))
 
-    def _of_graphs(self) -> tuple[str, ...]:
+    def _of_graphs(self) -> tuple[Note, ...]:
         """What is said of CUDA graphs."""
         count = self.guard.graph_replays.count
-        return (GRAPHS.format(replays=count_text(count, "replay")),) if count else ()
+        return (Note.of("graph_replays", replays=count),) if count else ()
 
     def _deliver(self, report: Report | None, fault: Fault) -> BaseException | None:
         """Tell of the first bad step; gives what to raise at it."""
@@ -280,15 +271,14 @@ class Training:
     def _with_history(self, report: Report, fault: Fault) -> Report:
         history = tuple(as_step(entry) for entry in self.guard.history.of(fault.optimizer))
         run = report.run.model_copy(update={"history": history})
-        notes = (*report.coverage.notes, *self._of_graphs())
-        coverage = report.coverage.model_copy(update={"notes": notes})
+        coverage = report.coverage.with_notes(*self._of_graphs())
         return self._counted(report.model_copy(update={"run": run, "coverage": coverage}))
 
-    def _told(self, verdict: Any, notes: tuple[str, ...]) -> Report:
+    def _told(self, verdict: Any, notes: tuple[Note, ...]) -> Report:
         whynan = 0 if verdict == "clean" else 1
         status = ExitStatus(script=None, whynan=whynan)
         run = Run(command=self.command, exit_status=status, versions=versions(), device=self.guard.device())
-        return Report(verdict=verdict, run=run, coverage=Coverage(events=0, eager=0, compiled_regions=0, notes=notes))
+        return Report(verdict=verdict, run=run, coverage=Coverage(typed_notes=notes))
 
 
 def _replayed(report: Report, pieces: Sequence[Report]) -> Report:

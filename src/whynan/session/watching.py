@@ -161,10 +161,9 @@ def watching(
 
 
 def _cut_short(trace: Trace) -> Trace:
-    coverage = trace.coverage.model_copy(update={"notes": (*trace.coverage.notes, FAILED)})
-    return replace(trace, coverage=coverage, failed=True)
+    return replace(trace, coverage=trace.coverage.with_notes(FAILED), failed=True)
 
 
 def unseen() -> Trace:
     """What is left of a region that could not be watched."""
-    return Trace([], [], Coverage(events=0, eager=0, compiled_regions=0, notes=(FAILED,)), failed=True)
+    return Trace([], [], Coverage(events=0, eager=0, compiled_regions=0, typed_notes=(FAILED,)), failed=True)

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from whynan.capture.failure import report_internal_error
 from whynan.capture.ranks import is_one_of_several
-from whynan.records import Finding, Fix, Replay
-from whynan.session.capsules import NO_CAPSULE
+from whynan.records import Finding, Fix, Note, Replay
+from whynan.report.notes import sentence
+from whynan.session.capsules import no_capsule
 from whynan.session.child_process import run_child
 from whynan.session.delivery import say
 from whynan.session.interpreter import called
-from whynan.session.proving import RERUN
 from whynan.session.runs import with_note
 from whynan.session.signatures import Signature, place_of
 from whynan.session.waiting import told
@@ -48,15 +48,10 @@ PROVED: Final = "proved.json"
 CAPSULE: Final = "capsule"
 WHY: Final = "why"
 """The file that says why a further run is not to be used."""
-NOT_AGAIN: Final = "no second run: {}"
-NOT_USED: Final = "a second run was not used: {}"
-MEANT: Final = "the program had been stopped before a second run could tell that what was born is allowed"
-SEVERAL: Final = "not run again for a proof: it is one of several processes"
 RUN_AGAIN: Final = (
     "--rerun: once the program has ended, it is run again, as it is and with each fix, with all that it does to files "
     "and to the network"
 )
-_LEFT_OUT: Final = "a reason, left out"
 _BY_A_SIGNAL: Final = "the program was ended by a signal"
 _SPARE: Final = 5.0
 """Seconds in which a run that proves can still tell of what it has proved."""
@@ -126,8 +121,8 @@ class WholeProgramProof:
     def told(self, report: Report) -> Report:
         """A report that also says why the program is not run again, where it is not."""
         if self.refused is not None:
-            return with_note(report, NOT_AGAIN.format(self.refused))
-        return with_note(report, SEVERAL) if report.findings and is_one_of_several() else report
+            return with_note(report, Note.of("no_second_run", why=self.refused))
+        return with_note(report, Note.of("no_proof_together")) if report.findings and is_one_of_several() else report
 
     def wants(self, report: Report, looked_at: Report) -> bool:
         """Whether a further run may better a report.
@@ -145,7 +140,7 @@ class WholeProgramProof:
         """The first run's report, or a better one by further runs; `interrupted`: a signal has ended the program."""
         assert self._wanted is not None
         if interrupted:
-            return with_note(first, NOT_AGAIN.format(_BY_A_SIGNAL))
+            return with_note(first, Note.of("no_second_run", why=_BY_A_SIGNAL))
         if self._options.redact:
             from whynan.report.redaction import redacted
 
@@ -180,7 +175,7 @@ class WholeProgramProof:
             return _joined(first, read(found.read_bytes()))
         if why is None:
             why = left.read_text("utf-8") if left.exists() else f"it was cut short before it came to step {step}"
-        return with_note(first, self._public(NOT_USED.format(why), NOT_USED.format(_LEFT_OUT)))
+        return with_note(first, Note.of("second_run_not_used", why=None if self._options.redact else why))
 
     def _proved(self, first: Report, place: str) -> Report:
         assert self._wanted is not None
@@ -189,17 +184,10 @@ class WholeProgramProof:
         found = Path(place, PROVED)
         if why is None and not found.exists():
             why = "it was cut short"
-        proved: dict[str, Any] = {"why": f"run again, {why}"} if why else json.loads(found.read_text(encoding="utf-8"))
-        if "findings" not in proved:
-            proved["why"] = self._public(str(proved["why"]), f"run again, it was another: {_LEFT_OUT}")
+        proved: dict[str, Any] = {} if why else json.loads(found.read_text(encoding="utf-8"))
+        if why or (self._options.redact and "findings" not in proved):
+            proved["why"] = {"kind": "run_again", "values": {"why": None if self._options.redact else why}}
         return merged(first, proved, self._wanted)
-
-    def _public(self, said: str, otherwise: str) -> str:
-        if not self._options.redact:
-            return said
-        from whynan.traces.notes import without_names
-
-        return without_names(said) or otherwise
 
     def _with_capsule(self, report: Report, made: str) -> Report:
         """A further run's report, once the capsule that it made stands where it was wanted."""
@@ -212,7 +200,7 @@ class WholeProgramProof:
             move(made, options.capsule)
         except OSError as error:
             why = f"{options.capsule} cannot be written ({error.strerror or error})"
-            return with_note(report, NO_CAPSULE.format(why))
+            return no_capsule(report, why)
         run = report.run.model_copy(update={"data": None if options.redact else options.capsule})
         return report.model_copy(update={"run": run})
 
@@ -263,31 +251,30 @@ def _unproved(report: Report, looked_at: Report) -> dict[str, Any] | None:
 
 def _joined(first: Report, second: Report) -> Report:
     """The second run's report, with what only the first could know."""
-    spoilt = tuple(n for n in first.coverage.notes if " bad before step " in n or " bad after that" in n)
-    notes = [*second.coverage.notes, *spoilt]
+    known = (*first.coverage.notes_of("spoilt_before"), *first.coverage.notes_of("more_bad_steps"))
+    coverage = second.coverage.with_notes(*known)
     if second.verdict == "clean":
-        notes.append(MEANT)
-    coverage = second.coverage.model_copy(update={"notes": tuple(notes)})
+        coverage = coverage.with_notes(Note.of("meant_after_all"))
     run = second.run.model_copy(update={"history": first.run.history})
     return second.model_copy(update={"run": run, "coverage": coverage})
 
 
 def merged(first: Report, proved: dict[str, Any], wanted: dict[str, Any]) -> Report:
     """The first run's report with the fixes that further runs have proved, or with why they have not."""
-    why = str(proved["why"])
+    why = Note.model_validate(proved["why"])
     known = {(name, index): told for name, index, told in proved.get("findings", ())}
     changed: dict[str, Any] = {}
     for name in ("findings", "damaging"):
         findings = list(getattr(first, name))
         for wanted_name, index, *_ in wanted["findings"]:
             if wanted_name == name:
-                findings[index] = _with(findings[index], known.get((name, index)), why)
+                findings[index] = _with(findings[index], known.get((name, index)), sentence(why))
         changed[name] = tuple(findings)
-    replay = Replay(kind="rerun", faithful="findings" in proved, why=why)
+    replay = Replay(kind="rerun", faithful="findings" in proved, typed_why=why)
     changed["run"] = first.run.model_copy(update={"replay": replay})
     report = first.model_copy(update=changed)
     for note in proved.get("notes", ()):
-        report = with_note(report, note)
+        report = with_note(report, Note.model_validate(note))
     return report
 
 
@@ -302,9 +289,9 @@ def _with(finding: Finding, proved: dict[str, Any] | None, why: str) -> Finding:
 
 
 def _without_proof(fix: Fix, why: str) -> Fix:
-    if RERUN not in fix.verdict.why:
+    if fix.verdict.reason != "run_once":
         return fix
-    return fix.model_copy(update={"verdict": fix.verdict.model_copy(update={"why": why})})
+    return fix.model_copy(update={"verdict": fix.verdict.model_copy(update={"why": why, "reason": None})})
 
 
 def is_open(finding: Finding) -> bool:

@@ -19,6 +19,7 @@ from whynan.records import (
     Element,
     ForwardOperand,
     Neighbourhood,
+    Note,
     Phase,
     Reach,
     Run,
@@ -88,7 +89,7 @@ class BirthPart(Part):
     occurrences: Natural
     modules: tuple[str, ...]
     scope: tuple[Natural, ...]
-    note: str | None
+    note: Note | None
     named: bool
     computed: bool
     data: Data | None
@@ -251,7 +252,7 @@ class KnownPart(Part):
 class SessionPart(Part):
     """What the session knew beside the facts: notes, what it took for meant, and allowances that excused nothing."""
 
-    notes: tuple[str, ...] = ()
+    typed_notes: tuple[Note, ...] = ()
     comments: tuple[CommentPart, ...] = ()
     baseline: str | None = None
     """The path of the earlier report."""
@@ -279,12 +280,15 @@ class SiteLine(Part):
 
 
 def written(part: BaseModel) -> str:
-    """The JSON text of a part; a lone surrogate in a name (a file name that is not UTF-8) is written as its escape."""
+    """The JSON text of a part, without the sentences of its notes.
+
+    A lone surrogate in a name (a file name that is not UTF-8) is written as its escape.
+    """
     try:
-        return visible(part.model_dump_json(by_alias=True))
+        return visible(part.model_dump_json(by_alias=True, round_trip=True))
     except PydanticSerializationError:
-        spelled = type(part).model_validate(_spelled(part.model_dump(by_alias=True)))
-        return visible(spelled.model_dump_json(by_alias=True))
+        spelled = type(part).model_validate(_spelled(part.model_dump(by_alias=True, round_trip=True)))
+        return visible(spelled.model_dump_json(by_alias=True, round_trip=True))
 
 
 def text_line(text: str | None) -> str:

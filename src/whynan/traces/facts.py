@@ -16,6 +16,7 @@ from whynan.records import (
     Element,
     ForwardOperand,
     Neighbourhood,
+    Note,
     Phase,
     Range,
     Reach,
@@ -74,7 +75,7 @@ class Birth:
     occurrences: int = 1
     modules: dict[str, None] = field(default_factory=lambda: {})
     scope: tuple[int, ...] = ()
-    note: str | None = None
+    note: Note | None = None
     named: bool = False
     computed: bool = False
     data: Data | None = None

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from whynan.records import Note
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -40,20 +42,10 @@ PHASES: Final = ("forward", "backward", "accumulation", "optimizer")
 """The phases of events by number."""
 
 
-UNFINISHED: Final = (
-    "this trace is unfinished: its run was killed, still goes on, or could write no more, and what it did after "
-    "{events:,} operations is not known"
-)
-NO_OTHERS: Final = "nothing of this process was looked at, and nothing is known of those beside it"
-NO_FACTS: Final = "the trace holds no facts: its run was over before any were written"
-"""Notes of a report that was made of what a run has left."""
-FAILED: Final = "whynan met an error of its own and stopped looking: what follows it was not seen"
+NO_FACTS: Final = Note.of("no_facts")
+"""The note of a report that was made of what a run has left."""
+FAILED: Final = Note.of("whynan_failed")
 """The note of a run of which whynan has not seen all, by a fault of its own."""
-WATCHED: Final = "{steps} watched: the loss and the gradients of each were finite"
-GRAPHS: Final = "{replays} of CUDA graphs: what ran inside was not looked at"
-"""The note of a training in which no step went bad."""
-GIVEN: Final = "what is bad in {outputs} was given: {literals}"
-"""The note of a run whose outputs are bad by literals alone: none of its operations has made a number bad."""
 
 
 def segment_name(number: int) -> str:

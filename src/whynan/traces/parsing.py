@@ -8,10 +8,10 @@ import json
 from typing import Any, Final, NoReturn, cast
 
 _WORDS: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
-_NUMBERS: Final = frozenset("value min max finite_min finite_max loss norm scale".split())
+_NUMBERS: Final = frozenset("value min max finite_min finite_max loss norm scale first last".split())
 """Fields in which these words are numbers."""
 _LISTS: Final = frozenset(("numbers",))
-"""Fields that may hold a list of such numbers."""
+"""Fields that may hold several such numbers, in a list or by name."""
 _MIXED: Final = frozenset(("flags", "options"))
 """Fields that hold such fields under names of any kind."""
 _LARGEST: Final = 1 << 64
@@ -38,7 +38,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     for name in _LISTS & made.keys():
         if isinstance(inner := made[name], tuple):
             made[name] = tuple(_number(value) for value in cast("tuple[Any, ...]", inner))
-    for name in _MIXED & made.keys():
+    for name in (_MIXED | _LISTS) & made.keys():
         inner = made[name]
         if isinstance(inner, dict):
             made[name] = {key: _number(value) for key, value in cast("dict[str, Any]", inner).items()}

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from whynan.errors import UsageError
-from whynan.records import Coverage, Range
+from whynan.records import Coverage, Note, Range
 from whynan.traces import format as layout
 from whynan.traces.documents import FactsDocument, Meant, RunDocument
 from whynan.traces.events import Events
 from whynan.traces.facts import Trace
-from whynan.traces.format import NO_FACTS, UNFINISHED
+from whynan.traces.format import NO_FACTS
 from whynan.traces.opening import Folder
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def read_trace(directory: str | os.PathLike[str]) -> Recorded:
     events = Events(folder, whole=finished)
     if facts is not None:
         _check(folder, facts)
-    trace = Trace([], [], Coverage(notes=(NO_FACTS,)), failed=True) if facts is None else facts.trace()
+    trace = Trace([], [], Coverage(typed_notes=(NO_FACTS,)), failed=True) if facts is None else facts.trace()
     trace.ranges = _ranges(folder, 0 if facts is None else facts.ranges)
     if not finished:
         trace.coverage = _so_far(trace.coverage, len(events))
@@ -72,8 +72,8 @@ def read_trace(directory: str | os.PathLike[str]) -> Recorded:
 def _so_far(coverage: Coverage, events: int) -> Coverage:
     """What was looked at by a run that did not end its trace: its segments may go on where its facts end."""
     seen = max(coverage.events, events)
-    notes = (*coverage.notes, UNFINISHED.format(events=seen))
-    return coverage.model_copy(update={"events": seen, "eager": max(coverage.eager, events), "notes": notes})
+    noted = coverage.with_notes(Note.of("unfinished", events=seen))
+    return noted.model_copy(update={"events": seen, "eager": max(coverage.eager, events)})
 
 
 def _ranges(folder: Folder, count: int) -> tuple[Range, ...]:

@@ -7,6 +7,7 @@ A field that no table names is dropped, so that one which is added later is let 
 
 from __future__ import annotations
 
+import builtins
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -18,6 +19,7 @@ from pydantic import BaseModel
 from whynan.ops.onnx_names import is_onnx_argument, is_onnx_operator
 from whynan.ops.vocabulary import is_dtype, is_torch_argument, is_torch_node, is_torch_operator
 from whynan.records import (
+    KINDS,
     Argument,
     ChainLink,
     Coverage,
@@ -29,6 +31,7 @@ from whynan.records import (
     ForwardOperand,
     Inference,
     Neighbourhood,
+    Note,
     Operand,
     Operation,
     Range,
@@ -41,20 +44,17 @@ from whynan.records import (
     Step,
 )
 from whynan.traces.facts import STILL_HELD, Birth, Event, Silent, Sink, Trace
-from whynan.traces.notes import exception_type, generic, without_names
 
 T = TypeVar("T")
 
+LEFT_OUT: Final = Note.of("left_out")
+"""The note that heads those of a redacted report."""
 CUSTOM_OPERATOR: Final = "a custom operator"
 CUSTOM_FUNCTION: Final = "a custom function"
 
+_CODE: Final = re.compile(r"WN[\dX]\d{2}", re.ASCII)
+_RULE_NAME: Final = re.compile(r"[a-z0-9-]+", re.ASCII)
 _POSITION: Final = re.compile(r"(output|argument \d+)(\[\d+\])*", re.ASCII)
-_MORE_EVENTS: Final = re.compile(r"\d+ more events", re.ASCII)
-_DECIDED: Final = re.compile(
-    "(?:ends the program|leaves its loop|skips the step) because (?:the loss|what it tests|what it tests of the "
-    "gradients|what it holds) is (?:NaN or Inf|NaN|-?Inf)"
-)
-_BIRTH_NOTE: Final = re.compile(r"(parameter|buffer|argument) (.+)", re.DOTALL)
 _DEVICE: Final = re.compile(r"(cpu|cuda|mps|xpu|hpu|xla|meta)(:\d+)?", re.ASCII)
 _VERSION: Final = re.compile(r"\d+(\.\d+)*((a|b|rc|\.dev|\.post)\d+)*(\+(cpu|cu\d+|rocm[\d.]+))?", re.ASCII)
 _PACKAGES: Final = frozenset("whynan python torch numpy transformers onnx onnxruntime".split())
@@ -197,33 +197,89 @@ def _entries(redaction: Redaction, value: tuple[int | str, ...], _holder: Any) -
 
 
 @by_holder
-def _summary(link: ChainLink) -> str:
-    """What an event of a chain did, in words that hold for every one of its role."""
-    op = _operator(link.op)
+def _summary(link: ChainLink) -> Note:
+    """What an event of a chain did, as it holds for every one of its role."""
+    op, said = _operator(link.op), link.typed_summary
     match link.role:
         case "cause":
-            return f"the result of {op}" if op else "what came in"
+            return Note.of("came_in") if op is None else Note.of("result_of", operator=op)
         case "birth":
-            return f"{op or 'a value'} gives a bad number"
+            return Note.of("gives_bad", operator=op)
         case "step" if op is None:
-            return link.summary if _MORE_EVENTS.fullmatch(link.summary) else "more events"
+            return said if said.kind == "more_events" else Note.of("more_events", count=None)
         case "step":
-            return f"{op} carries it on"
+            return Note.of("carries_on", operator=op)
         case "sink":
-            return link.summary if _DECIDED.fullmatch(link.summary) else "where it leaves"
+            return said if said.kind == "decided" and _is_public(said.values["held"]) else Note.of("leaves")
 
 
-def _birth_note(redaction: Redaction, value: str | None, holder: Birth) -> str | None:
+def _is_public(held: object) -> bool:
+    """Whether a number says no more than that it is bad."""
+    return held is None or (isinstance(held, float) and not math.isfinite(held))
+
+
+def _birth_note(redaction: Redaction, note: Note | None, holder: Birth) -> Note | None:
     """What came in or was written, by its kind and the tensor's pseudonym."""
-    if value is None or value == "uninitialised memory":
-        return value
-    if (known := _BIRTH_NOTE.fullmatch(value)) is not None:
-        return f"{known[1]} {tensor(redaction, known[2], holder)}"
-    return "a constant that the program writes" if holder.label_kind == "literal" else "data from outside"
+    if note is None or note.kind == "uninitialised":
+        return note
+    sort, literal = note.values.get("sort"), holder.label_kind == "literal"
+    known: dict[str, Any] = {"sort": None, "tensor": None, "literal": literal, "dtype": None, "since": None}
+    if note.kind == "entered" and sort in ("parameter", "buffer", "argument"):
+        name = note.values["tensor"]
+        known |= {"sort": sort, "tensor": tensor(redaction, name if isinstance(name, str) else None, holder)}
+    return Note.of("entered", **known)
+
+
+def exception_type(text: str) -> str:
+    """The type of an exception without its text: ``ValueError``; one that is not Python's own is somebody's name."""
+    name = text.split(":")[0]
+    found: object = getattr(builtins, name, None)
+    return name if isinstance(found, type) and issubclass(found, BaseException) else "an exception"
 
 
 def _exception(text: str | None) -> str | None:
     return None if text is None else exception_type(text)
+
+
+def _rule(note: Note) -> dict[str, str]:
+    """The code and name of a rule of whynan's own; those of others may be named for what is private."""
+    code, name = str(note.values["code"]), str(note.values["name"])
+    known = _CODE.fullmatch(code) and _RULE_NAME.fullmatch(name)
+    return {"code": code, "name": name} if known else {"code": "WN000", "name": "unexplained"}
+
+
+def _values(redaction: Redaction, values: dict[str, Any], note: Note) -> dict[str, Any]:
+    """What may be known of the values of a note, by what its kind says of each."""
+
+    def treated(name: str, value: Any) -> Any:
+        match KINDS[note.kind][name]:
+            case "count" | "counts" | "line" | "number" | "flag" | "word":
+                return value
+            case "rule":
+                return _rule(note)[name]
+            case "node":
+                return value if value is None or is_torch_node(value) else None
+            case "exception":
+                return _exception(value)
+            case "note":
+                return _note(redaction, value, note)
+            case "name" | "path" | "value" | "shown" | "text":
+                return None
+
+    return {name: treated(name, value) for name, value in values.items()}
+
+
+def _note(redaction: Redaction, value: Note | None, _holder: Any) -> Note | None:
+    """A note without what is private; of one that is known as a sentence only, nothing."""
+    return None if value is None or value.kind == "written" else redaction.of(value)
+
+
+def _notes(redaction: Redaction, notes: tuple[Note, ...], _holder: Any) -> tuple[Note, ...]:
+    """Notes, headed by the one that says what was done; of those that are sentences only, how many there were."""
+    left = (_note(redaction, note, None) for note in notes)
+    count = sum(note.kind == "written" for note in notes)
+    unknown = [Note.of("notes_left_out", count=count)] if count else []
+    return tuple(dict.fromkeys((LEFT_OUT, *(note for note in left if note is not None), *unknown)))
 
 
 def _versions(versions: dict[str, str]) -> dict[str, str]:
@@ -288,11 +344,12 @@ FACTS: Final[Mapping[type, Table]] = {
         "in_order": kept,
     },
     ChainLink: {
-        "role": kept, "op": operator, "phase": kept, "site": record, "node": named("node"), "summary": _summary,
+        "role": kept, "op": operator, "phase": kept, "site": record, "node": named("node"), "typed_summary": _summary,
     },
     Coverage: {
-        "events": kept, "eager": kept, "compiled_regions": kept, "skipped_steps": kept, "notes": by_value(generic),
+        "events": kept, "eager": kept, "compiled_regions": kept, "skipped_steps": kept, "typed_notes": _notes,
     },
+    Note: {"kind": kept, "values": _values},
     Range: {
         "event": kept, "op": operator, "phase": kept, "output": kept, "dtype": dtype, "shape": kept, "n": kept,
         "n_nan": kept, "n_posinf": kept, "n_neginf": kept, "n_zero": kept, "n_subnormal": kept,
@@ -334,7 +391,7 @@ FACTS: Final[Mapping[type, Table]] = {
         "unexplained": record, "failed": kept, "silent": record,
     },
     ExitStatus: {"script": kept, "whynan": kept},
-    Replay: {"kind": kept, "faithful": kept, "why": by_value(lambda why: without_names(why) or "")},
+    Replay: {"kind": kept, "faithful": kept, "typed_why": _note},
     Step: {
         "step": kept, "loss": unknown, "norm": unknown, "scale": unknown, "skipped": kept,
     },

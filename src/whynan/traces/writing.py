@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from whynan.errors import UsageError
+from whynan.records import Note
 from whynan.traces import format as layout
 from whynan.traces.documents import FactsDocument, Meant, RunDocument, written
 from whynan.traces.private import private
@@ -53,9 +54,9 @@ class TraceWriter:
         self, directory: str | os.PathLike[str], *, redact: bool = False, budget: int = DEFAULT_BUDGET
     ) -> None:
         self.shown = os.fspath(directory)
-        self.note: str | None = None
+        self.note: Note | None = None
         """What the report of the run says of a trace that had to stop."""
-        self.left_out: str | None = None
+        self.left_out: Note | None = None
         """What it says of events for which there was no room."""
         self.events = 0
         """Events in complete segments."""
@@ -130,8 +131,8 @@ class TraceWriter:
     def segment(self, events: NDArray[np.void]) -> bool:
         """Write a segment of events, whose tables have been written; whether it was."""
         if self._bytes + events.nbytes > self._budget and self.left_out is None:
-            most = f"events may take {self._budget // _MEGABYTE:,} MiB"
-            self.left_out = f"the trace in {self.shown} holds the first {self.events:,} events only: {most}"
+            megabytes = self._budget // _MEGABYTE
+            self.left_out = Note.of("trace_full", folder=self.shown, events=self.events, megabytes=megabytes)
         if not len(events) or self.left_out is not None or not self._guarded(lambda: self._segment(events)):
             return False
         self._segments += 1
@@ -141,8 +142,7 @@ class TraceWriter:
 
     def with_notes(self, coverage: Coverage) -> Coverage:
         """What a report says of its coverage, and of what this trace of it had to leave out."""
-        new = [note for note in (self.left_out, self.note) if note is not None and note not in coverage.notes]
-        return coverage.model_copy(update={"notes": (*coverage.notes, *new)}) if new else coverage
+        return coverage.with_notes(*(note for note in (self.left_out, self.note) if note is not None))
 
     def private(self, record: T) -> T:
         """A site or range as it may be written."""
@@ -215,7 +215,7 @@ class TraceWriter:
         return True
 
     def _stop(self, why: str) -> None:
-        self.note = f"the trace in {self.shown} stopped after {self.events:,} events: {why}"
+        self.note = Note.of("trace_stopped", folder=self.shown, events=self.events, why=why)
 
 
 def _check_size(size: int, most: int, name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from whynan.records import BirthKind, Coverage, Element, Phase, SinkKind, Site
+from whynan.records import BirthKind, Coverage, Element, Note, Phase, SinkKind, Site
 from whynan.traces import Birth, Event, Sink, Trace
 
 NAN, INF = float("nan"), float("inf")
@@ -24,12 +24,17 @@ def birth(
     op: str | None = "aten.log.default",
     kind: BirthKind = "invalid",
     literal: bool = False,
+    note: Note | str | None = None,
     **more: Any,
 ) -> Birth:
-    """A birth with one bad element of four."""
+    """A birth with one bad element of four; its note may be a sentence that is known as text only."""
+    if isinstance(note, str):
+        note = Note.of("written", sentence=note)
     element = Element(index=(0,), shape=(4,), dtype="float32", value=value, count=1, total=4, operands=())
     event = Event(label if ordinal is None else ordinal, op, phase, site(line))
-    return Birth(label, "literal" if literal else "birth", event, "literal" if literal else kind, element, **more)
+    return Birth(
+        label, "literal" if literal else "birth", event, "literal" if literal else kind, element, note=note, **more
+    )
 
 
 def sink(*labels: int, kind: SinkKind = "loss", name: str | None = None, fatal: bool = True, **more: Any) -> Sink:

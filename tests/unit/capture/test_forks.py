@@ -60,7 +60,7 @@ def test_a_child_that_ends_the_trace_says_that_it_is_one() -> None:
     def end() -> None:
         capture.__exit__(None, None, None)
         assert capture.trace is not None
-        assert (capture.trace.births, capture.trace.coverage.notes) == ([], (FORKED,))
+        assert (capture.trace.births, capture.trace.coverage.typed_notes) == ([], (FORKED,))
         assert _get_current_dispatch_mode_stack() == []
         assert torch.load.__code__ is LOAD
 

@@ -90,7 +90,7 @@ def test_what_a_signals_handler_raises_goes_to_the_program(name: str, at_the_thi
     assert "whynan/" not in said
     # and whynan looks on
     assert [f.birth for f in t.report.findings] == ["invalid"]
-    assert FAILED not in t.report.coverage.notes
+    assert FAILED not in t.report.coverage.typed_notes
 
 
 def test_what_is_sent_to_the_thread_goes_to_the_program(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from whynan.records import (
     Fix,
     FixVerdict,
     ForwardOperand,
+    Note,
     Operand,
     Phase,
     Reach,
@@ -43,6 +44,8 @@ LINES = {
     60: "    best = torch.full((), float('inf'))",
 }
 
+ALLOWED = Note.of("allowed", code="WN101", name="zero-over-zero", file="net.py", line=20, reason="empty rows are meant")
+
 
 def line_of(file: str, number: int) -> str | None:
     """The source of the programs; nothing is known of a library."""
@@ -66,8 +69,11 @@ def cause(summary: str, line: int | None = None, file: str = "net.py") -> ChainL
     return ChainLink(role="cause", op="aten.relu.default", phase="forward", site=where, summary=summary)
 
 
-def step(op: str = "aten.mul.Tensor", phase: Phase = "forward", summary: str = "mul carries it on") -> ChainLink:
-    return ChainLink(role="step", op=op, phase=phase, summary=summary)
+CARRIED = Note.of("carries_on", operator="mul")
+
+
+def step(op: str = "aten.mul.Tensor", phase: Phase = "forward", said: Note = CARRIED) -> ChainLink:
+    return ChainLink(role="step", op=op, phase=phase, typed_summary=said)
 
 
 def value(name: str, held: Any, *, expression: str | None = None, **more: Any) -> Operand:
@@ -256,7 +262,7 @@ LITERAL = finding(
     chain=(),
 )
 
-TURNED = step("aten.rsqrt.default", summary="rsqrt gives 0, where 0.0033 is the value in float64")
+TURNED = step("aten.rsqrt.default", said=Note.of("float64_differs", operator="rsqrt", result=0, meant=0.0033))
 READ = finding(severity="warning", reaches=(reach("observed"),))
 HELD = finding(step=None, reaches=(reach("observed", "a tensor still held", 4, 32),))
 DAMAGING = finding(
@@ -397,10 +403,12 @@ REPORTS: dict[str, Report] = {
     "inconclusive": report(verdict="inconclusive", coverage={"notes": ("thread 'loader' was not entered",)}),
     "inconclusive, with a warning": report(READ, verdict="inconclusive"),
     "whynan failed": report(
-        verdict="inconclusive", coverage={"notes": (FAILED,)}, run={"exit_status": ExitStatus(script=0, whynan=0)}
+        verdict="inconclusive", coverage={"typed_notes": (FAILED,)}, run={"exit_status": ExitStatus(script=0, whynan=0)}
     ),
     "whynan failed in the replay of a bad step": report(
-        verdict="inconclusive", coverage={"notes": (FAILED,)}, run={"exit_status": ExitStatus(script=None, whynan=1)}
+        verdict="inconclusive",
+        coverage={"typed_notes": (FAILED,)},
+        run={"exit_status": ExitStatus(script=None, whynan=1)},
     ),
     "raised": report(
         finding(reaches=(reach("observed", "y", 1, 2), reach("observed"))), run={"exception": "ValueError: loss is NaN"}
@@ -408,7 +416,7 @@ REPORTS: dict[str, Report] = {
     "allowed": report(
         verdict="clean",
         unused_allows=("WN5", "sqrt-at-zero"),
-        coverage={"notes": ("WN101 zero-over-zero at net.py:20 is allowed: empty rows are meant",)},
+        coverage={"typed_notes": (ALLOWED,)},
     ),
     "unfaithful": report(
         FORWARD, run={"replay": Replay(kind="rerun", faithful=False, why="the second run returned other values")}

@@ -19,6 +19,7 @@ from whynan.records import (
     Fix,
     FixVerdict,
     ForwardOperand,
+    Note,
     Operand,
     Origin,
     Phase,
@@ -40,6 +41,26 @@ T = TypeVar("T")
 # the names of numbers are told from text by their names alone, and so are no text here
 TEXT = st.text(max_size=12).filter(lambda text: text not in ("NaN", "Infinity", "-Infinity"))
 COUNT = st.integers(0, 2**63 - 1)
+SHOWN = st.none() | st.booleans() | TEXT | st.integers(-(2**53), 2**53) | st.floats()
+STEPS = st.one_of(
+    st.builds(
+        lambda operands, result: Note.of(
+            "computed", operator="mul", operands=operands, result=result, arithmetic=True, dtype=None, smallest=None
+        ),
+        st.lists(SHOWN, max_size=3).map(tuple),
+        SHOWN,
+    ),
+    st.builds(lambda count: Note.of("more_events", count=count), st.none() | COUNT),
+    st.builds(
+        lambda bad: Note.of("bears", operator=None, bad=bad, back=False), st.sampled_from(["NaN", "Inf", "-Inf"])
+    ),
+)
+NOTES = st.one_of(
+    st.builds(lambda steps: Note.of("watched", steps=steps), COUNT),
+    st.builds(lambda text: Note.of("written", sentence=text), TEXT),
+    st.builds(lambda thread: Note.of("thread_not_entered", thread=thread), st.none() | TEXT),
+    st.builds(lambda names, why: Note.of("no_replay", way=names, eager=False, why=why), TEXT, st.none() | TEXT),
+)
 LINE = st.integers(1, 10**6)
 NUMBER = st.floats() | st.integers(-(2**63), 2**63 - 1)
 SHAPE = st.lists(COUNT, max_size=3).map(tuple)
@@ -107,7 +128,7 @@ LINKS = st.builds(
     op=some(TEXT),
     phase=some(st.sampled_from(get_args(Phase))),
     site=some(SITES),
-    summary=TEXT,
+    typed_summary=NOTES | STEPS,
 )
 REACHES = st.builds(Reach, kind=st.sampled_from(get_args(SinkKind)), name=some(TEXT), bad=COUNT, total=COUNT)
 VERDICTS = st.builds(
@@ -205,6 +226,6 @@ def reports() -> st.SearchStrategy[Report]:
         absorbed=few(FINDINGS),
         absorbed_count=COUNT,
         unused_allows=few(TEXT),
-        coverage=st.builds(Coverage, events=COUNT, skipped_steps=COUNT, notes=few(TEXT)),
+        coverage=st.builds(Coverage, events=COUNT, skipped_steps=COUNT, typed_notes=few(NOTES)),
         ranges=few(RANGES),
     )

@@ -17,8 +17,7 @@ from whynan.records import Report, Site
 from whynan.report.json import read, schema, to_json
 from whynan.report.redaction import redacted
 from whynan.report.terminal import render
-from whynan.traces.notes import LEFT_OUT
-from whynan.traces.redaction import FACTS, Pseudonyms, Redaction
+from whynan.traces.redaction import FACTS, LEFT_OUT, Pseudonyms, Redaction
 
 VALIDATOR = Draft202012Validator(schema())
 
@@ -70,7 +69,7 @@ def test_what_decides_stays(name: str) -> None:
     assert left.run.exit_status == made.run.exit_status
     assert left.absorbed_count == made.absorbed_count
     assert left.coverage.events == made.coverage.events
-    assert left.coverage.notes[0] == LEFT_OUT
+    assert left.coverage.typed_notes[0] == LEFT_OUT
     for before, after in zip(made.findings, left.findings, strict=True):
         same = ("rule", "name", "severity", "fate", "birth", "phase", "op", "grad_fn", "step", "micro", "occurrences")
         assert [getattr(after, field) for field in same] == [getattr(before, field) for field in same]

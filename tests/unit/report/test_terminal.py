@@ -242,7 +242,7 @@ def test_beside_a_verified_fix_no_other_takes_room(statuses: tuple[Any, ...], sh
 
 
 def test_what_does_not_fit_how_it_is_written_is_only_counted() -> None:
-    unfit = FixVerdict(status="unverified", why="x is not written as y")
+    unfit = FixVerdict(status="unverified", why="x is not written as y", reason="unfit")
     rewrites = tuple(Fix(title=f"way {n}", kind="source", patch=None, verdict=unfit) for n in range(3))
     setting = Fix(title="another dtype", kind="setting", patch=None, verdict=FixVerdict(status="unverified", why="no"))
     first = render(report(finding(fixes=(*rewrites, setting))), width=100)

@@ -18,7 +18,7 @@ from tests.unit.report.programs import (
     step,
     value,
 )
-from whynan.records import Site
+from whynan.records import Note, Site
 from whynan.report import wording
 from whynan.report.terminal import render
 
@@ -81,20 +81,26 @@ def test_a_wrong_finite_value_has_a_place_and_is_said_to_be_one(kinds: tuple[str
 
 
 @pytest.mark.parametrize(
-    ("summary", "said"),
+    ("did", "said"),
     [
-        ("argmax makes 0 of NaN", "finite there, but made of NaN"),
-        ("Cast makes -9223372036854775808 of Inf", "finite there, but made of Inf"),
-        ("ReduceMax drops NaN", "finite there, but a NaN was left out on the way"),
-        ("GridSample takes NaN for a place", "finite there, but a NaN was taken for a place on the way"),
-        ("topk gives 0, where 2 is the value in float64", "finite there, but not what float64 would have given"),
+        (Note.of("made_of_bad", operator="argmax", result=0, bad="NaN"), "finite there, but made of NaN"),
+        (
+            Note.of("made_of_bad", operator="Cast", result="-9223372036854775808", bad="Inf"),
+            "finite there, but made of Inf",
+        ),
+        (Note.of("drops_nan", operator="ReduceMax"), "finite there, but a NaN was left out on the way"),
+        (Note.of("place_of_nan", operator="GridSample"), "finite there, but a NaN was taken for a place on the way"),
+        (
+            Note.of("float64_differs", operator="topk", result=0, meant=2),
+            "finite there, but not what float64 would have given",
+        ),
     ],
 )
-def test_how_a_nan_became_finite_is_said_where_it_ends(summary: str, said: str) -> None:
-    link = step(summary=summary)
+def test_how_a_nan_became_finite_is_said_where_it_ends(did: Note, said: str) -> None:
+    link = step(said=did)
     found = finding(fate="damaging", severity="warning", reaches=(reach("output", "index", 1, 2),), chain=(link,))
     assert wording.finite_but_wrong(found) == said
-    assert wording.turned(found) == summary
+    assert wording.turned(found) == link.summary
 
 
 def test_where_it_is_not_known_how_a_nan_became_finite_nothing_is_said_of_float64() -> None:

@@ -12,6 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 from whynan.capture.onnx.engine import EngineSettings
 from whynan.capture.onnx.outcomes import Outcome
 from whynan.records import Coverage
+from whynan.report.notes import sentence
 from whynan.session.explaining import agree, explained, explaining, unexplained
 from whynan.traces import Sink, Trace
 
@@ -52,4 +53,4 @@ def test_runs_agree_whose_bad_outputs_are_the_same() -> None:
 
 @pytest.mark.parametrize("of", [outcome(*"abcdef"), outcome(blocked=True)], ids=["computed", "blocked"])
 def test_which_run_is_told_of_is_said(of: Outcome, snapshot: SnapshotAssertion) -> None:
-    assert f"{explained(of)}\n{unexplained(of)}" == snapshot
+    assert f"{sentence(explained(of))}\n{sentence(unexplained(of))}" == snapshot

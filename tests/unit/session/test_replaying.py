@@ -35,7 +35,7 @@ def test_it_is_reproduced_bit_by_bit_and_explained_as_before(name: str, tmp_path
     report = replayed(str(tmp_path / "c"))
     assert report.verdict == "nonfinite"
     assert report.run.exit_status.whynan == 1
-    assert SAME_BITS in report.coverage.notes
+    assert SAME_BITS in report.coverage.typed_notes
     (found,) = report.findings
     assert (found.rule, found.op, found.site) == (first.rule, first.op, first.site)
     assert (found.message, found.explanation) == (first.message, first.explanation)

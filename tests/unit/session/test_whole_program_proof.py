@@ -15,13 +15,15 @@ import whynan
 from whynan.capture.torch.state import restore_stored, stored
 from whynan.config import Options
 from whynan.errors import UsageError
-from whynan.records import Report
+from whynan.records import Note, Report
 from whynan.report.json import to_json
 from whynan.session import whole_program_proof
 from whynan.session.checking import check
-from whynan.session.proving import RERUN, Once, proved
+from whynan.session.proving import RERUN, Once, RunOnce, proved
 from whynan.session.script import Beginning, Program
 from whynan.session.whole_program_proof import PROVED, STEP, WHY, WholeProgramProof, key_of, likeness_of
+
+NOTHING = Note.of("run_again", why=Note.of("bore_nothing")).model_dump(mode="json")
 
 
 def found() -> Report:
@@ -30,7 +32,9 @@ def found() -> Report:
     def target(x: torch.Tensor) -> torch.Tensor:
         return torch.log(torch.softmax(x, dim=0))
 
-    return proved(whynan.explain(target, torch.tensor([1000.0, 0.0])), Once(f"the program was run once: {RERUN}"))
+    return proved(
+        whynan.explain(target, torch.tensor([1000.0, 0.0])), Once(RunOnce(f"the program was run once: {RERUN}"))
+    )
 
 
 def proof(**options: Any) -> WholeProgramProof:
@@ -115,16 +119,20 @@ def test_proofs_take_the_place_of_what_was_not_proved(monkeypatch: pytest.Monkey
     fix = found().findings[0].fixes[0]
     sure = fix.model_copy(update={"verdict": fix.verdict.model_copy(update={"status": "verified", "why": "it holds"})})
     told = ["findings", 0, {"fixes": [sure.model_dump(mode="json")]}]
-    document = {"why": "identical", "findings": [told], "notes": []}
+    document = {"why": {"kind": "births_identical", "values": {}}, "findings": [told], "notes": []}
     report, _ = _bettered(monkeypatch, {PROVED: json.dumps(document)})
     assert report.findings[0].fixes == (sure,)
-    assert (report.run.replay.kind, report.run.replay.faithful, report.run.replay.why) == ("rerun", True, "identical")
+    assert (report.run.replay.kind, report.run.replay.faithful, report.run.replay.typed_why) == (
+        "rerun",
+        True,
+        Note.of("births_identical"),
+    )
 
 
 @pytest.mark.parametrize(
     ("files", "ended", "why"),
     [
-        ({PROVED: '{"why": "run again, it bore nothing bad"}'}, None, "run again, it bore nothing bad"),
+        ({PROVED: json.dumps({"why": NOTHING})}, None, "run again, it bore nothing bad"),
         ({}, "it was interrupted", "run again, it was interrupted"),
         ({}, None, "run again, it was cut short"),
     ],
@@ -139,7 +147,7 @@ def test_a_run_that_proves_nothing_is_the_reason(
 
 def test_the_second_runs_report_takes_the_place_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     better = found()
-    replay = better.run.replay.model_copy(update={"kind": "rerun", "faithful": True, "why": "identical"})
+    replay = better.run.replay.model_copy(update={"kind": "rerun", "faithful": True})
     better = better.model_copy(update={"run": better.run.model_copy(update={"replay": replay})})
     report, child = _bettered(monkeypatch, {STEP: to_json(better)}, step=4)
     assert (report.run.replay.kind, report.run.replay.faithful) == ("rerun", True)

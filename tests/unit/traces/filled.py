@@ -10,6 +10,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 
+from whynan.records import KINDS, Note
+
 SECRET = "Geheimnis"
 
 
@@ -30,6 +32,10 @@ class Fill:
     def value(self, hint: Any) -> Any:
         """A value of an annotation; of several that it may be, text before others, and a record before nothing."""
         origin, arguments = get_origin(hint), get_args(hint)
+        if hint is Note:
+            return self.note("entered")
+        if origin is tuple and arguments[0] is Note:
+            return tuple(self.note(kind) for kind in KINDS)
         if hint is str:
             self.told.append(f"{SECRET} {next(self._serial)}")
             return self.told[-1]
@@ -46,6 +52,25 @@ class Fill:
         if isinstance(hint, type) and (issubclass(hint, BaseModel) or dataclasses.is_dataclass(hint)):
             return self.record(hint)
         return {int: 3, float: 0.4142, bool: True, type(None): None, None: None}[hint]
+
+    def note(self, kind: str) -> Note:
+        """A note of a kind, with a secret in every value that may be text."""
+        return Note(kind=kind, values={name: self._held(name, what) for name, what in KINDS[kind].items()})
+
+    def _held(self, name: str, what: str) -> Any:
+        words = {
+            "of": "events",
+            "cause": "crash",
+            "engine": "session",
+            "does": "ends",
+            "tests": "held",
+            "bad": "NaN",
+            "sink": "loss",
+        }
+        numbers = {"count": 3, "counts": (3,), "line": 3, "number": 3.0, "flag": True, "value": 0.4142, "shown": 0.4142}
+        if what in numbers or name in words:
+            return words.get(name) or numbers[what]
+        return self.note("spoilt_during") if what == "note" else self.value(str)
 
 
 def _preference(hint: Any) -> int:

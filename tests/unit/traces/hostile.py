@@ -162,7 +162,7 @@ HARMS: dict[str, Callable[[Path], None]] = {
     "a bare NaN": replaced("run.json", '"memory":null', '"memory":NaN'),
     "another encoding": text("run.json", '{"größe": 1}'.encode("latin-1")),
     "half a character": replaced("run.json", '"train.py"', '"\\ud800"'),
-    "half a character in a list": replaced("run.json", '"notes":[]', '"notes":["\\udfff"]'),
+    "half a character in a list": replaced("run.json", '"typed_notes":[]', '"typed_notes":["\\udfff"]'),
     "half a character in a name": replaced("run.json", '"memory":null', '"\\ud800":null'),
     "a run that is a link": linked("run.json"),
     "a run that is a pipe": pipe("run.json"),

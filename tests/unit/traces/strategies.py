@@ -14,6 +14,7 @@ from tests.unit.report.strategies import (
     FALLS,
     FORWARD_OPERANDS,
     LINKS,
+    NOTES,
     NUMBER,
     RANGES,
     REACHES,
@@ -132,7 +133,7 @@ def births(label: int) -> st.SearchStrategy[Birth]:
         occurrences=COUNT,
         modules=st.lists(TEXT, max_size=2, unique=True).map(dict.fromkeys),
         scope=st.lists(st.integers(0, SCOPES - 1), max_size=2).map(tuple),
-        note=some(TEXT),
+        note=some(NOTES),
         named=st.booleans(),
         computed=st.booleans(),
         data=some(DATA),
@@ -147,7 +148,7 @@ def traces() -> st.SearchStrategy[Trace]:
         births=st.tuples(*(births(label) for label in LABELS)).map(list),
         sinks=st.lists(SINKS, max_size=3),
         coverage=st.builds(
-            Coverage, events=COUNT, eager=COUNT, compiled_regions=COUNT, skipped_steps=COUNT, notes=few(TEXT)
+            Coverage, events=COUNT, eager=COUNT, compiled_regions=COUNT, skipped_steps=COUNT, typed_notes=few(NOTES)
         ),
         ranges=few(RANGES),
         fatal_seen=st.booleans(),

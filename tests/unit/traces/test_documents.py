@@ -15,7 +15,8 @@ from tests.selection import examples
 from tests.unit.analysis.facts import birth, sink, trace
 from tests.unit.traces.folders import RUN
 from tests.unit.traces.strategies import SCOPES, same, traces
-from whynan.traces import Birth, Event, Sink, Trace
+from whynan.records import Damage, ScaleFall
+from whynan.traces import Birth, Event, Silent, Sink, Trace
 from whynan.traces import format as layout
 from whynan.traces.documents import BirthPart, EventPart, FactsDocument, Meant, SinkPart, written
 from whynan.traces.reading import read_trace
@@ -33,6 +34,21 @@ def test_any_facts_come_back_from_the_disk_as_they_were(made: Trace) -> None:
         assert writer.facts(made, {}, len(made.ranges))
         writer.end(RUN)
         assert same(read_trace(Path(directory) / "t").trace) == same(made)
+
+
+def test_numbers_that_json_has_none_for_come_back(tmp_path: Path) -> None:
+    nan, inf = float("nan"), float("inf")
+    damage = Damage(kind="steep", concerned=1, total=4, numbers={"norm": nan, "bound": inf, "largest": -inf})
+    silent = Silent(event=birth(1).event, element=birth(1).element, damage=damage)
+    fall = ScaleFall(skipped=3, on_end=True, first=inf, last=nan)
+    made = trace([birth(1)], [sink(1, scale_fall=fall)], silent=[silent])
+    writer = TraceWriter(tmp_path / "t")
+    writer.begin(RUN, {})
+    assert writer.facts(made, {}, 0)
+    writer.end(RUN)
+    found = read_trace(tmp_path / "t").trace
+    assert same(found.silent) == same(made.silent)
+    assert same(found.sinks[0].scale_fall) == same(fall)
 
 
 def test_two_facts_that_differ_are_told_apart() -> None:

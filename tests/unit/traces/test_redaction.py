@@ -11,12 +11,12 @@ import whynan.records
 import whynan.traces.facts
 from tests.unit.analysis.facts import INF, birth, sink, trace
 from tests.unit.traces.filled import SECRET, Fill
-from whynan.records import ChainLink, Element, Operand, Range, Site
+from whynan.records import ChainLink, Element, Note, Operand, Range, Site
 from whynan.records.base import Record
+from whynan.report.notes import sentence
 from whynan.report.redaction import REPORT
 from whynan.traces.facts import STILL_HELD, Event, Trace
-from whynan.traces.notes import LEFT_OUT
-from whynan.traces.redaction import FACTS, Pseudonyms, Redaction, redacted_facts
+from whynan.traces.redaction import FACTS, LEFT_OUT, Pseudonyms, Redaction, redacted_facts
 
 RECORDS = [r for r in vars(whynan.records).values() if isinstance(r, type) and issubclass(r, Record)]
 DATACLASSES = [r for r in vars(whynan.traces.facts).values() if dataclasses.is_dataclass(r) and isinstance(r, type)]
@@ -163,20 +163,31 @@ def test_of_values_only_that_they_are_bad_stays() -> None:
     assert Redaction(FACTS).of(held.model_copy(update={"value": 3.25})).value is None
 
 
+def entered(sort: str | None, name: str, since: Note | None = None) -> Note:
+    """The origin of a tensor that came in."""
+    return Note.of("entered", sort=sort, tensor=name, literal=False, dtype=None, since=since)
+
+
 @pytest.mark.parametrize(
     ("kind", "note", "left"),
     [
-        ("literal", "a constant that my_op writes", "a constant that the program writes"),
-        ("literal", "buffer running_secret", "buffer tensor 1"),
-        ("birth", "argument x['secret']", "argument tensor 1"),
-        ("birth", "uninitialised memory", "uninitialised memory"),
-        ("birth", "data of Mrs Smith", "data from outside"),
+        ("literal", Note.of("written_by", operator="my_op"), "a constant that the program writes"),
+        ("literal", entered("buffer", "running_secret"), "buffer tensor 1"),
+        ("birth", entered("argument", "x['secret']"), "argument tensor 1"),
+        ("birth", entered("argument", "x", Note.of("bad_before", step=3)), "argument tensor 1"),
+        ("birth", Note.of("uninitialised"), "uninitialised memory"),
+        ("birth", entered(None, "of Mrs Smith"), "data from outside"),
+        ("birth", Note.of("model_value", sort="input", value_name="secret"), "data from outside"),
+        ("birth", Note.of("written", sentence="data of Mrs Smith"), "data from outside"),
         ("birth", None, None),
     ],
 )
-def test_what_came_in_is_told_by_its_kind(kind: str, note: str | None, left: str | None) -> None:
+def test_what_came_in_is_told_by_its_kind(kind: str, note: Note | None, left: str | None) -> None:
     made = birth(1, literal=kind == "literal", note=note)
-    assert redacted_facts(trace([made], [])).births[0].note == left
+    found = redacted_facts(trace([made], []))
+    said = found.births[0].note
+    assert (None if said is None else sentence(said)) == left
+    assert redacted_facts(found).births[0].note == said
 
 
 def test_ranges_keep_their_counts_and_lose_their_ends() -> None:
@@ -194,7 +205,7 @@ def test_ranges_keep_their_counts_and_lose_their_ends() -> None:
 
 
 def test_what_is_redacted_says_so() -> None:
-    assert redacted_facts(trace([], [])).coverage.notes == (LEFT_OUT,)
+    assert redacted_facts(trace([], [])).coverage.typed_notes == (LEFT_OUT,)
 
 
 def test_redacting_again_changes_nothing() -> None:

@@ -17,6 +17,7 @@ from syrupy.assertion import SnapshotAssertion
 from tests.unit.analysis.facts import birth, sink, trace
 from tests.unit.traces.folders import FOUND, RUN, document, events, recorded, tables
 from whynan.errors import UsageError
+from whynan.report.notes import sentence
 from whynan.traces import format as layout
 from whynan.traces.reading import read_trace
 from whynan.traces.writing import TraceWriter
@@ -205,6 +206,7 @@ FILL = """
 import os, resource, signal, sys
 from tests.unit.analysis.facts import birth, sink, trace
 from tests.unit.traces.folders import RUN, events, tables
+from whynan.report.notes import sentence
 from whynan.traces.writing import TraceWriter
 {prepare}
 writer = TraceWriter(sys.argv[1])
@@ -220,7 +222,7 @@ stopped = writer.note
 writer.facts(trace([birth(1)], [sink(1)]), {{}}, 0)
 writer.end(RUN)
 assert writer.note == stopped
-print(writer.note)
+print(writer.note and sentence(writer.note))
 print(writer.events)
 """
 
@@ -273,7 +275,8 @@ def test_a_folder_that_is_taken_away_ends_the_trace(here: Path, snapshot: Snapsh
     writer.shown = "t"
     os.rename(here / "t", here / "u")
     assert not writer.facts(FOUND, {}, 0)
-    assert writer.note == snapshot
+    assert writer.note is not None
+    assert sentence(writer.note) == snapshot
 
 
 def test_a_table_that_outgrows_its_limit_ends_the_trace(
@@ -285,7 +288,8 @@ def test_a_table_that_outgrows_its_limit_ends_the_trace(
     tables(writer)
     assert writer.append(layout.NODES, ['"x"'] * 250_000)
     assert not writer.append(layout.NODES, ['"x"'] * 250_000)
-    assert writer.note == snapshot
+    assert writer.note is not None
+    assert sentence(writer.note) == snapshot
 
 
 def test_facts_that_outgrow_their_limit_end_the_trace(
@@ -295,7 +299,8 @@ def test_facts_that_outgrow_their_limit_end_the_trace(
     writer = recorded(here / "t")
     writer.shown = "t"
     assert not writer.facts(trace([birth(n) for n in range(1, 5000)], [sink(1)]), {}, 0)
-    assert writer.note == snapshot
+    assert writer.note is not None
+    assert sentence(writer.note) == snapshot
     assert len(read_trace(here / "t").trace.births) == 2
 
 
@@ -327,9 +332,10 @@ def test_events_for_which_there_is_no_room_are_left_out_and_facts_are_not(
     tables(writer)
     assert [writer.segment(events(n, n + 100)) for n in range(0, 400, 100)] == [True, True, False, False]
     assert writer.note is None
-    assert writer.left_out == snapshot
+    assert writer.left_out is not None
+    assert sentence(writer.left_out) == snapshot
     assert writer.facts(FOUND, {}, 0) is True
-    assert writer.with_notes(FOUND.coverage).notes == (writer.left_out,)
+    assert writer.with_notes(FOUND.coverage).typed_notes == (writer.left_out,)
     writer.meant = lambda: ()
     assert writer.facts(trace([birth(1)], [sink(1)]), {}, 0)
     assert len(read_trace("t").events) == 200

@@ -19,7 +19,7 @@ from whynan.capture.onnx.places import Places, level_of
 from whynan.capture.onnx.widened import Told, behind
 from whynan.floats import FORMATS, infinity
 from whynan.ops.onnx import CONSTANTS, SPILLING
-from whynan.records import ChainLink
+from whynan.records import ChainLink, Note
 from whynan.traces import Birth, Event
 
 if TYPE_CHECKING:
@@ -107,7 +107,9 @@ class Roots:
             if not mask.any():
                 continue
             literal = not is_nan or (kind != "input" and tensor.size == 1)
-            note = f"{kind} {name}" if kind else f"value {name}, which was not looked at when it was made"
+            note = (
+                Note.of("model_value", sort=kind, value_name=name) if kind else Note.of("unseen_value", value_name=name)
+            )
             key = (name, kind, is_nan)
             set_id = self._entered.get(key)
             if set_id is None:
@@ -138,7 +140,7 @@ class Roots:
         set_id = self._entered.get(key)
         if set_id is None:
             event = self.places.event(ordinal, node, node.outputs[output])
-            note = f"a constant that {node.op} writes"
+            note = Note.of("written_by", operator=node.op)
             set_id = self._add(note, tensor, mask, event, is_nan=False, literal=True, linked=False)
             self._entered[key] = set_id
         else:
@@ -146,11 +148,10 @@ class Roots:
         return set_id
 
     def _add(
-        self, note: str, tensor: Tensor, mask: Mask, event: Event, *, is_nan: bool, literal: bool, linked: bool = True
+        self, note: Note, tensor: Tensor, mask: Mask, event: Event, *, is_nan: bool, literal: bool, linked: bool = True
     ) -> int:
         index = first_index(mask)
         assert index is not None
-        place = f" at {list(index)}" if index else ""
         element = element_of(tensor, mask, index, 0, ())
         link = ChainLink(
             role="cause",
@@ -158,7 +159,9 @@ class Roots:
             phase="inference",
             site=event.site,
             node=event.node,
-            summary=f"{note} holds {'NaN' if is_nan else infinity(element.value)}{place}",
+            typed_summary=Note.of(
+                "holds", origin=note, bad="NaN" if is_nan else infinity(element.value), index=element.index
+            ),
         )
         birth = Birth(
             label=0,
@@ -224,7 +227,7 @@ class Roots:
 
     # -- steps ---------------------------------------------------------------------------------------------------
 
-    def step(self, labels: frozenset[int], node: Node, ordinal: int, summary: str, *, always: bool = False) -> None:
+    def step(self, labels: frozenset[int], node: Node, ordinal: int, said: Note, *, always: bool = False) -> None:
         """Note a node on the path of births, of which only so many are kept; `always`: this one in any case."""
         event: Event | None = None
         for label in labels:
@@ -237,7 +240,7 @@ class Roots:
             event = event or self.places.event(ordinal, node, next((o for o in node.outputs if o), ""))
             birth.steps.append(
                 ChainLink(
-                    role="step", op=event.op, phase="inference", site=event.site, node=event.node, summary=summary
+                    role="step", op=event.op, phase="inference", site=event.site, node=event.node, typed_summary=said
                 )
             )
 

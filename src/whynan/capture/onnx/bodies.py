@@ -16,6 +16,7 @@ import numpy as np
 from whynan.capture.onnx.execution import BATCH, is_batched
 from whynan.capture.onnx.scopes import Run, Scope
 from whynan.capture.onnx.values import give_tensor, same_bits
+from whynan.records import Note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +34,7 @@ Fed: TypeAlias = "tuple[Any, TypeProto | None, str]"
 class Walking(Protocol):
     """The walk over a graph, which runs the nodes of a body too."""
 
-    notes: dict[str, None]
+    notes: dict[Note, None]
     here: Scope | None
 
     def run(self, run: Run, plan: Plan) -> None: ...
@@ -56,13 +57,10 @@ class Bodies:
         elif node.op == "Scan":
             same = self._scan(node, scope, observer, told)
         else:
-            self._walk.notes[f"the body of {called(node)} ({node.op}) was not looked into"] = None
+            self._walk.notes[Note.of("body_not_entered", node_name=called(node), op=node.op)] = None
             return
         if not same:
-            self._walk.notes[
-                f"the body of {called(node)} ({node.op}), run once more by itself, did not give the very bits again:"
-                " what is said of its inside may differ from what ran"
-            ] = None
+            self._walk.notes[Note.of("body_differs", node_name=called(node), op=node.op)] = None
 
     def _branch(self, node: Node, scope: Scope, observer: Observer, told: set[str]) -> bool:
         attribute = "then_branch" if _truth(scope.seen(node.inputs[0])) else "else_branch"

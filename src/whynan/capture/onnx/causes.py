@@ -16,12 +16,12 @@ from whynan.capture.onnx.names import is_reordered
 from whynan.capture.onnx.operands import locate
 from whynan.capture.onnx.places import Places, path_of
 from whynan.capture.onnx.schemas import attribute, operand_names
-from whynan.capture.onnx.sentences import CLIPS, Part, least, phrase, text, to_follow, underflow
+from whynan.capture.onnx.sentences import CLIPS, Part, computed, least, to_follow
 from whynan.capture.onnx.turning import decisive
 from whynan.capture.onnx.values import same_bits
 from whynan.capture.refusals import Refused
 from whynan.ops.onnx import CONSTANTS, CONTROL, MOVEMENT, POINTWISE, PRODUCTS, RANDOM, RESHAPES, SCALES
-from whynan.records import ChainLink
+from whynan.records import ChainLink, Note, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,19 +86,18 @@ class Causes:
             return None, Spot(node.inputs[0], None, level), value
         if spot.index is None:
             low, high = finite_range(np.asarray(value))
-            span = "" if low is None else f" {text(low)}" if low == high else f", from {text(low)} to {text(high)}"
-            said = f"{node.op} made it{span}"
+            said = Note.of("made_range", operator=node.op, low=shown(low), high=shown(high))
             return self._link(node, said), None, None
         if node.op in CONSTANTS:
-            return self._link(node, f"the model writes {text(value)}"), None, None
+            return self._link(node, Note.of("model_writes", result=shown(value))), None, None
         if node.op in RANDOM:
-            return self._link(node, f"{node.op} drew {text(value)}"), None, None
+            return self._link(node, Note.of("drew", operator=node.op, result=shown(value))), None, None
         if node.op in CONTROL:
             return self._within(node, level, spot, value)
         inputs = [self._kept(name, level) for name in node.inputs]
         unknown = any(kept is None and name for kept, name in zip(inputs, node.inputs, strict=True))
         if unknown or node.domain == NCHWC:
-            return self._link(node, f"{node.op} made it {text(value)}"), None, None
+            return self._link(node, Note.of("made", operator=node.op, result=shown(value))), None, None
         return self._explained(node, inputs, spot, value, level)
 
     def _explained(
@@ -110,32 +109,44 @@ class Causes:
         if node.op in MOVEMENT or node.op in RESHAPES:
             moved = self._moved(node, inputs, index, node.outputs.index(spot.name), level)
             if moved is None:
-                return self._link(node, f"{node.op} made it {text(value)}"), None, None
+                return self._link(node, Note.of("made", operator=node.op, result=shown(value))), None, None
             position, place = moved
             return None, Spot(node.inputs[position], place, level), value
         if node.op in PRODUCTS and (term := _term(node, inputs, index, value)) is not None:
             said, position, place, factor = term
             return self._link(node, said), Spot(node.inputs[position], place, level) if place else None, factor
         if node.op == "Softmax" and value == 0 and _is_masked(inputs[0], index):
-            link = self._link(node, f"{node.op} of a logit of -Inf is {text(value)}")
+            link = self._link(node, Note.of("logit_of_infinity", operator=node.op, result=shown(value)))
             return link, Spot(node.inputs[0], index, level), float("-inf")
         parts = _parts(node, inputs, index)
         first = next((p for p in parts if p.place is not None), None)
         if node.op in ("Cast", "CastLike") and first is not None:
             lost = value == 0 and first.value != 0
-            link = self._link(node, f"{text(first.value)} as {dtype} is {text(value)}{least(dtype)}") if lost else None
+            said = Note.of("cast", operand=shown(first.value), dtype=dtype, result=shown(value), smallest=least(dtype))
+            link = self._link(node, said) if lost else None
             return link, Spot(first.name, first.place, level), first.value
         if node.op in CLIPS and first is not None and isinstance(first.value, (int, float)) and first.value != value:
-            return self._link(node, f"{node.op} made {text(first.value)} into {text(value)}"), None, None
+            return (
+                self._link(
+                    node, Note.of("turned_into", operator=node.op, operand=shown(first.value), result=shown(value))
+                ),
+                None,
+                None,
+            )
         seen = [p for p in parts if p.value is not None]
         rows = [p for p in parts if p.row is not None]
         if rows and not [p for p in seen if p.place is not None]:
             low, high = rows[0].row or (None, None)
-            of = f"a row of {text(low)}" if low == high else f"values from {text(low)} to {text(high)}"
-            return self._link(node, f"{node.op} of {of} is {text(value)}"), None, None
+            what: dict[str, Any] = {"operator": node.op, "result": shown(value)}
+            said = (
+                Note.of("row_of", operand=shown(low), **what)
+                if low == high
+                else Note.of("range_of", low=shown(low), high=shown(high), **what)
+            )
+            return self._link(node, said), None, None
         if not seen:
-            return self._link(node, f"{node.op} gives {text(value)}"), None, None
-        said = f"{phrase(node.op, seen)} is {text(value)}{underflow(node.op, value, seen, dtype)}"
+            return self._link(node, Note.of("gives", operator=node.op, result=shown(value))), None, None
+        said = computed(node.op, value, seen, dtype)
         follow = to_follow(node.op, value, parts)
         if follow is None:
             return self._link(node, said), None, None
@@ -162,7 +173,7 @@ class Causes:
 
     def _within(self, node: Node, level: Level, spot: Spot, value: Any) -> tuple[ChainLink | None, Spot | None, Any]:
         """What a node with bodies gave is what its last iteration left, but for what is made of all of them."""
-        link = self._link(node, f"{node.op} made it {text(value)}")
+        link = self._link(node, Note.of("made", operator=node.op, result=shown(value)))
         last, name = level.inside.get(spot.name, (None, ""))
         if last is None or spot.index is None:
             return link, None, None
@@ -176,10 +187,9 @@ class Causes:
         written = next(iter(level.writers.values()), None)
         if written is None or spot.index is None:
             return None
-        place = str(list(spot.index)) if spot.index else ""
         body = path_of(written.node).removesuffix("/")
-        said = f"{spot.name}{place} is {text(value)} as {body} begins"
-        return ChainLink(role="cause", op=None, phase="inference", site=None, summary=said)
+        said = Note.of("body_begins", value_name=spot.name, index=spot.index, result=shown(value), body=body)
+        return ChainLink(role="cause", op=None, phase="inference", site=None, typed_summary=said)
 
     # -- where things are ----------------------------------------------------------------------------------------
 
@@ -241,18 +251,19 @@ class Causes:
         return 0, _unravel(int(np.ravel_multi_index(index, written.shape)), tensor.shape)
 
     def _outside(self, level: Level, spot: Spot, value: Any) -> ChainLink:
-        place = "" if not spot.index else str(list(spot.index))
-        told = "" if spot.index is None else f" is {text(value)}"
-        what = f"{level.kinds[spot.name]} {spot.name}{place}"
+        known = spot.index is not None
+        told: dict[str, Any] = {"result": shown(value) if known else None, "known": known}
         if is_reordered(spot.name):
             # the file has none of this name
-            what = "a reordered initializer"
-        return ChainLink(role="cause", op=None, phase="inference", site=None, summary=f"{what}{told}")
+            said = Note.of("reordered", **told)
+        else:
+            said = Note.of("outside", sort=level.kinds[spot.name], tensor=spot.name, index=spot.index, **told)
+        return ChainLink(role="cause", op=None, phase="inference", site=None, typed_summary=said)
 
-    def _link(self, node: Node, summary: str) -> ChainLink:
+    def _link(self, node: Node, said: Note) -> ChainLink:
         event = self.places.event(0, node, next((o for o in node.outputs if o), ""))
         return ChainLink(
-            role="cause", op=event.op, phase="inference", site=event.site, node=event.node, summary=summary
+            role="cause", op=event.op, phase="inference", site=event.site, node=event.node, typed_summary=said
         )
 
 
@@ -312,8 +323,8 @@ def _parts(node: Node, inputs: list[Tensor | None], index: Index) -> list[Part]:
 
 def _term(
     node: Node, inputs: list[Tensor | None], index: Index, value: Any
-) -> tuple[str, int, Index | None, float] | None:
-    """The greatest term of a sum of products, in words, and the factor of it to follow; None where there is none."""
+) -> tuple[Note, int, Index | None, float] | None:
+    """The greatest term of a sum of products, and the factor of it to follow; None where there is none."""
     first, second = (locate(node, inputs, i, index)[1] for i in (0, 1))
     if first is None or second is None or first.ndim != 1 or first.shape != second.shape or not first.size:
         return None
@@ -324,13 +335,7 @@ def _term(
         k = int(np.argmax(np.nan_to_num(np.abs(a * b), nan=np.inf)))
     x, y = float(a[k]), float(b[k])
     side = int((abs(x) < abs(y)) if abs(value) >= 1 else (abs(x) > abs(y)))
-    what = f"{text(x)} times {text(y)}"
-    if value == 0:
-        said = f"each term of the product is 0, such as {what}"
-    elif x * y == value:
-        said = f"{what} is {text(value)}"
-    else:
-        said = f"{what}, the greatest term of the product, makes it {text(value)}"
+    said = Note.of("product_term", first=x, second=y, result=shown(value), exact=x * y == value)
     return said, side, _place(node, inputs, side, index, k), (x, y)[side]
 
 

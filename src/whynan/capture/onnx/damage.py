@@ -27,10 +27,10 @@ from whynan.capture.onnx.masks import (
     nan_mask,
     tensors,
 )
-from whynan.capture.onnx.sentences import text
 from whynan.errors import UsageError
 from whynan.floats import format_of
 from whynan.ops.onnx import CONTROL, PLACING, PREDICATES, RANDOM, SWALLOWS, VALUE_FREE
+from whynan.records import Note, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,15 +42,14 @@ if TYPE_CHECKING:
 
 RELATIVE: Final = 1e-3
 EVALUATIONS: Final = 2000
-TURNED: Final = "the value in float64"
-TOO_MANY: Final = "damage of absorbed births was not followed any further: too many nodes"
+TOO_MANY: Final = Note.of("damage_not_followed", of="nodes")
 _COMPARES: Final = frozenset(("Equal",))
 
 
 class Damage:
     """Follows finite values computed from a birth."""
 
-    def __init__(self, roots: Roots, experiments: Experiments, notes: dict[str, None]) -> None:
+    def __init__(self, roots: Roots, experiments: Experiments, notes: dict[Note, None]) -> None:
         self.roots = roots
         self.labels: Labels = roots.labels
         self.experiments = experiments
@@ -102,7 +101,8 @@ class Damage:
                     self._made(node, tensor, lost, ordinal, "NaN")
             if plane.any():
                 found[position] = Mark(taint=compact(plane))
-        self._tell(dropped, node, ordinal, f"{node.op} {_leaves_out(node)}")
+        kind = "place_of_nan" if node.op in PLACING else "drops_nan"
+        self._tell(dropped, node, ordinal, Note.of(kind, operator=node.op))
         return found
 
     # -- what is read --------------------------------------------------------------------------------------------
@@ -252,30 +252,29 @@ class Damage:
         """Note where a finite value is another than in float64."""
         if plane.any():
             index = tuple(int(i) for i in np.argwhere(plane != 0)[0])
-            found, meant = text(at(output, index)), text(at(exact, index))
-            summary = f"{node.op} gives {found}, where {meant} is {TURNED}"
-            self._tell(self.labels.labels_in(plane), node, ordinal, summary, TURNED)
+            found, meant = shown(at(output, index)), shown(at(exact, index))
+            said = Note.of("float64_differs", operator=node.op, result=found, meant=meant)
+            self._tell(self.labels.labels_in(plane), node, ordinal, said)
 
     def _made(self, node: Node, output: Tensor, plane: Plane, ordinal: int, of: str) -> None:
         """Note where a bad number became an index, a boolean or an integer."""
         if plane.any():
-            found = text(at(output, tuple(int(i) for i in np.argwhere(plane != 0)[0])))
-            self._tell(self.labels.labels_in(plane), node, ordinal, f"{node.op} makes {found} of {of}", f" of {of}")
+            found = shown(at(output, tuple(int(i) for i in np.argwhere(plane != 0)[0])))
+            said = Note.of("made_of_bad", operator=node.op, result=found, bad=of)
+            self._tell(self.labels.labels_in(plane), node, ordinal, said)
 
-    def _tell(self, labels: frozenset[int], node: Node, ordinal: int, summary: str, ending: str | None = None) -> None:
-        """Note a node on the path of births that have no step yet of this ending, or of these words."""
+    def _tell(self, labels: frozenset[int], node: Node, ordinal: int, said: Note) -> None:
+        """Note a node on the path of births that have no step yet that says this."""
+
+        fields = ("operator",) if said.kind in ("drops_nan", "place_of_nan") else ("bad",)
 
         def known(label: int) -> bool:
             steps: list[Any] = self.labels.birth(label).steps
-            return any(link.summary.endswith(ending or summary) for link in steps)
+            return any(link.typed_summary.is_like(said, *fields) for link in steps)
 
         told = frozenset(label for label in labels if not known(label))
         if told:
-            self.roots.step(told, node, ordinal, summary, always=True)
-
-
-def _leaves_out(node: Node) -> str:
-    return "takes NaN for a place" if node.op in PLACING else "drops NaN"
+            self.roots.step(told, node, ordinal, said, always=True)
 
 
 def _most(output: Tensor) -> float:

@@ -15,6 +15,7 @@ from whynan.capture.onnx.masks import floating, is_array, mapped
 from whynan.capture.onnx.schemas import attribute, schema_of
 from whynan.capture.refusals import Refused
 from whynan.ops.onnx import CONTROL, RANDOM
+from whynan.records import Note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,13 +27,13 @@ MOST: Final = 20_000
 """Nodes that are run again in one trace."""
 LARGEST: Final = 1 << 22
 """Elements of an output that is evaluated in float64."""
-TOO_MANY: Final = "too many nodes met bad numbers: of the last of them it is not known which elements carry them on"
+TOO_MANY: Final = Note.of("too_many_nodes")
 
 
 class Experiments:
     """Runs nodes again, so often and no more; `notes` is told when there are too many."""
 
-    def __init__(self, alone: Alone, notes: dict[str, None]) -> None:
+    def __init__(self, alone: Alone, notes: dict[Note, None]) -> None:
         self._alone = alone
         self._notes = notes
         self._left = MOST
@@ -45,7 +46,7 @@ class Experiments:
             raise Refused(node.op)
         if self._left <= 0:
             self._notes[TOO_MANY] = None
-            raise Refused(TOO_MANY)
+            raise Refused("too many nodes")
         self._left -= 1
         given = list(inputs) if replace is None else [mapped(v, (i,), replace) for i, v in enumerate(inputs)]
         try:

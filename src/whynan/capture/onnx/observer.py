@@ -23,7 +23,7 @@ from whynan.capture.onnx.reachings import Reachings
 from whynan.capture.onnx.readers import last_readers
 from whynan.capture.onnx.sequences import passed
 from whynan.ops.onnx import CONTROL, COPYING
-from whynan.records import Coverage
+from whynan.records import Coverage, Note
 from whynan.traces import Trace
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Births:
         self.places = Places(sites)
         self.labels = Labels()
         self.levels = Levels()
-        self.notes: dict[str, None] = {}
+        self.notes: dict[Note, None] = {}
         self.before: Callable[[Sequence[Node]], object] = lambda _: None
         """Told of the nodes of the main graph before anything else is."""
         self.keeper: NodeKeeper | None = None
@@ -166,11 +166,11 @@ class Births:
         sinks = reached.sinks if reached.left else reached.held(self._unfinished())
         notes = (*self.notes, *reached.given())
         if self.recorder.omitted:
-            notes = (*notes, f"the ranges of {self.recorder.omitted:,} more values are left out")
+            notes = (*notes, Note.of("value_ranges_left_out", values=self.recorder.omitted))
         return Trace(
             births=list(self.labels.births),
             sinks=list(sinks),
-            coverage=Coverage(events=self._events, eager=self._events, notes=notes),
+            coverage=Coverage(events=self._events, eager=self._events, typed_notes=notes),
             fatal_seen=reached.left,
             unexplained=list(reached.unexplained),
         )
@@ -334,7 +334,7 @@ class Births:
                 carried = np.where(part, np.int32(birth), carried)
         if labels.literals and node.op not in COPYING:
             carried = roots.named(carried, question, tensor, ordinal, key[0])
-        roots.step(before, node, ordinal, f"{node.op} carries it on")
+        roots.step(before, node, ordinal, Note.of("carries_on", operator=node.op))
         mark = Mark(compact(carried.astype(np.int32, copy=False)))
         damage.shadow(node, question.inputs, marks, key, mark)
         return mark

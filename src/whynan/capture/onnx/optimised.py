@@ -30,6 +30,7 @@ from whynan.capture.onnx.values import copied, give, launch, read, said, type_of
 from whynan.capture.onnx.walk import Walk
 from whynan.capture.onnx.written import read_written
 from whynan.models.onnx_walking import nodes
+from whynan.records import Note
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,10 +45,6 @@ _PROFILE: Final = "profile"
 _UNPACKED: Final = "session.disable_prepacking"
 _UNWRITABLE: Final = "compiled nodes"
 """What ONNX Runtime says of a graph that cannot be written, since a provider has compiled parts of it."""
-_COMPILED: Final = (
-    "a provider compiles parts of the model, and nothing in them can be looked at: the outputs are those of {asked},"
-    " and all other values those of {others}"
-)
 _WRITING: Final = 11
 """Bytes that a session comes to for each number of its weights, as it packs them and writes them down."""
 
@@ -66,7 +63,7 @@ class OnnxRuntime:
         self._walk: Walk | None = None
         self._computed: tuple[str, ...] = ()
         self._plan: Plan = ()
-        self._said: tuple[str, ...] = ()
+        self._said: tuple[Note, ...] = ()
         try:
             self._bare, model = self._opened()
             # of the session only what runs in it is kept: not the providers it was asked for
@@ -107,8 +104,8 @@ class OnnxRuntime:
             except RunError as error:
                 if _UNWRITABLE not in error.what or providers == (CPU,):
                     raise
-        asked, others = ", ".join(self.settings.provider_names), ", ".join(self._looked.provider_names)
-        self._said = (_COMPILED.format(asked=asked, others=others),)
+        asked, others = tuple(self.settings.provider_names), tuple(self._looked.provider_names)
+        self._said = (Note.of("provider_compiles", asked=asked, others=others),)
         return without_weights(path)
 
     def _writing(self, path: Path, profile: Path) -> Any:
@@ -158,7 +155,9 @@ class OnnxRuntime:
             outputs = bare_outputs(self.settings, feeds)
         for name in self._graph.outputs:
             observer.leaves(name, outputs[name])
-        walk.notes |= dict.fromkeys(f"{name}: {why}" for name, why in scope.unreadable.items())
+        walk.notes |= dict.fromkeys(
+            Note.of("unreadable", value_name=name, why=why) for name, why in scope.unreadable.items()
+        )
         return Outcome(
             outputs=outputs,
             bit_equal=bit_equal,
@@ -216,16 +215,16 @@ class OnnxRuntime:
 
     def _compared(
         self, expected: dict[str, Digest] | None, outputs: Mapping[str, Value], given: Mapping[str, Any]
-    ) -> tuple[bool | None, str]:
+    ) -> tuple[bool | None, Note]:
         if expected is None:
-            return None, "not compared"
+            return None, Note.of("not_compared")
         different = _different(expected, outputs)
         if not different:
-            return True, f"{len(expected)} of {len(expected)} outputs have the bits of a bare session's"
+            return True, Note.of("bits_equal", engine="session", outputs=len(expected))
         again = self._expected(given)
         if isinstance(again, dict) and again != expected:
-            return None, "two runs of a bare session differ from each other"
-        return False, "other bits than a bare session's: " + ", ".join(different)
+            return None, Note.of("runs_differ", engine="session")
+        return False, Note.of("bits_differ", engine="session", outputs=tuple(different))
 
 
 def bare_outputs(settings: EngineSettings, feeds: Mapping[str, Value]) -> dict[str, Value]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import onnx
 
     from whynan.capture.onnx.execution import Value
+    from whynan.records import Note
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +26,12 @@ class Outcome:
 
     outputs: dict[str, Value]
     bit_equal: bool | None
-    why: str
+    why: Note
     nodes: int
     nodes_as_written: int
     segments: int
     placement: dict[str, int]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     executed: onnx.ModelProto
     computed: tuple[str, ...] = ()
     blocked: bool = False

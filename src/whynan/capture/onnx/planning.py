@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from whynan.records import Note
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -106,15 +108,12 @@ def resident() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def beyond(memory: int | None) -> str | None:
+def beyond(memory: int | None) -> Note | None:
     """What is to be said where the process has come to more than its bound; None where it has not, or none can tell."""
     most = _peak()
     if memory is None or most is None or most <= memory:
         return None
-    return (
-        f"--memory could not be kept: the process that ran the model came to {most / 1e6:,.0f} MB, and was to stay"
-        f" within {memory / 1e6:,.6g} MB"
-    )
+    return Note.of("memory_exceeded", came_to=most, limit=memory)
 
 
 def _peak() -> int | None:

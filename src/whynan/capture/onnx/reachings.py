@@ -10,9 +10,9 @@ import numpy as np
 
 from whynan.capture.onnx.labels import flat
 from whynan.capture.onnx.masks import bad_mask, floating, tensors
+from whynan.records import Note
 from whynan.traces import Sink
 from whynan.traces.facts import STILL_HELD
-from whynan.traces.format import GIVEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,17 +46,17 @@ class Reachings:
             carried = frozenset(label for labels in damaged for label in labels)
             self.sinks.append(Sink("output", name, sum(damaged.values()), total, carried, True, damage=True))
 
-    def given(self) -> tuple[str, ...]:
+    def given(self) -> tuple[Note, ...]:
         """What is said where outputs hold what was given, a literal, or a copy of one."""
         outputs: dict[str, None] = {}
-        literals: dict[str, None] = {}
+        literals: dict[Note, None] = {}
         for sink in self.sinks:
             if not sink.damage:
                 births = [self._labels.birth(label) for labels in sink.counts for label in sorted(labels)]
                 told = [b.note for b in births if b.label_kind == "literal" and not b.computed and b.note]
                 outputs |= dict.fromkeys([sink.name] if told and sink.name else [])
                 literals |= dict.fromkeys(told)
-        return (GIVEN.format(outputs=", ".join(outputs), literals=", ".join(literals)),) if outputs else ()
+        return (Note.of("given", outputs=tuple(outputs), literals=tuple(literals)),) if outputs else ()
 
     def held(self, marks: Iterable[Marks]) -> list[Sink]:
         """What a run that has come to no end still held: these values, which some node was still to read, or none."""

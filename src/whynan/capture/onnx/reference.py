@@ -22,6 +22,7 @@ from whynan.capture.onnx.executable import Executable, bodies_of
 from whynan.capture.onnx.execution import RunError
 from whynan.capture.onnx.outcomes import Outcome
 from whynan.capture.onnx.values import copied, said
+from whynan.records import Note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -68,7 +69,7 @@ class Reference:
         teller.leaves(self._graph, self._evaluator)
         for name, value in outputs.items():
             observer.leaves(name, value)
-        bit_equal, why = self._compared(feeds, outputs, took) if compare else (None, "not compared")
+        bit_equal, why = self._compared(feeds, outputs, took) if compare else (None, Note.of("not_compared"))
         return Outcome(
             outputs=outputs,
             bit_equal=bit_equal,
@@ -83,17 +84,17 @@ class Reference:
 
     def _compared(
         self, feeds: Mapping[str, Value], outputs: Mapping[str, Value], took: float
-    ) -> tuple[bool | None, str]:
+    ) -> tuple[bool | None, Note]:
         if took > _PATIENCE:
-            return None, f"a run takes {took:.0f} seconds: it was not made once more to compare with"
+            return None, Note.of("slow_run", seconds=took)
         bare = _run(ReferenceEvaluator(self._model), feeds, None)
         different = [name for name, value in bare.items() if digest(value) != digest(outputs[name])]
         if different:
             again = _run(ReferenceEvaluator(self._model), feeds, None)
             if any(digest(value) != digest(again[name]) for name, value in bare.items()):
-                return None, "two runs of the bare evaluator differ from each other"
-            return False, "other bits than the bare evaluator's: " + ", ".join(different)
-        return True, f"{len(bare)} of {len(bare)} outputs have the bits of the bare evaluator's"
+                return None, Note.of("runs_differ", engine="evaluator")
+            return False, Note.of("bits_differ", engine="evaluator", outputs=tuple(different))
+        return True, Note.of("bits_equal", engine="evaluator", outputs=len(bare))
 
 
 class _Teller:

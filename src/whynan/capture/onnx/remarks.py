@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from whynan.records import Note
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -16,24 +18,22 @@ if TYPE_CHECKING:
 _MOST: Final = 8
 
 
-def remarks(settings: EngineSettings, providers: Sequence[str], profile: Profile, walk: Walk) -> Iterator[str]:
+def remarks(settings: EngineSettings, providers: Sequence[str], profile: Profile, walk: Walk) -> Iterator[Note]:
     """Providers that ran less than was asked of them, and float16 that is none."""
     asked = settings.provider_names
     for name in asked:
         if name not in providers:
-            yield f"{name} was asked for and is not there: the model ran on {', '.join(providers)}"
+            yield Note.of("provider_missing", provider=name, others=tuple(providers))
     placement = profile.placement
     elsewhere = {name: count for name, count in placement.items() if asked and name != asked[0]}
     if asked and asked[0] in providers and elsewhere:
-        total = sum(placement.values())
-        there = ", ".join(f"{count:,} of {total:,} nodes on {name}" for name, count in elsewhere.items())
-        yield f"{asked[0]} did not run all of it: {there}"
-    if walk.emulated:
-        yield (
-            f"float16 is computed in float32 here: {walk.emulated:,} values are kept in float32 between nodes;"
-            " --engine reference computes in float16"
+        others, counts = tuple(elsewhere), tuple(elsewhere.values())
+        yield Note.of(
+            "provider_partial", provider=asked[0], others=others, counts=counts, nodes=sum(placement.values())
         )
+    if walk.emulated:
+        yield Note.of("float16_emulated", values=walk.emulated)
     for name, greatest in walk.overflows[:_MOST]:
-        yield f"{name} would overflow in float16: its greatest magnitude is {greatest:.6g}, the limit 65504"
+        yield Note.of("float16_overflow", value_name=name, greatest=float(greatest))
     if len(walk.overflows) > _MOST:
-        yield f"{len(walk.overflows) - _MOST:,} more values would overflow in float16"
+        yield Note.of("float16_overflows", count=len(walk.overflows) - _MOST)

@@ -8,21 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.errors import UsageError
-from whynan.floats import format_of, format_value
+from whynan.floats import format_of
 from whynan.ops.onnx import SCALES
+from whynan.records import Note, shown
 
 if TYPE_CHECKING:
     from whynan.capture.onnx.operands import Index
 
 CLIPS: Final = frozenset("Relu Clip Max Min Where LeakyRelu HardSigmoid ThresholdedRelu Shrink Abs".split())
 _SHRINKING: Final = frozenset("Mul Pow Exp Div Sigmoid".split())
-_ARITHMETIC: Final = {
-    "Mul": "{} times {}",
-    "Div": "{} divided by {}",
-    "Sub": "{} minus {}",
-    "Add": "{} plus {}",
-    "Pow": "{} to the power {}",
-}
+_ARITHMETIC: Final = frozenset("Mul Div Sub Add Pow".split())
 NEGLIGIBLE: Final = 1000
 """A side of a difference that is so many times smaller than the result explains nothing."""
 
@@ -37,39 +32,36 @@ class Part:
     place: Index | None = None
 
 
-def text(value: Any) -> str:
-    """A value in few characters: 1e-20, 0.785, Inf, NaN."""
-    if isinstance(value, bool) or value is None or isinstance(value, str):
-        return str(value)
-    return format_value(value, digits=4)
+def computed(op: str, value: Any, parts: list[Part], dtype: str) -> Note:
+    """What an operator makes of what it was given: arithmetic, where that is what it was."""
+    seen = tuple(shown(p.value) for p in parts if p.value is not None)
+    if op in SCALES and len(seen) > 1:
+        return Note.of("scaled", operator=op, operands=seen[:3], result=shown(value))
+    small = underflows(op, value, parts)
+    return Note.of(
+        "computed",
+        operator=op,
+        operands=seen,
+        result=shown(value),
+        arithmetic=op in _ARITHMETIC and len(seen) == 2,
+        dtype=dtype if small else None,
+        smallest=least(dtype) if small else None,
+    )
 
 
-def phrase(op: str, parts: list[Part]) -> str:
-    """What an operator makes of what it was given: arithmetic as one says it, where that is what it was."""
-    shown = [text(p.value) for p in parts if p.value is not None]
-    words = _ARITHMETIC.get(op)
-    if words is not None and len(shown) == 2:
-        return words.format(*shown)
-    if op in SCALES and len(shown) > 1:
-        point = f" and zero point {shown[2]}" if len(shown) > 2 else ""
-        return f"{op} of {shown[0]} with scale {shown[1]}{point}"
-    return f"{op} of {', '.join(shown)}"
-
-
-def underflow(op: str, value: Any, parts: list[Part], dtype: str) -> str:
-    """What to add where nothing but zero was too small to be written: the least number of the dtype."""
+def underflows(op: str, value: Any, parts: list[Part]) -> bool:
+    """Whether nothing but zero was too small to be written."""
     seen = [p.value for p in parts if isinstance(p.value, (int, float))]
-    if value != 0 or op not in _SHRINKING or not seen or 0 in seen or any(abs(v) == float("inf") for v in seen):
-        return ""
-    return f" in {dtype}{least(dtype)}"
+    is_small = value == 0 and op in _SHRINKING and bool(seen) and 0 not in seen
+    return is_small and not any(abs(v) == float("inf") for v in seen)
 
 
-def least(dtype: str) -> str:
-    """``, whose smallest number is 1.4e-45``."""
+def least(dtype: str) -> float | None:
+    """The smallest number of a dtype; None where it has none."""
     try:
-        return f", whose smallest number is {format_value(format_of(dtype).smallest_subnormal)}"
+        return format_of(dtype).smallest_subnormal
     except UsageError:
-        return ""
+        return None
 
 
 def to_follow(op: str, value: Any, parts: list[Part]) -> Part | None:

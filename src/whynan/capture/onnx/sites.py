@@ -13,6 +13,7 @@ from whynan.capture.onnx.graphs import Graph, Operation, Value, everything, list
 from whynan.capture.onnx.pairing import Pairing, paired
 from whynan.capture.onnx.places import Place
 from whynan.models.onnx_walking import nodes
+from whynan.records import Note
 from whynan.source.onnx import Exported
 
 if TYPE_CHECKING:
@@ -124,14 +125,14 @@ class Sites:
         ops = [op for graph in everything(self._main) for op in graph.operations]
         return tuple(_name(op) for op in ops if self._cover(op).chief is None)
 
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[Note, ...]:
         """What a report has to say of nodes that could not be led back to the file."""
         lost = self.unmapped
         if not lost:
             return ()
         total = sum(len(graph.operations) for graph in everything(self._main))
-        told = ", ".join(lost[:_MOST]) + (" and others" if len(lost) > _MOST else "")
-        return (f"{len(lost):,} of {total:,} executed nodes could not be led back to nodes of the file: {told}",)
+        more = len(lost) > _MOST
+        return (Note.of("nodes_unmapped", count=len(lost), total=total, names=tuple(lost[:_MOST]), more=more),)
 
     def _computed(self, op: Operation | None) -> list[Operation]:
         """The written nodes behind an executed one that compute numbers, and no other node the same ones."""

@@ -18,6 +18,7 @@ from whynan.capture.onnx.statistics import counters
 from whynan.capture.onnx.taps import Tapped, tapped
 from whynan.capture.onnx.values import detached, launch, said, type_of
 from whynan.floats import format_of
+from whynan.records import Note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -72,7 +73,7 @@ class Walk:
         self.folder = folder
         self._shown: dict[int, tuple[Node, ...]] = {}
         self.lean = lean
-        self.notes: dict[str, None] = {}
+        self.notes: dict[Note, None] = {}
         """What is to be said of the run."""
         self.nodes = 0
         """Nodes of the main graph that have run."""
@@ -132,7 +133,7 @@ class Walk:
         """After a failure, so that what ran before the node that failed is told of."""
         for one in range(begin, end):
             self._segment(run, one, one + 1)
-        self.notes[f"the nodes from {begin} on could only be run one at a time: {error.what}"] = None
+        self.notes[Note.of("one_at_a_time", node_index=begin, why=error.what)] = None
 
     def _executed(self, scope: Scope, begin: int, end: int) -> Sequence[str]:
         """Run some nodes and hold what they wrote: the values that can be looked at."""

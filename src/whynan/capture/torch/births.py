@@ -22,7 +22,7 @@ from whynan.capture.torch.passing import passed
 from whynan.capture.torch.planes import bad_mask, is_bad, nan_mask, readable, strided
 from whynan.capture.torch.sinks import Sinks
 from whynan.capture.torch.sparse import StandIns, carry_all, is_opaque, is_sparse, is_too_large
-from whynan.records import ChainLink, ForwardOperand
+from whynan.records import ChainLink, ForwardOperand, Note
 from whynan.traces import Birth
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class BadEvents:
             if not readable(output):
                 continue
             if i in operator.workspaces and not carriers:
-                literal = entries.literal(row, event, operator, output, "what an operator keeps for its derivative")
+                literal = entries.literal(row, event, operator, output, Note.of("kept_for_derivative"))
                 self._write(output, torch.where(bad_mask(output), literal, 0).to(torch.int32), row)
                 continue
             verdict = attribution.attribute(question, i)
@@ -145,7 +145,7 @@ class BadEvents:
             born = verdict.born
             if bool(born.any()):
                 if (masks := extremes(question, born, output)) is not None:
-                    literal = entries.literal(row, event, operator, output, "a mask of finfo.min, which is -Inf here")
+                    literal = entries.literal(row, event, operator, output, Note.of("mask_of_finfo"))
                     carried = torch.where(masks, literal, carried)
                     born = born & ~masks
                 for part, count in apart(born, output):
@@ -345,7 +345,7 @@ class BadEvents:
                         op=event.op,
                         phase=event.phase,
                         site=event.site,
-                        summary=f"{operator.base} carries it on",
+                        typed_summary=Note.of("carries_on", operator=operator.base),
                     )
                 )
             else:

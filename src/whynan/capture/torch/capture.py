@@ -21,7 +21,7 @@ from whynan.capture.torch.patches import Patches
 from whynan.capture.torch.recording import Recording
 from whynan.capture.torch.rows import Rows
 from whynan.capture.torch.tracer import Tracer
-from whynan.records import Coverage
+from whynan.records import Coverage, Note
 from whynan.traces import Trace
 from whynan.traces.format import FAILED
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from whynan.traces.writing import TraceWriter
 
 
-FORKED = "this is a child of the process that was looked at: what it computed was not looked at"
+FORKED = Note.of("forked")
 
 
 class Capture:
@@ -170,7 +170,7 @@ class Capture:
                 self._failed()
 
     def _leave_as_asked(self) -> None:
-        self.context.notes[f"looked at up to step {self.ending.last_step}, as --steps says"] = None
+        self.context.notes[Note.of("looked_up_to", step=self.ending.last_step)] = None
         self.leave()
 
     def __exit__(
@@ -208,8 +208,7 @@ class Capture:
     def _failed(self) -> None:
         """Say of the trace that was made that something failed after it."""
         if self.trace is not None:
-            coverage = self.trace.coverage
-            self.trace.coverage = coverage.model_copy(update={"notes": (*coverage.notes, FAILED)})
+            self.trace.coverage = self.trace.coverage.with_notes(FAILED)
             self.trace.failed = True
 
     def _leave(
@@ -233,7 +232,7 @@ class Capture:
         if self._waiting is not None:
             self._waiting.stop()
             self._waiting = None
-            self.context.notes[f"step {self._first_step} was never reached, so nothing was looked at"] = None
+            self.context.notes[Note.of("never_reached", step=self._first_step)] = None
 
     def abandon(self) -> None:
         """Stop looking after an error of our own: the mode and the patches go, whatever else there was."""
@@ -253,7 +252,7 @@ class Capture:
         self.context.lock, self.tracer.recording = None, None
         leave(self._mode)
         self.abandon()
-        self.trace = Trace([], [], Coverage(events=0, eager=0, compiled_regions=0, notes=(FORKED,)))
+        self.trace = Trace([], [], Coverage(events=0, eager=0, compiled_regions=0, typed_notes=(FORKED,)))
 
     def listen(self, door: Callable[[], None], step: Callable[[], None]) -> None:
         """Have `door` called at each door of the program's, and `step` after the last step that is looked at."""
@@ -340,18 +339,15 @@ class Capture:
         if context.failed:
             notes.append(FAILED)
         if context.rows.evicted and any(b.label_kind == "birth" for b in context.labels.births):
-            notes.append(
-                f"operands of {context.rows.evicted:,} earlier events were let go to keep within the memory budget: "
-                "what came before may be missing, and a larger memory= keeps it"
-            )
+            notes.append(Note.of("operands_let_go", events=context.rows.evicted))
         if context.ranges.omitted:
-            notes.append(f"ranges of {context.ranges.omitted} more tensors were left out")
+            notes.append(Note.of("ranges_left_out", tensors=context.ranges.omitted))
         return Coverage(
             events=context.events,
             eager=context.events,
             compiled_regions=context.compiled_regions,
             skipped_steps=context.log.skipped_steps,
-            notes=tuple(notes),
+            typed_notes=tuple(notes),
         )
 
 

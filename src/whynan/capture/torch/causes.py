@@ -16,15 +16,13 @@ from whynan.capture.torch.sentences import (
     TRANSPARENT,
     Part,
     cast,
+    computed,
     made,
-    phrase,
-    text,
     to_follow,
-    underflow,
 )
 from whynan.capture.torch.terms import PRODUCTS, Factor, decisive_term, from_list
 from whynan.capture.torch.turning import decisive
-from whynan.records import ChainLink, ForwardOperand
+from whynan.records import ChainLink, ForwardOperand, Note, shown
 
 if TYPE_CHECKING:
     import torch
@@ -128,9 +126,8 @@ class Causes:
             # it wrote a part only, and which part is not asked here
             return None, None, None
         low, high = finite_range(value)
-        base = row.operator.base
-        span = f" {text(low)}" if low == high else f", from {text(low)} to {text(high)}"
-        return self._link(row, f"{base} made it{span}"), None, None
+        said = Note.of("made_range", operator=row.operator.base, low=shown(low), high=shown(high))
+        return self._link(row, said), None, None
 
     def _one(self, held: Held, index: tuple[int, ...]) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
         """One element as operand: the event that wrote it, in a sentence with its values, and where to look next."""
@@ -181,7 +178,11 @@ class Causes:
         tensor = None if operand is None else self._tensor(operand, kept)
         if tensor is None or value != 0 or len(position) != tensor.dim() or at(tensor, position) != -math.inf:
             return None
-        return self._link(row, f"{row.operator.base} of a logit of -Inf is {text(value)}"), operand, position
+        return (
+            self._link(row, Note.of("logit_of_infinity", operator=row.operator.base, result=shown(value))),
+            operand,
+            position,
+        )
 
     def _product(
         self, row: Row, value: float, factors: list[Factor], parts: list[Part], dtype: torch.dtype
@@ -195,14 +196,7 @@ class Causes:
         if term is None or (added is not None and abs(added[1]) > abs(term.values[0] * term.values[1])):
             return self._sentence(row, value, parts, dtype)
         x, y = term.values
-        what = f"{text(x)} times {text(y)}"
-        said = (
-            f"{what} is {text(value)}"
-            if x * y == value
-            else f"{what}, the greatest term of the product, makes it {text(value)}"
-        )
-        if value == 0:
-            said = f"each term of the product is 0, such as {what}"
+        said = Note.of("product_term", first=shown(x), second=shown(y), result=shown(value), exact=bool(x * y == value))
         return self._link(row, said), term.follow, _unravel(term.address, term.tensor)
 
     def _computed(self, held: Held) -> bool:
@@ -215,7 +209,7 @@ class Causes:
     ) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
         base = row.operator.base
         plain = base.removesuffix("_")
-        seen = [text(v) for _, v, _, _ in parts if v is not None and not isinstance(v, tuple)]
+        seen = any(v is not None and not isinstance(v, tuple) for _, v, _, _ in parts)
         ranges = [v for _, v, _, _ in parts if isinstance(v, tuple)]
         first = next((p for p in parts if p[2] is not None), None)
         if plain in CONSTANTS or plain in RANDOM or (value is None and plain not in TRANSPARENT):
@@ -224,20 +218,33 @@ class Causes:
             lost = cast(value, first, dtype)
             return None if lost is None else self._link(row, lost), first[2], first[3]
         if plain in CLIPS and first is not None and isinstance(first[1], (int, float)) and first[1] != value:
-            return self._link(row, f"{plain} made {text(first[1])} into {text(value)}"), None, None
+            return (
+                self._link(row, Note.of("turned_into", operator=plain, operand=shown(first[1]), result=shown(value))),
+                None,
+                None,
+            )
         if ranges and not seen:
             low, high = ranges[0]
             if low is None:
-                return self._link(row, f"{plain} gives {text(value)}"), None, None
+                return self._link(row, Note.of("gives", operator=plain, result=shown(value))), None, None
             whole = next(p for p in parts if isinstance(p[1], tuple))
             if low == high:
-                return self._link(row, f"{plain} of a row of {text(low)} is {text(value)}"), whole[2], whole[3]
-            return self._link(row, f"{plain} of values from {text(low)} to {text(high)} is {text(value)}"), None, None
+                return (
+                    self._link(row, Note.of("row_of", operator=plain, operand=shown(low), result=shown(value))),
+                    whole[2],
+                    whole[3],
+                )
+            return (
+                self._link(
+                    row, Note.of("range_of", operator=plain, low=shown(low), high=shown(high), result=shown(value))
+                ),
+                None,
+                None,
+            )
         if not seen:
-            return self._link(row, f"{plain} gives {text(value)}"), None, None
-        sentence = f"{phrase(plain, value, parts, dtype)} is {text(value)}{underflow(plain, value, parts, dtype)}"
+            return self._link(row, Note.of("gives", operator=plain, result=shown(value))), None, None
         follow = to_follow(plain, value, parts)
-        return self._link(row, sentence), follow[0], follow[1]
+        return self._link(row, computed(plain, value, parts, dtype)), follow[0], follow[1]
 
     def _tensor(self, operand: Held, kept: Operands) -> Tensor | None:
         if kept.before is not None and kept.held and kept.held[0] is operand:
@@ -255,19 +262,14 @@ class Causes:
         name, kind = self.context.names.describe(tensor)
         if name is None:
             return None
-        place = "" if index is None or not index else str(list(index))
-        value = "" if index is None else f" is {text(at(tensor, index))}"
-        return ChainLink(
-            role="cause",
-            op=None,
-            phase="data" if kind == "argument" else None,
-            site=None,
-            summary=f"{kind} {name}{place}{value}",
-        )
+        value = None if index is None else shown(at(tensor, index))
+        said = Note.of("outside", sort=kind, tensor=name, index=index, known=index is not None, result=value)
+        phase = "data" if kind == "argument" else None
+        return ChainLink(role="cause", op=None, phase=phase, site=None, typed_summary=said)
 
-    def _link(self, row: Row, summary: str) -> ChainLink:
+    def _link(self, row: Row, said: Note) -> ChainLink:
         site, _ = self.context.sites.resolve(row.site, self.context.names.module_path(row.module))
-        return ChainLink(role="cause", op=row.operator.name, phase=PHASES[row.phase], site=site, summary=summary)
+        return ChainLink(role="cause", op=row.operator.name, phase=PHASES[row.phase], site=site, typed_summary=said)
 
     def forward_operands(
         self, row: Row, place: tuple[int, ...] | None, shape: tuple[int, ...]

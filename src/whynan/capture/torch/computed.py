@@ -9,7 +9,7 @@ import numpy as np
 
 from whynan.capture.torch.sentences import text
 from whynan.floats import infinity
-from whynan.records import ChainLink, Site
+from whynan.records import ChainLink, Note, Site
 from whynan.source.positions import file_of_site
 
 if TYPE_CHECKING:
@@ -59,10 +59,8 @@ def computed(sites: Sites, number: int, element: Element, index: tuple[int, ...]
         return None
     site = _site(definition, code, here)
     made = "NaN" if value is None or value != value else infinity(value)
-    told = (
-        f"{' and '.join(given)} {'gives' if len(given) == 1 else 'give'} {made}" if given else "the array that came in"
-    )
-    link = ChainLink(role="cause", op=None, phase="data", site=site, summary=f"{definition.text}: {told}")
+    said = Note.of("expression", code=definition.text, given=tuple(given), bad=made)
+    link = ChainLink(role="cause", op=None, phase="data", site=site, typed_summary=said)
     return Computed(site, link)
 
 

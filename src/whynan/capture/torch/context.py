@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from whynan.records import Note
+
 _next_ordinal = [1]
 
 
@@ -47,7 +49,7 @@ class TraceContext:
     names: Names = field(default_factory=Names)
     log: SinkLog = field(default_factory=SinkLog)
     ranges: Ranges = field(default_factory=Ranges)
-    notes: dict[str, None] = field(default_factory=lambda: {})
+    notes: dict[Note, None] = field(default_factory=lambda: {})
     scope: tuple[int, ...] = ()
     compiled_regions: int = 0
     target: Any = None

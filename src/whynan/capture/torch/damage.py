@@ -16,8 +16,8 @@ from whynan.capture.torch.arguments import single
 from whynan.capture.torch.labels import PLANE_DTYPE
 from whynan.capture.torch.lanes import PHASES
 from whynan.capture.torch.planes import bad_mask, is_strided, nan_mask, new_plane, put, readable, rescale, strided
-from whynan.capture.torch.sentences import text
-from whynan.records import ChainLink
+from whynan.records import ChainLink, Note, shown
+from whynan.records.notes import Value
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 RELATIVE = 1e-3
 LARGEST = 1 << 22
 EXPERIMENTS = 4000
-TURNED = "the value in float64"
 ADDING = frozenset("add_ sub_ addcmul_ addcdiv_".split())
 RISING = "rising"
 """Stands among the numbers to change elements to for a different one in each place, which ties none of them."""
@@ -76,7 +75,7 @@ class Damage:
         if operator.random or output.numel() > LARGEST or output.dtype.is_complex:
             return False
         if self.left <= 0:
-            self.context.notes["damage of absorbed births was not followed any further: too many events"] = None
+            self.context.notes[Note.of("damage_not_followed", of="events")] = None
             return False
         self.left -= 1
         return True
@@ -236,26 +235,26 @@ class Damage:
         if not bool((plane != 0).any()):
             return
         place = tuple(int(i) for i in (plane != 0).nonzero()[0].tolist())
-        found, meant = text(output[place].item()), text(exact[place].item())
-        self._tell(row, operator, plane, f"gives {found}, where {meant} is {TURNED}", TURNED)
+        found, meant = shown(output[place].item()), shown(exact[place].item())
+        self._tell(row, operator, plane, "float64_differs", result=found, meant=meant)
 
     def _made(self, row: Row, operator: Operator, output: Tensor, plane: Tensor, of: str) -> None:
         """Note where a bad number became an index, a boolean or an integer."""
         if bool((plane != 0).any()):
-            found = text(output[tuple(int(i) for i in (plane != 0).nonzero()[0].tolist())].item())
-            self._tell(row, operator, plane, f"makes {found} of {of}", f" of {of}")
+            found = shown(output[tuple(int(i) for i in (plane != 0).nonzero()[0].tolist())].item())
+            self._tell(row, operator, plane, "made_of_bad", result=found, bad=of)
 
-    def _tell(self, row: Row, operator: Operator, plane: Tensor, what: str, ending: str) -> None:
-        """Note what an event did on the path of births that have no step yet of this ending."""
+    def _tell(self, row: Row, operator: Operator, plane: Tensor, kind: str, **values: Value) -> None:
+        """Note what an event did on the path of births that have no step yet of this kind."""
         labels = self.context.labels
+        said = Note.of(kind, operator=operator.base.removesuffix("_"), **values)
         for label in labels.labels_in(plane):
             birth = labels.birth(label)
-            if any(link.summary.endswith(ending) for link in birth.steps):
+            if any(link.typed_summary.is_like(said, "bad") for link in birth.steps):
                 continue
             site, _ = self.context.sites.resolve(row.site, self.context.names.module_path(row.module))
-            summary = f"{operator.base.removesuffix('_')} {what}"
             birth.steps.append(
-                ChainLink(role="step", op=operator.name, phase=PHASES[row.phase], site=site, summary=summary)
+                ChainLink(role="step", op=operator.name, phase=PHASES[row.phase], site=site, typed_summary=said)
             )
 
     def _decided(

@@ -11,8 +11,7 @@ import torch
 from whynan.capture.torch.lanes import ACCUMULATION, BACKWARD
 from whynan.capture.torch.planes import is_bad, readable
 from whynan.capture.torch.rows import Held
-from whynan.floats.text import format_value
-from whynan.records import ChainLink, Site
+from whynan.records import ChainLink, Note, Site
 from whynan.source.decisions import Decision, decision
 from whynan.source.positions import file_of_site
 
@@ -69,21 +68,21 @@ def _is_literal(context: TraceContext, sink: Sink) -> bool:
 def _sinks(measure: Measure, tensor: Tensor, made: Decision, comes: str) -> Iterator[Sink]:
     kind: SinkKind
     if comes == "gradient":
-        kind, what = "gradient", "what it tests of the gradients"
+        kind, what = "gradient", "gradients"
     elif comes == "forward":
-        kind, what = "observed", "what it tests"
+        kind, what = "observed", "tested"
     else:
-        kind, what = ("loss", "the loss") if tensor.numel() == 1 else ("output", "what it tests")
+        kind, what = ("loss", "loss") if tensor.numel() == 1 else ("output", "tested")
     site = Site(file=file_of_site(made.file), line=made.line, function=made.function.replace("<locals>.", ""))
     for sink in measure(tensor, kind, None, True):
-        held = "NaN or Inf" if sink.value is None else format_value(sink.value)
-        summary = f"{made.words} because {what} is {held}"
-        yield replace(sink, decision=ChainLink(role="sink", op=None, site=site, summary=summary))
+        said = Note.of("decided", does=made.does, tests=what, held=sink.value)
+        yield replace(sink, decision=ChainLink(role="sink", op=None, site=site, typed_summary=said))
 
 
 def ended(place: Site) -> ChainLink:
     """That the program has ended by an exception that names what it held as NaN or Inf."""
-    return ChainLink(role="sink", op=None, site=place, summary="ends the program because what it holds is NaN or Inf")
+    said = Note.of("decided", does="ends", tests="held", held=None)
+    return ChainLink(role="sink", op=None, site=place, typed_summary=said)
 
 
 def _compared(context: TraceContext, answer: Tensor) -> Iterator[Tensor]:

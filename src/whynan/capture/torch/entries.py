@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -12,7 +12,7 @@ from whynan.capture.torch.computed import computed
 from whynan.capture.torch.operands import at, dtype_name, element_of, first_index
 from whynan.capture.torch.planes import bad_mask, nan_mask, store
 from whynan.floats import infinity
-from whynan.records import ChainLink, Operand
+from whynan.records import ChainLink, Note, Operand
 from whynan.source.spelling import spells_nonfinite
 from whynan.source.syntax import lines_of, method_of
 from whynan.traces import Birth, Event
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from whynan.records import Element
 
 
-AHEAD: Final = "made before what was run again"
 """Of what was bad where a replay begins, and is neither a weight nor known to be data."""
 
 
@@ -59,7 +58,7 @@ class Entries:
         """
         context = self.context
         name, kind, whole = context.names.named(holder)
-        since = ""
+        since: Note | None = None
         if self.inherited is not None:
             name, kind, since = self.inherited.named(holder, name, kind, context.names)
         state = context.state_of(holder)
@@ -68,7 +67,7 @@ class Entries:
         made = context.rows.get(context.rows.writer_of(holder))
         exchanged = self.exchanges.came_by(made)
         if exchanged and made is not None:
-            uninitialised, since = False, f"as {exchanged} of several processes left it"
+            uninitialised, since = False, Note.of("left_by_processes", operation=str(exchanged))
             if sent := self.exchanges.sent(made):
                 return self._keep(holder, torch.where(unknown, sent, plane).to(torch.int32))
         constant = made if made is not None and made.operator.base == "lift_fresh" else None
@@ -91,19 +90,20 @@ class Entries:
                 key = (exchanged, is_nan, context.scope)
             set_id = self.known.get(key)
             if set_id is None:
-                described = name or ("that the program writes" if written else "from outside")
-                note = (
-                    "uninitialised memory"
-                    if uninitialised
-                    else f"{kind or ('a constant' if written else 'data')} {described}"
+                inexact = constant is not None and not (is_nan or written or kind or exchanged or uninitialised)
+                note = Note.of(
+                    "entered",
+                    sort=kind,
+                    tensor=name,
+                    literal=bool(written),
+                    dtype=dtype_name(tensor.dtype) if inexact else None,
+                    since=since if is_nan or not literal or kind == "parameter" else None,
                 )
-                if constant is not None and not (is_nan or written or kind or exchanged or uninitialised):
-                    note = f"{note} (Inf there, or beyond {dtype_name(tensor.dtype)})"
-                if since and (is_nan or not literal or kind == "parameter"):
-                    note = f"{note} ({since})"
+                if uninitialised:
+                    note = Note.of("uninitialised")
                 data = self.origins.data_of(holder, mask)
                 if self.ahead is not None and data is None and name is None and constant is None and is_nan:
-                    note = f"a tensor ({AHEAD}, from {self.ahead} on)"
+                    note = Note.of("ahead", place=self.ahead)
                 element = element_of(tensor, mask, 0, None, () if beyond is None else (beyond,), name)
                 if whole is not None and whole is not holder:
                     element = _element_in(whole, holder, mask, element)
@@ -191,7 +191,7 @@ class Entries:
         phase = "collective" if row.operator.collective else "forward"
         return Event(row.ordinal - self.context.first, row.operator.name, phase, site, library)
 
-    def _birth(self, note: str, element: Any, event: Event, row: Row | None, *, is_nan: bool, literal: bool) -> Birth:
+    def _birth(self, note: Note, element: Any, event: Event, row: Row | None, *, is_nan: bool, literal: bool) -> Birth:
         cause = event
         if row is not None:
             cause = self._event_of(row)
@@ -201,13 +201,14 @@ class Entries:
             event = Event(
                 event.ordinal, None, event.phase, event.site, event.library_site, step=event.step, micro=event.micro
             )
-        place = list(element.index or ())
         link = ChainLink(
             role="cause",
             op=cause.op if row is not None and row.operator.collective else None,
             phase=cause.phase,
             site=cause.site,
-            summary=f"{note} holds {'NaN' if is_nan else infinity(element.value)}" + (f" at {place}" if place else ""),
+            typed_summary=Note.of(
+                "holds", origin=note, bad="NaN" if is_nan else infinity(element.value), index=element.index
+            ),
         )
         return Birth(
             label=0,
@@ -234,7 +235,7 @@ class Entries:
             return self.read_nan
         return 0
 
-    def literal(self, row: Row, event: Event, operator: Operator, output: Tensor, note: str | None = None) -> int:
+    def literal(self, row: Row, event: Event, operator: Operator, output: Tensor, note: Note | None = None) -> int:
         """A constant that the program writes, each place once."""
         key = self._key(row, operator)
         found = self.groups.get(key)
@@ -316,14 +317,10 @@ def _element_in(whole: Tensor, view: Tensor, mask: Tensor, element: Element) -> 
     )
 
 
-def _constant(event: Event, operator: Operator) -> str:
+def _constant(event: Event, operator: Operator) -> Note:
     """Who writes a constant: the program by an operation, or a distribution of PyTorch's where it has no density."""
     called = None if event.site is None else method_of(event.site.code or "")
-    return (
-        "what log_prob gives outside of the support"
-        if called == "log_prob"
-        else f"a constant that {operator.base} writes"
-    )
+    return Note.of("outside_support") if called == "log_prob" else Note.of("written_by", operator=operator.base)
 
 
 EXTREMES = tuple(torch.finfo(d).max for d in (torch.float16, torch.bfloat16, torch.float32, torch.float64))

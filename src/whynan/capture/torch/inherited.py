@@ -9,17 +9,13 @@ import torch
 from whynan.capture.torch.judging import parameters_of
 from whynan.capture.torch.planes import local
 from whynan.floats import format_value
+from whynan.records import Note
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch.judging import Fault
     from whynan.capture.torch.names import Names
-
-SPOILT = "spoilt during or before step"
-"""Of a weight that an optimizer may have spoilt."""
-BEFORE = "bad before step"
-"""Of anything else that was bad already."""
 
 
 class Inherited:
@@ -31,13 +27,16 @@ class Inherited:
 
     def named(
         self, tensor: Tensor, name: str | None, kind: str | None, names: Names
-    ) -> tuple[str | None, str | None, str]:
+    ) -> tuple[str | None, str | None, Note | None]:
         """The name and the kind of a tensor, and since when it is bad; nothing of what is neither weight nor buffer."""
         if _storage(tensor) in self._parameters:
             optimizer, step = self.fault.optimizer, self.fault.step
-            since = f"{SPOILT} {step - 1} of {described(optimizer, tensor)}" if step > 1 else f"{BEFORE} {step}"
+            before = Note.of("bad_before", step=step)
+            since = (
+                Note.of("spoilt_during", step=step - 1, optimizer=described(optimizer, tensor)) if step > 1 else before
+            )
             return name or names.leaf_name(tensor), kind or "parameter", since
-        return name, kind, f"{BEFORE} {self.fault.step}" if kind in ("parameter", "buffer") else ""
+        return name, kind, Note.of("bad_before", step=self.fault.step) if kind in ("parameter", "buffer") else None
 
 
 def described(optimizer: Any, parameter: Tensor) -> str:

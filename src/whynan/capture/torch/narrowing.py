@@ -15,6 +15,7 @@ from whynan.capture.torch.leaves import distinct
 from whynan.capture.torch.mode import leave
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.planes import is_bad, readable
+from whynan.records import Note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,12 +100,11 @@ class Only:
                 self._left += self._tracer.bad.sinks.sink(tensor, "output", name, True)
         self._left = distinct(self._left)
 
-    def note(self) -> str:
-        """What to say where no module was one of those."""
+    def note(self) -> Note:
+        """What was looked at, or that no module was one of those."""
         if any(self._fits.values()):
-            return f"only the forward of {self.wanted} was looked at, and every backward"
-        known = ", ".join(list(self._seen)[:12]) or "none"
-        return f"no module called {self.wanted} ran; those that ran: {known}"
+            return Note.of("only_modules", module=self.wanted)
+        return Note.of("no_such_module", module=self.wanted, others=tuple(self._seen)[:12])
 
     def _wants(self, module: Any, number: int) -> bool:
         found = self._fits.get(number)

@@ -67,7 +67,7 @@ class Recording:
         trace.coverage = self.writer.with_notes(trace.coverage)
         if self._broken and not trace.failed:
             trace.failed = True
-            trace.coverage = trace.coverage.model_copy(update={"notes": (*trace.coverage.notes, FAILED)})
+            trace.coverage = trace.coverage.with_notes(FAILED)
 
     def _safely(self, act: Callable[[], object]) -> None:
         """Do something of this, unless some of it has failed before: that is an error of our own, told once."""

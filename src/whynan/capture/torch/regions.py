@@ -17,6 +17,7 @@ import torch
 from whynan.capture.torch.doors import DOORS, fenced
 from whynan.capture.torch.operators import Operator
 from whynan.capture.torch.rows import MASK
+from whynan.records import Note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
 
 _DOORS = ("patches", "doors", "frames", "hooks", "loaders", "regions")
 _HOME = "torch._inductor.output_code"
-NOTE = (
-    "a compiled region{} was looked at only where values enter and leave it; "
-    "TORCH_COMPILE_DISABLE=1, or torch.compiler.set_stance('force_eager'), shows what happens inside"
-)
 
 
 def _again(*_: Any) -> Any:
@@ -146,5 +143,5 @@ def _ran(tracer: Tracer, held: list[Callable[[], Any]], out: Any) -> None:
     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
         tracer.after(_OPERATOR, inputs, {}, outputs, None)
     site, _ = context.sites.resolve(context.rows.sites[(context.ordinal - 1) & MASK], None)
-    where = f" at {site.file}:{site.line}" if site is not None else ""
-    context.notes[NOTE.format(where)] = None
+    file, line = (None, None) if site is None else (site.file, site.line)
+    context.notes[Note.of("compiled_region", file=file, line=line)] = None

@@ -9,6 +9,7 @@ import torch
 
 from whynan.capture.torch import experiments
 from whynan.capture.torch.falling import Discards, Falling
+from whynan.records import Note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,8 +112,7 @@ class Scaler:
         # the last word of how far it fell
         self.log.found = [replace(s, scale_fall=s.scale_fall and self._lost) for s in self.log.found]
         if self._discards.count:
-            times = f"{self._discards.count:,} time{'s' if self._discards.count > 1 else ''}"
-            self.context.notes[f"{times} the program discarded gradients that were NaN or Inf"] = None
+            self.context.notes[Note.of("discarded_gradients", times=self._discards.count)] = None
 
     # -- a scaler of torch's -----------------------------------------------------------------------------------------
 

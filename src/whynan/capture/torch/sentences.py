@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from whynan.capture.torch.operands import dtype_name
 from whynan.floats import format_of, format_value
+from whynan.records import Note, shown
 
 if TYPE_CHECKING:
     import torch
@@ -30,14 +31,6 @@ RANDOM = frozenset(
 )
 
 _SHRINKING = frozenset("mul pow square exp div sigmoid".split())
-_ARITHMETIC = {
-    "mul": "{} times {}",
-    "div": "{} divided by {}",
-    "sub": "{} minus {}",
-    "rsub": "{1} minus {0}",
-    "add": "{} plus {}",
-    "pow": "{} to the power {}",
-}
 _COMPUTED: dict[str, Callable[[float, float], Any]] = {
     "mul": operator.mul,
     "div": operator.truediv,
@@ -53,31 +46,38 @@ NEGLIGIBLE = 1000
 Part = tuple[str, Any, "Held | None", "tuple[int, ...] | None"]
 
 
-def made(row: Row, value: Any) -> str:
+def made(row: Row, value: Any) -> Note:
     """What an event did to an element whose operands are gone."""
     plain = row.operator.base.removesuffix("_")
     if value is None:
-        return f"{plain} wrote it last"
+        return Note.of("wrote_last", operator=plain)
     if plain in CONSTANTS:
-        return f"the program writes {text(value)}"
-    return f"{plain} drew {text(value)}" if plain in RANDOM else f"{plain} made it {text(value)}"
+        return Note.of("program_writes", result=shown(value))
+    return Note.of("drew" if plain in RANDOM else "made", operator=plain, result=shown(value))
 
 
-def phrase(plain: str, value: Any, parts: list[Part], dtype: torch.dtype) -> str:
-    """What an operator makes of what it was given: arithmetic as one says it, where that is what it was."""
-    shown = [text(v) for _, v, _, _ in parts if v is not None and not isinstance(v, tuple)]
-    words = _ARITHMETIC.get(plain)
-    if words is not None and len(shown) == 2 and _holds(plain, value, parts, dtype):
-        return words.format(*shown)
-    return f"{plain} of {', '.join(shown)}"
+def computed(plain: str, value: Any, parts: list[Part], dtype: torch.dtype) -> Note:
+    """What an operator makes of what it was given: arithmetic, where that is what it was."""
+    seen = tuple(shown(v) for _, v, _, _ in parts if v is not None and not isinstance(v, tuple))
+    plainly = plain in _COMPUTED and len(seen) == 2 and _holds(plain, value, parts, dtype)
+    small = underflows(plain, value, parts, dtype)
+    return Note.of(
+        "computed",
+        operator=plain,
+        operands=seen,
+        result=shown(value),
+        arithmetic=plainly,
+        dtype=dtype_name(dtype) if small else None,
+        smallest=_least(dtype) if small else None,
+    )
 
 
-def cast(value: Any, part: Part, dtype: torch.dtype) -> str | None:
+def cast(value: Any, part: Part, dtype: torch.dtype) -> Note | None:
     """What to say where a copy in another dtype has lost a number; None where it has not."""
     given = part[1]
     if value != 0 or not isinstance(given, (int, float)) or given == 0:
         return None
-    return f"{text(given)} as {dtype_name(dtype)} is {text(value)}{_least(dtype)}"
+    return Note.of("cast", operand=shown(given), dtype=dtype_name(dtype), result=shown(value), smallest=_least(dtype))
 
 
 def to_follow(plain: str, value: Any, parts: list[Part]) -> tuple[Held | None, tuple[int, ...] | None]:
@@ -109,21 +109,20 @@ def to_follow(plain: str, value: Any, parts: list[Part]) -> tuple[Held | None, t
     return None, None
 
 
-def underflow(plain: str, value: Any, parts: list[Part], dtype: torch.dtype) -> str:
-    """What to add where nothing but zero was too small to be written: the least number of the dtype."""
+def underflows(plain: str, value: Any, parts: list[Part], dtype: torch.dtype) -> bool:
+    """Whether nothing but zero was too small to be written."""
     seen = [v for _, v, _, _ in parts if isinstance(v, (int, float))]
     if value != 0 or plain not in _SHRINKING or not seen or 0 in seen or any(abs(v) == float("inf") for v in seen):
-        return ""
-    if plain in _ARITHMETIC and not _holds(plain, value, parts, dtype):
+        return False
+    if plain in _COMPUTED and not _holds(plain, value, parts, dtype):
         # a quotient that was rounded down
-        return ""
-    return f" in {dtype_name(dtype)}{_least(dtype)}" if dtype.is_floating_point else ""
+        return False
+    return dtype.is_floating_point
 
 
-def _least(dtype: torch.dtype) -> str:
-    if not dtype.is_floating_point:
-        return ""
-    return f", whose smallest number is {format_value(format_of(dtype_name(dtype)).smallest_subnormal)}"
+def _least(dtype: torch.dtype) -> float | None:
+    """The smallest number of a dtype."""
+    return format_of(dtype_name(dtype)).smallest_subnormal if dtype.is_floating_point else None
 
 
 def _holds(plain: str, value: Any, parts: list[Part], dtype: torch.dtype) -> bool:

@@ -13,6 +13,7 @@ import torch
 from whynan.capture.torch import experiments
 from whynan.capture.torch.labels import PLANE_DTYPE
 from whynan.capture.torch.planes import bad_mask, elements, is_bad, is_strided, nan_mask, readable, strided
+from whynan.records import Note
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,9 +23,8 @@ if TYPE_CHECKING:
 
 MOST_ELEMENTS: Final = 1 << 26
 """A sparse tensor that stands for more is not looked at element by element."""
-TOO_LARGE: Final = "a sparse tensor of more than {:,} elements was looked at as a whole"
 
-OPAQUE: Final = "operations on nested tensors are not looked at: what is born in one is not known"
+OPAQUE: Final = Note.of("nested_tensors")
 
 
 def is_sparse(value: Any) -> bool:
@@ -176,7 +176,7 @@ def as_dense(tensor: Tensor, context: TraceContext) -> Tensor:
 
 def carry_all(context: TraceContext, value: Any, written: list[Tensor], *, opaque: bool) -> None:
     """All bad elements of what cannot be told apart carry whatever the operands do."""
-    context.notes[OPAQUE if opaque else TOO_LARGE.format(MOST_ELEMENTS)] = None
+    context.notes[OPAQUE if opaque else Note.of("large_sparse", elements=MOST_ELEMENTS)] = None
     states = [context.state_of(t) for t in experiments.tensors_in(value)]
     labels = context.labels.of(
         s

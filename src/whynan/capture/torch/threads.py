@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from whynan.capture.torch.doors import fenced
 from whynan.capture.torch.mode import enter_below, leave
+from whynan.records import Note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,4 +58,4 @@ def _leave(context: TraceContext, _thread: Any) -> None:
 def _note(context: TraceContext, thread: Any) -> None:
     here = threading.get_ident() == context.thread or threading.get_ident() in context.entered
     if here and not thread.daemon:
-        context.notes[f"thread {thread.name!r} was not entered: what it computed was not traced"] = None
+        context.notes[Note.of("thread_not_entered", thread=thread.name)] = None

@@ -12,7 +12,7 @@ from whynan.capture.torch.births import BadEvents
 from whynan.capture.torch.deferred import Deferred
 from whynan.capture.torch.detectors import Detectors
 from whynan.capture.torch.doors import Ending
-from whynan.capture.torch.formulas import CHANGED_FORMULAS, FORMULA_NOTE
+from whynan.capture.torch.formulas import CHANGED_FORMULAS, formula_note
 from whynan.capture.torch.lanes import ACCUMULATION, BACKWARD, FORWARD, NODES_MASK, OPTIMIZER, Lane
 from whynan.capture.torch.origins import Origins
 from whynan.capture.torch.planes import (
@@ -186,7 +186,7 @@ class Tracer:
             self.bad.gradient_arrives(node, operator, lane)
             return ACCUMULATION, 0
         if type(node).__name__ in CHANGED_FORMULAS:
-            self.context.notes[FORMULA_NOTE.format(type(node).__name__)] = None
+            self.context.notes[formula_note(type(node).__name__)] = None
         known = lane.entry(number)
         site = known[1] if known is not None else 0
         if not site or in_a_hook(sys._getframe(3)):

@@ -24,7 +24,6 @@ from whynan.fixes.source.reading import Reader
 from whynan.fixes.source.roots import roots_of, twins_of
 from whynan.fixes.source.terms import Term
 from whynan.fixes.source.writing import NAMINGS, UnwritableError
-from whynan.records.intents import UNFIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -155,7 +154,7 @@ def _candidate(spot: Spot, intent: FixIntent) -> Candidate | Declined:
     repaired = pattern(intent.replacement)[0]
     if intent.kind != "reformulation" and any(_matches(spot, repaired)):
         return Declined(intent.title, "it is written so already")
-    reason = f"{_short(spot.place.code(spot.birth))} {UNFIT} {intent.pattern}"
+    reason, unfit = f"{_short(spot.place.code(spot.birth))} is not written as {intent.pattern}", True
     for root, match in _matches(spot, wanted):
         for naming in NAMINGS:
             if naming == "nowhere" and not _is_repeatable(spot, match):
@@ -164,8 +163,8 @@ def _candidate(spot: Spot, intent: FixIntent) -> Candidate | Declined:
                 edited = Editor(spot.reader, naming).edited(root, tree, intent, match)
                 return _made(spot, intent, match, [edited, *_twins(spot, root, intent, naming)])
             except UnwritableError as error:
-                reason = str(error)
-    return Declined(intent.title, reason)
+                reason, unfit = str(error), False
+    return Declined(intent.title, reason, unfit)
 
 
 def _is_repeatable(spot: Spot, match: Match) -> bool:

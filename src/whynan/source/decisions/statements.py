@@ -48,11 +48,6 @@ class Decision(NamedTuple):
     passes: bool = False
     """Whether what it passes over by raising differentiates or steps."""
 
-    @property
-    def words(self) -> str:
-        """As a predicate: ``ends the program``."""
-        return {"ends": "ends the program", "leaves": "leaves its loop", "skips": "skips the step"}[self.does]
-
 
 class Flow(NamedTuple):
     """How statements end: behind the last, by a jump, or unknown (``lost``); `led`: because of the number."""

@@ -19,6 +19,8 @@ from whynan.capture.onnx.observer import Births
 from whynan.capture.onnx.places import NoSites
 from whynan.capture.onnx.recorder import Recorder
 from whynan.capture.onnx.values import same_bits
+from whynan.records import Note
+from whynan.report.notes import sentence, sentences
 
 X = np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)
 
@@ -206,7 +208,7 @@ def test_a_provider_that_is_not_there_is_said(tmp_path: Path) -> None:
     told = Told()
     asked = ("CUDAExecutionProvider", "CPUExecutionProvider")
     outcome = run(EngineSettings(saved(chain(), tmp_path), providers=asked), {"x": X}, told)
-    assert any("CUDAExecutionProvider was asked for and is not there" in note for note in outcome.notes)
+    assert any("CUDAExecutionProvider was asked for and is not there" in sentence(note) for note in outcome.notes)
 
 
 @pytest.mark.parametrize("producing", [2.0, float("nan")], ids=["finite", "bad"])
@@ -228,7 +230,7 @@ def test_what_a_provider_compiles_is_looked_at_on_the_others(
     verdict = findings_of(births.end()).verdict
     assert verdict == ("clean" if producing == 2 else "inconclusive")
     assert same_bits(outcome.outputs["y"], np.full((2, 4), producing, np.float32))
-    assert outcome.notes == (
+    assert sentences(outcome.notes) == (
         "a provider compiles parts of the model, and nothing in them can be looked at: the outputs are those of"
         " AzureExecutionProvider, CPUExecutionProvider, and all other values those of CPUExecutionProvider",
     )
@@ -242,8 +244,10 @@ def test_float16_on_the_cpu_has_no_false_infinity(tmp_path: Path) -> None:
     told, outcome = ran(path, {"x": np.array([3], np.float16)})
     assert outcome.bit_equal is True
     assert not any(found.bad for found in told.counted.values())
-    assert any("a would overflow in float16: its greatest magnitude is 90000" in note for note in outcome.notes)
-    assert any("float16 is computed in float32" in note for note in outcome.notes)
+    assert any(
+        "a would overflow in float16: its greatest magnitude is 90000" in sentence(note) for note in outcome.notes
+    )
+    assert any("float16 is computed in float32" in sentence(note) for note in outcome.notes)
 
 
 def test_each_run_is_told_of_by_itself(tmp_path: Path) -> None:
@@ -254,8 +258,9 @@ def test_each_run_is_told_of_by_itself(tmp_path: Path) -> None:
     with opened(EngineSettings(path)) as engine:
         large, small, again = (engine.run({"x": np.array([x], np.float16)}, Told()).notes for x in (3, 1, 3))
     assert again == large
-    assert any("float16 is computed in float32" in note for note in small)
-    assert set(large) - set(small) == {"a would overflow in float16: its greatest magnitude is 90000, the limit 65504"}
+    assert any("float16 is computed in float32" in sentence(note) for note in small)
+    (only,) = set(large) - set(small)
+    assert only == Note.of("float16_overflow", value_name="a", greatest=90000.0)
     assert set(small) <= set(large)
 
 

@@ -10,7 +10,7 @@ from tests.unit.capture.onnx.looking import N, f32, look
 from whynan.capture.onnx.observer import Births, counters_of
 from whynan.capture.onnx.places import NoSites
 from whynan.capture.onnx.recorder import Recorder
-from whynan.capture.onnx.sentences import text
+from whynan.floats import format_value
 
 INF = np.inf
 ZERO, ONE = np.zeros((), np.float32), np.ones((), np.float32)
@@ -141,7 +141,7 @@ def test_the_index_of_a_row_of_nothing_but_nan_means_nothing() -> None:
 def test_an_integer_made_of_a_nan_is_told() -> None:
     seen = look([LOG, N("Cast", ["l"], ["y"], to=6)], {"x": f32(1, -1)}, ["y"])
     assert (seen.verdict, [(r.name, r.bad) for r in seen.first.reaches]) == ("damaged", [("y", 1)])
-    assert ("step", f"Cast makes {text(int(seen.outputs['y'][1]))} of NaN") in seen.chain
+    assert ("step", f"Cast makes {format_value(int(seen.outputs['y'][1]), digits=4)} of NaN") in seen.chain
 
 
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])

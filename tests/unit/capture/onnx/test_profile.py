@@ -13,6 +13,7 @@ from whynan.capture.onnx.executable import Executable
 from whynan.capture.onnx.profile import Profile, read_profile
 from whynan.capture.onnx.remarks import remarks
 from whynan.capture.onnx.sessions import EngineSettings
+from whynan.report.notes import sentences
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 
@@ -74,7 +75,7 @@ def test_what_ran_elsewhere_than_asked_is_said(tmp_path: Path) -> None:
         overflows = ()
 
     ran: Any = Ran()
-    assert list(remarks(settings, (CUDA, CPU), found, ran)) == [
+    assert list(sentences(remarks(settings, (CUDA, CPU), found, ran))) == [
         f"{CUDA} did not run all of it: 1 of 2 nodes on {CPU}",
     ]
     assert list(remarks(EngineSettings("m.onnx"), (CPU,), Profile(), ran)) == []

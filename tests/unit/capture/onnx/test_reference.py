@@ -15,6 +15,7 @@ from tests.unit.capture.onnx.told import FLOAT, Told, model, node, saved
 from whynan.capture.onnx.engine import EngineSettings, Outcome, run
 from whynan.capture.onnx.execution import RunError
 from whynan.capture.onnx.values import same_bits
+from whynan.records import Note
 
 X = np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)
 
@@ -82,7 +83,7 @@ def test_what_is_random_is_no_difference(tmp_path: Path) -> None:
     told = Told()
     outcome = run(EngineSettings(saved(proto, tmp_path), engine="reference"), {}, told)
     assert outcome.bit_equal is None
-    assert outcome.why == "two runs of the bare evaluator differ from each other"
+    assert outcome.why == Note.of("runs_differ", engine="evaluator")
 
 
 def test_a_node_alone_is_not_told_of(tmp_path: Path) -> None:

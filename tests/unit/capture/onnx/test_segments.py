@@ -17,6 +17,7 @@ from whynan.capture.onnx.executable import Executable
 from whynan.capture.onnx.planning import available, beyond, free_memory, plan_of, resident
 from whynan.capture.onnx.values import same_bits
 from whynan.capture.onnx.written import read_written
+from whynan.report.notes import sentence
 
 X = np.random.default_rng(0).standard_normal((2, 8)).astype(np.float32)
 
@@ -140,7 +141,7 @@ def test_a_bound_that_was_not_kept_is_told() -> None:
     found = re.fullmatch(
         r"--memory could not be kept: the process that ran the model came to ([0-9,]+) MB, and was to stay within"
         r" 0\.01 MB",
-        told,
+        sentence(told),
     )
     assert found is not None
     assert resident() / 1e6 - 1 <= int(found[1].replace(",", ""))

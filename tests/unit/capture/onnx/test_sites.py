@@ -17,6 +17,7 @@ from whynan.capture.onnx.execution import Node
 from whynan.capture.onnx.places import Place
 from whynan.capture.onnx.sites import Sites
 from whynan.records import Site
+from whynan.report.notes import sentences
 
 LINES = Path(exported_models.__file__).read_text(encoding="utf-8").splitlines()
 WRITTEN = {
@@ -309,7 +310,7 @@ def test_what_cannot_be_led_back_is_said(tmp_path: Path) -> None:
     sites = Sites(other, executed, reading=NoLines())
     assert len(sites.unmapped) == len(executed.graph.node)
     total = len(executed.graph.node)
-    (note,) = sites.notes()
+    (note,) = sentences(sites.notes())
     assert note.startswith(f"{total} of {total} executed nodes could not be led back to nodes of the file: ")
     assert note.endswith(" and others")
     for node in nodes(executed.graph):
