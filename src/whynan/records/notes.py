@@ -163,7 +163,7 @@ COVERAGE: Final[Mapping[str, Fields]] = {
 """Kinds that stand in ``coverage``."""
 
 REPLAY: Final[Mapping[str, Fields]] = {
-    "identical": _of(count="losses gradients", flag="read raised whole eager", text="way"),
+    "identical": _of(count="loss_count gradients", flag="read raised whole eager", text="way"),
     "same_elements": _of(),
     "rerun_identical": _of(),
     "births_identical": _of(),

@@ -91,7 +91,7 @@ def _way(values: Values) -> str:
 
 
 def _identical(values: Values) -> str:
-    losses, gradients = values["losses"], values["gradients"]
+    losses, gradients = values["loss_count"], values["gradients"]
     what = [count_text(losses, "loss", "losses")] if losses else []
     what += [count_text(gradients, "bad gradient")] if gradients else []
     what += ["the number that was read"] if values["read"] else []

@@ -262,7 +262,7 @@ def _nothing(made: object, fault: Fault) -> None:
 
 def _same(wanted: Signature) -> Note:
     losses, gradients = len(wanted.losses), len(wanted.bad)
-    found: dict[str, Any] = {"losses": losses, "gradients": gradients, "read": False, "raised": False}
+    found: dict[str, Any] = {"loss_count": losses, "gradients": gradients, "read": False, "raised": False}
     return Note.of("identical", **found, whole=True, way=None, eager=False)
 
 

@@ -230,7 +230,7 @@ def _same(fault: Fault, way: Way, *, eager: bool) -> Note:
     trains = fault.optimizer is not None
     return Note.of(
         "identical",
-        losses=len(fault.judged.losses) if trains else 0,
+        loss_count=len(fault.judged.losses) if trains else 0,
         gradients=len(fault.judged.bad) if trains else 0,
         read=not trains and fault.raised is None,
         raised=not trains and fault.raised is not None,

@@ -16,7 +16,7 @@ from whynan.report.notes import SENTENCES, sentence
 from whynan.traces import parsing
 from whynan.traces.redaction import FACTS, LEFT_OUT, Pseudonyms, Redaction, exception_type
 
-TRAINING: dict[str, Any] = {"losses": 1, "gradients": 4, "read": False, "raised": False, "whole": False}
+TRAINING: dict[str, Any] = {"loss_count": 1, "gradients": 4, "read": False, "raised": False, "whole": False}
 BAD: dict[str, Any] = {"step": 7, "loss": True, "gradients": 3, "read": False, "raised": False, "skipped": 0}
 COMPILER = (
     "the step is finite: the compiler is the suspect; TORCHDYNAMO_DISABLE=1 runs the program as it is written, and "

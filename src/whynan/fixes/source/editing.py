@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from whynan.fixes.source.above import Edited, Root, refused
 from whynan.fixes.source.formulas import Edit
@@ -33,6 +33,13 @@ _BINDS: Final[dict[type[ast.operator], int]] = {
     ast.MatMult: 4,
     ast.Pow: 6,
 }
+
+
+class _Obstacle(NamedTuple):
+    """Why an expression cannot be read at another place; ``is_written``: what it reads has been changed by then."""
+
+    says: str
+    is_written: bool = False
 
 
 def differing(pattern: ast.expr, replacement: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
@@ -147,13 +154,13 @@ class Editor:
                 continue
             readable = self._readable(value, root)
             if readable is None:
-                self._hoist(name, value, writer, found, self._why(value, root) or "")
+                self._hoist(name, value, writer, found, self._why(value, root) or _Obstacle(""))
             else:
                 variables[name] = readable
         for term in (*match.factors, *match.terms):
             reason = self._why(term, root)
             if reason is not None:
-                raise UnwritableError(reason)
+                raise UnwritableError(reason.says)
         return replace(match, variables=variables)
 
     def _readable(self, term: Term, root: Root) -> Term | None:
@@ -172,10 +179,10 @@ class Editor:
         origin = children[0][1] if term.origin is not None else None
         return replace(term, node=None, children=tuple(children), origin=origin)
 
-    def _why(self, term: Term, root: Root) -> str | None:
+    def _why(self, term: Term, root: Root) -> _Obstacle | None:
         return next((reason for leaf in _leaves(term) if (reason := self._moved(leaf, root))), None)
 
-    def _moved(self, leaf: ast.AST, root: Root) -> str | None:
+    def _moved(self, leaf: ast.AST, root: Root) -> _Obstacle | None:
         """Why an expression cannot be read at the root, if it stands elsewhere."""
         if leaf is root or root in self._place.above(leaf):
             return None
@@ -187,9 +194,10 @@ class Editor:
                 then, now = self._reader.reaching.of(node), self._reader.reaching.entering(statement, node.id)
                 if then != now:
                     written = any(d.written for d in now)
-                    return f"{node.id} is {'written into' if written else 'assigned'} before it would be read"
+                    done = "written into" if written else "assigned"
+                    return _Obstacle(f"{node.id} is {done} before it would be read", written)
         if not self._reader.is_pure(leaf):
-            return f"{_short(ast.unparse(leaf))} would be evaluated twice"
+            return _Obstacle(f"{_short(ast.unparse(leaf))} would be evaluated twice")
         return None
 
     def _is_global(self, node: ast.Name, statement: ast.stmt) -> bool:
@@ -198,14 +206,14 @@ class Editor:
             return False
         return all(d.node is None for d in self._reader.reaching.entering(statement, node.id))
 
-    def _hoist(self, name: str, value: Term, writer: Writer, found: Edited, reason: str) -> None:
+    def _hoist(self, name: str, value: Term, writer: Writer, found: Edited, reason: _Obstacle) -> None:
         """Give the operand a name where it is computed."""
         node = value.node
-        if not isinstance(node, ast.expr) or "written into" in reason or self._place.is_late(node):
-            raise UnwritableError(reason)
+        if not isinstance(node, ast.expr) or reason.is_written or self._place.is_late(node):
+            raise UnwritableError(reason.says)
         scope = self._place.scope(node)
         if scope is not self._place.scope(found.root) or not self._place.is_whole(node):
-            raise UnwritableError(reason)
+            raise UnwritableError(reason.says)
         own = writer.fresh(name)
         writer.names[name] = own
         text = f"{own} := {self._place.code(node)}"
