@@ -54,7 +54,7 @@ class Contents:
             self.tensors.append(unread)
             return
         if isinstance(value, Tensor):
-            self._tensor(name, _plain(value), file)
+            self._tensor(name, value, file)
         else:
             self._number(name, value, file)
 
@@ -113,11 +113,6 @@ class Contents:
     def _allowed(self, name: str, counts: dict[str, int]) -> str | None:
         pattern = self._allowances.find(name) if _is_bad(counts) else None
         return None if pattern is None else f"allowed by {pattern}"
-
-
-def _plain(tensor: Tensor) -> Tensor:
-    """A tensor without the class that it had: what its attributes are called is the file's."""
-    return tensor if type(tensor) in (Tensor, torch.nn.Parameter) else torch.Tensor.as_subclass(tensor, Tensor)
 
 
 def _is_bad(counts: dict[str, int]) -> bool:

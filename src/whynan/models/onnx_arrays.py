@@ -10,7 +10,7 @@ import os
 import warnings
 import zipfile
 import zlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 import onnx
@@ -37,6 +37,9 @@ _LARGEST_PB: Final = (1 << 31) - 1
 _LONGEST_HEADER: Final = 10_000
 _MOST_PER_ENTRY: Final = 4
 """Elements that one byte, or one entry of a field, can hold: those of 2 bits."""
+
+
+_Message = TypeVar("_Message", onnx.TensorProto, onnx.SequenceProto, onnx.OptionalProto)
 
 
 class _DamagedError(Exception):
@@ -168,21 +171,19 @@ def name_in_pb(path: Path) -> str | None:
 
 def _value(data: bytes, signature: Signature) -> Any:
     match signature.kind:
-        case "tensor" | "unknown" | "map":
-            tensor = onnx.TensorProto()
-            if not data or not parsed(tensor, data):
-                raise _DamagedError("holds no tensor, or is cut off")
-            return _tensor(tensor)
         case "sequence":
-            sequence = onnx.SequenceProto()
-            if not parsed(sequence, data):
-                raise _DamagedError("holds no sequence, or is cut off")
-            return _sequence(sequence)
+            return _sequence(_message(onnx.SequenceProto(), data, "sequence"))
         case "optional":
-            optional = onnx.OptionalProto()
-            if not parsed(optional, data):
-                raise _DamagedError("holds no optional, or is cut off")
-            return _optional(optional)
+            return _optional(_message(onnx.OptionalProto(), data, "optional"))
+        case _:
+            return _tensor(_message(onnx.TensorProto(), data, "tensor"))
+
+
+def _message(message: _Message, data: bytes, what: str) -> _Message:
+    # an empty file is an empty message, but no tensor
+    if not parsed(message, data) or (not data and what == "tensor"):
+        raise _DamagedError(f"holds no {what}, or is cut off")
+    return message
 
 
 def _sequence(sequence: SequenceProto) -> list[Any]:

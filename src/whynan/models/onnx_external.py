@@ -16,7 +16,7 @@ import onnx
 
 from whynan.errors import UsageError
 from whynan.models.files import unreadable
-from whynan.models.onnx_files import text_of
+from whynan.models.onnx_files import AGAIN, text_of
 from whynan.models.onnx_types import bits_of
 from whynan.models.onnx_walking import tensors
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
 
 _ATTACK: Final = "it may be an attack: copy the weights into the model's folder, and export or save the model again"
-_AGAIN: Final = "export it again, or copy it anew"
 _ABSOLUTE: Final = re.compile(r"[/\\]|[A-Za-z]:|[A-Za-z][A-Za-z0-9+.-]*://")
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _MEMORY: Final = "_ORT_MEM_ADDR_"
@@ -73,10 +72,10 @@ def _place(tensor: TensorProto, name: str) -> _Place:
     entries = {text_of(entry.key): text_of(entry.value) for entry in tensor.external_data}
     location, offset, length = (entries.get(key) for key in ("location", "offset", "length"))
     if not location or "\0" in location:
-        raise UsageError(f"{name} is said to be in another file, and no file is named", _AGAIN)
+        raise UsageError(f"{name} is said to be in another file, and no file is named", AGAIN)
     for value in (offset, length):
         if value is not None and not _NUMBER.fullmatch(value):
-            raise UsageError(f"{name} is said to be at {value} of {location}, which is no number of bytes", _AGAIN)
+            raise UsageError(f"{name} is said to be at {value} of {location}, which is no number of bytes", AGAIN)
     return _Place(location, int(offset or 0), None if length is None else int(length))
 
 
@@ -93,7 +92,7 @@ def _size(folder: Path, location: str, name: str) -> int:
     try:
         found = os.stat(file)
         if not stat.S_ISREG(found.st_mode):
-            raise UsageError(f"{file} holds {name}, and is no regular file", _AGAIN)
+            raise UsageError(f"{file} holds {name}, and is no regular file", AGAIN)
         _check_with_onnx_ir(file, folder, location)
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(
@@ -149,15 +148,13 @@ def _check_with_onnx_ir(file: Path, folder: Path, location: str) -> None:
 def _check_length(tensor: TensorProto, name: str, place: _Place, size: int) -> None:
     bits = bits_of(tensor.data_type)
     if bits is None:
-        raise UsageError(f"{name} is of a type that no file can hold", _AGAIN)
+        raise UsageError(f"{name} is of a type that no file can hold", AGAIN)
     if any(dim < 0 for dim in tensor.dims):
-        raise UsageError(f"{name} has a negative dimension", _AGAIN)
+        raise UsageError(f"{name} has a negative dimension", AGAIN)
     needed = -(-math.prod(tensor.dims) * bits // 8)
     taken = needed if place.length is None else place.length
     if taken < needed:
-        raise UsageError(
-            f"{name} takes {needed:,} bytes, and {taken:,} of {place.location} are said to hold it", _AGAIN
-        )
+        raise UsageError(f"{name} takes {needed:,} bytes, and {taken:,} of {place.location} are said to hold it", AGAIN)
     if place.offset + taken > size:
         last = place.offset + taken
-        raise UsageError(f"{place.location} is cut off: {name} ends at byte {last:,} of its {size:,}", _AGAIN)
+        raise UsageError(f"{place.location} is cut off: {name} ends at byte {last:,} of its {size:,}", AGAIN)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 _ANY: Final = "give the .onnx file of a model"
-_AGAIN: Final = "export it again, or copy it anew"
+AGAIN: Final = "export it again, or copy it anew"
 _SPLIT: Final = "save large weights as external data: onnx.save(model, file, save_as_external_data=True)"
 _LARGEST: Final = (1 << 31) - 1
 """Bytes of one message of protobuf."""
@@ -52,7 +52,7 @@ def read_model(path: Path) -> Read:
     proto = onnx.ModelProto()
     # a truncated model cannot be parsed: its graph is longer than what is left of it
     if not parsed(proto, data) or not proto.HasField("graph"):
-        raise UsageError(f"{path} is no ONNX model, or is cut off", _AGAIN)
+        raise UsageError(f"{path} is no ONNX model, or is cut off", AGAIN)
     return Read(proto, hashlib.sha256(data).hexdigest())
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from whynan.errors import UsageError
 from whynan.models.onnx_external import check_external as check_external
-from whynan.models.onnx_files import read_model
+from whynan.models.onnx_files import AGAIN, read_model
 from whynan.models.onnx_operators import check_operators, opset_of
 from whynan.models.onnx_types import Signature as Signature
 from whynan.models.onnx_types import bits_of, signature_of
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from onnx import ModelProto, TensorProto
 
-_AGAIN: Final = "export it again, or copy it anew"
 _OVERRIDABLE: Final = 4
 """The version of the format since which an initialiser that is an input too is a default; before, it had to be one."""
 
@@ -65,7 +64,7 @@ def open_model(path: str | os.PathLike[str], *, custom_ops: bool = False) -> Onn
     _check_text(proto, file)
     opset = opset_of(proto)
     if not proto.graph.output:
-        raise UsageError(f"{file} has no outputs, so that there is nothing to look for", _AGAIN)
+        raise UsageError(f"{file} has no outputs, so that there is nothing to look for", AGAIN)
     check_operators(proto, opset, custom_ops=custom_ops)
     folder = str(file.parent)
     external = check_external(proto, folder)
@@ -87,7 +86,7 @@ def open_model(path: str | os.PathLike[str], *, custom_ops: bool = False) -> Onn
 def _check_text(proto: ModelProto, file: Path) -> None:
     """Names are text: what is not UTF-8 comes as bytes, and is no name."""
     if not all(isinstance(cast("object", text), str) for text in _texts(proto)):
-        raise UsageError(f"{file} is damaged (a name in it is no text)", _AGAIN)
+        raise UsageError(f"{file} is damaged (a name in it is no text)", AGAIN)
 
 
 def _texts(proto: ModelProto) -> Iterator[str]:

@@ -10,7 +10,7 @@ import onnx
 from onnx import defs
 
 from whynan.errors import UsageError
-from whynan.models.onnx_files import text_of
+from whynan.models.onnx_files import AGAIN, text_of
 from whynan.models.onnx_walking import Held, nodes
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ Opset = dict[str, int]
 
 ONNX: Final = "ai.onnx"
 _UPGRADE: Final = "upgrade onnx and onnxruntime, or export with an older opset"
-_AGAIN: Final = "export it again, or copy it anew"
 _LIBRARY: Final = "give the library that brings it: --custom-ops LIBRARY"
 _MICROSOFT: Final = ("com.microsoft", "com.ms.")
 """How the domains of ONNX Runtime's own operators begin."""
@@ -48,7 +47,7 @@ def opset_of(proto: ModelProto) -> Opset:
     if not proto.opset_import and proto.ir_version < _OLDEST:
         return {ONNX: 1}
     if not proto.opset_import:
-        raise UsageError("the model does not say which operators it means (it has no opset_import)", _AGAIN)
+        raise UsageError("the model does not say which operators it means (it has no opset_import)", AGAIN)
     opset = _imports(proto.opset_import)
     for function in proto.functions:
         _imports(function.opset_import)
@@ -67,7 +66,7 @@ def _imports(entries: Iterable[OperatorSetIdProto]) -> Opset:
                 _UPGRADE,
             )
         if newest is not None and entry.version < 1:
-            raise UsageError(f"the model asks for version {entry.version} of {domain}, which there never was", _AGAIN)
+            raise UsageError(f"the model asks for version {entry.version} of {domain}, which there never was", AGAIN)
         opset[domain] = entry.version
     return opset
 
@@ -126,7 +125,7 @@ def _check_version(held: Held, domain: str, version: int | None) -> None:
         return
     if version is None:
         raise UsageError(
-            f"{_shown(held)} is of the domain {domain}, and the model does not say of which version", _AGAIN
+            f"{_shown(held)} is of the domain {domain}, and the model does not say of which version", AGAIN
         )
     within = _within(domain)
     if defs.has(op, max_inclusive_version=version, domain=within):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import torch
 
+from whynan.models.stand_ins import Wrapper, plain
 from whynan.records.checkpoint import Checkpoint, Order
 
 if TYPE_CHECKING:
@@ -56,8 +57,9 @@ def _why_not(readable: Sequence[Checkpoint]) -> str:
 
 
 def _step(value: Any) -> Number | None:
-    if isinstance(value, torch.Tensor) and value.numel() == 1 and not value.is_meta and not value.is_complex():
-        value = torch.Tensor.as_subclass(value, torch.Tensor).item()
+    if isinstance(value, torch.Tensor) and not isinstance(value, Wrapper):
+        number = plain(value)
+        value = number.item() if number.numel() == 1 and not number.is_meta and not number.is_complex() else None
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 2**63:

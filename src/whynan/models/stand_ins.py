@@ -33,7 +33,24 @@ class StandIn:
 
 ARGUMENTS: Final = "(arguments)"
 """Under this name a mapping keeps what it was made from, beside its items."""
-_WRAPPER: Final = "_whynan_wrapper"
+
+
+class Wrapper(torch.Tensor):
+    """A tensor of a class that is not loaded; it holds its elements in other tensors, its attributes."""
+
+    # a parameter's is the one that leaves every function as it is
+    __torch_function__ = cast("Any", torch.nn.Parameter).__torch_function__
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """The engine asks for this; nothing is ever computed with one."""
+        raise NotImplementedError(f"{function} of a class that is not loaded")
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor without its attributes, which may hide its methods."""
+    vars(tensor).clear()
+    return tensor
 
 
 class Cast:
@@ -55,24 +72,16 @@ class Cast:
         return [*made, (StandIn, "whynan.StandIn")]
 
     def _class(self, name: str, kind: Kind) -> type:
+        if kind == "tensor":
+            return torch.Tensor
+        if kind == "wrapper":
+            return Wrapper
+
         def make(_: type, *arguments: Any) -> Any:
             self._used[name] = None
             return _object(name, kind, arguments)
 
-        held: dict[str, Any] = {"__new__": make}
-        if kind in ("tensor", "wrapper"):
-            # a parameter's is the one that leaves every function as it is
-            held["__torch_function__"] = cast("Any", torch.nn.Parameter).__torch_function__
-        if kind == "wrapper":
-            # the engine asks for this; nothing is ever computed with one
-            held["__torch_dispatch__"] = classmethod(_refuse)
-            held[_WRAPPER] = True
-        return type("NotLoaded", (torch.Tensor,) if kind in ("tensor", "wrapper") else (), held)
-
-
-def is_wrapper(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is the stand-in for one that holds its elements in other tensors, its attributes."""
-    return _WRAPPER in vars(type(tensor))
+        return type("NotLoaded", (), {"__new__": make})
 
 
 def _object(name: str, kind: Kind, arguments: tuple[Any, ...]) -> Any:
@@ -80,8 +89,3 @@ def _object(name: str, kind: Kind, arguments: tuple[Any, ...]) -> Any:
     if kind == "mapping":
         return OrderedDict({ARGUMENTS: arguments} if arguments else {})
     return [] if kind == "sequence" else StandIn(name, arguments)
-
-
-def _refuse(_: type, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-    del types, args, kwargs
-    raise NotImplementedError(f"{function} of a class that is not loaded")

@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 import cmath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeAlias, cast
 
 from torch import Tensor
 
 from whynan.models.naming import spelled
 from whynan.models.numpy_state import tensor_of
-from whynan.models.stand_ins import StandIn, is_wrapper
+from whynan.models.stand_ins import StandIn, Wrapper, plain
 
 Numbers: TypeAlias = list[float]
 """A bare number, or the numbers of a list."""
@@ -50,8 +50,8 @@ def contents(document: Any) -> Iterator[tuple[str, Tensor | Numbers]]:
         place, value = waiting.pop()
         if isinstance(value, StandIn) and (array := tensor_of(value)) is not None:
             yield _named(place), array
-        elif isinstance(value, Tensor) and not is_wrapper(value):
-            yield _named(place), value
+        elif isinstance(value, Tensor) and not isinstance(value, Wrapper):
+            yield _named(place), plain(value)
         elif isinstance(value, float | complex):
             if not cmath.isfinite(value):
                 yield _named(place), _parts([value])
@@ -97,24 +97,29 @@ def _children(value: Any) -> Iterator[tuple[str, Any]]:
         # of a wrapper only these are elements: the rest tells of shape and placement
         yield from ((_part(name), held) for name, held in vars(value).items() if isinstance(held, Tensor | StandIn))
     elif isinstance(value, dict):
-        for key, held in cast("dict[Any, Any]", value).items():
+        for key, held in _items(value):
             yield _part(key), held
     else:
         for number, held in enumerate(cast("list[Any]", value)):
             yield f"[{number}]", held
 
 
+def _items(held: Any) -> Iterable[tuple[Any, Any]]:
+    """The items of a mapping, whose attributes may have any name."""
+    return cast("Any", dict).items(held)
+
+
 def _attributes(held: StandIn) -> Iterator[tuple[str, Any]]:
     """What an object holds; of a module under the names that its state_dict would have."""
     for state in _states(held.state):
-        if not isinstance(state, Mapping):
+        if not isinstance(state, dict):
             yield ".state", state
             continue
-        named = cast("Mapping[Any, Any]", state)
-        module = all(isinstance(named.get(part), dict) for part in _MODULE)
-        for key, inner in named.items():
+        named = cast("dict[Any, Any]", state)
+        module = all(part in named and isinstance(named[part], dict) for part in _MODULE)
+        for key, inner in _items(named):
             if module and key in _MODULE:
-                yield from ((_part(name), below) for name, below in inner.items())
+                yield from ((_part(name), below) for name, below in _items(inner))
             else:
                 yield _part(key), inner
     for number, argument in enumerate(held.arguments):
@@ -125,7 +130,7 @@ def _states(state: Any) -> list[Any]:
     """The state of an object; one with slots has two."""
     if isinstance(state, tuple):
         pair = cast("tuple[Any, ...]", state)
-        if len(pair) == 2 and all(half is None or isinstance(half, Mapping) for half in pair):
+        if len(pair) == 2 and all(half is None or isinstance(half, dict) for half in pair):
             return [half for half in pair if half is not None]
     return [] if state is None else [state]
 

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.testing._internal.two_tensor import TwoTensor
 
 from whynan.errors import UsageError
+from whynan.models.checkpoints import read
 from whynan.models.files import form_of
 from whynan.models.stand_ins import StandIn
 from whynan.models.torch_files import opened
@@ -257,6 +258,44 @@ def test_the_attacks_are_real(tmp_path: Path) -> None:
         torch.load(saved(tmp_path / "evil.pt", attacks(target)[name]), weights_only=False)
         worked += [file.name for file in (target, tmp_path / f"{name}.npy") if file.exists()]
     assert worked == ["os.system", "exec", "eval", "Path.touch", "numpy.npy", "torch.save", "nested"]
+
+
+METHODS = dict.fromkeys(("numel", "untyped_storage", "stride", "is_conj", "is_complex", "detach", "item"), "hostile")
+
+
+def _attributed(kind: type[Tensor], tensor: Tensor) -> Any:
+    """A tensor with attributes that hide its methods, as no program writes it."""
+    function, arguments = Tensor._reduce_ex_internal(tensor, 2)
+    return Attack(torch._tensor._rebuild_from_type_v2, function, kind, arguments, METHODS)
+
+
+@pytest.mark.parametrize("kind", [Tensor, nn.Parameter, Picture, TwoTensor])
+def test_attributes_that_hide_the_methods_of_a_tensor_are_not_used(tmp_path: Path, kind: type[Tensor]) -> None:
+    held = {
+        "step": _attributed(kind, torch.tensor(3)),
+        "weight": _attributed(kind, torch.tensor([1.0, NAN])),
+        "sparse": _attributed(Tensor, torch.tensor([1.0, 0.0]).to_sparse()),
+    }
+    (checkpoint,) = read([str(saved(tmp_path / "a.pt", held))]).checkpoints
+    assert checkpoint.steps == {"step": 3}
+    assert [(stored.name, stored.n, stored.n_nan) for stored in checkpoint.tensors] == [
+        ("step", 1, 0),
+        ("weight", 2, 1),
+        ("sparse", 1, 0),
+    ]
+
+
+def test_attributes_that_hide_the_methods_of_a_mapping_are_not_used(tmp_path: Path) -> None:
+    class Hidden:
+        def __reduce__(self) -> Any:
+            state = {"items": "hostile", "get": "hostile"}
+            return collections.OrderedDict, (), state, None, iter([("weight", torch.ones(1))])
+
+    module = nn.Linear(1, 1)
+    module.__dict__["get"] = "hostile"
+    module.__dict__["_parameters"] = Hidden()
+    held = {"a": Hidden(), "module": module}
+    assert found(saved(tmp_path / "a.pt", held)) == {"a.weight": [1.0], "module.weight": [1.0]}
 
 
 def test_what_others_allow_is_not_allowed_here(tmp_path: Path) -> None:
