@@ -7,9 +7,8 @@ from pathlib import Path
 
 from whynan.report.catalogue import summary
 from whynan.rules.base import Rule
-from whynan.rules.catalogue import distribution, parsed, rules
-from whynan.rules.families import families, title
-from whynan.rules.mending import mended_by
+from whynan.rules.catalogue import distribution, families, parsed, rules, title
+from whynan.rules.intents import mended_by
 
 FOLDER = Path(__file__).parents[1] / "docs" / "rules"
 INDEX = "README.md"

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from whynan.capsule.documents import SCHEMA_FILE as CAPSULE_FILE
-from whynan.capsule.documents import make_capsule_schema
-from whynan.report import catalogue_json, checkpoint_json, trial
+from whynan.capsule.document import SCHEMA_FILE as CAPSULE_FILE
+from whynan.capsule.document import make_capsule_schema
+from whynan.report import catalogue, checkpoint, trial
 from whynan.report.json import SCHEMA_FILE, make_schema
 
 SCHEMAS = {
     trial.SCHEMA_FILE: trial.make_schema,
     SCHEMA_FILE: make_schema,
-    checkpoint_json.SCHEMA_FILE: checkpoint_json.make_schema,
-    catalogue_json.SCHEMA_FILE: catalogue_json.make_schema,
+    checkpoint.SCHEMA_FILE: checkpoint.make_schema,
+    catalogue.SCHEMA_FILE: catalogue.make_schema,
     CAPSULE_FILE: make_capsule_schema,
 }
 

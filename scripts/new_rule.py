@@ -9,8 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from whynan.rules.catalogue import rules
-from whynan.rules.families import CODE, NAME, family, title
+from whynan.rules.catalogue import CODE, NAME, family, rules, title
 
 ROOT = Path(__file__).parents[1]
 
@@ -41,15 +40,13 @@ References
     TODO: where it is documented.
 """
 
-# pyright: strict
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import base, result
-from whynan.rules.mending import guard
+from whynan.rules.intents import guard
 from whynan.rules.wording import here, spelled
 
 if TYPE_CHECKING:
@@ -116,7 +113,7 @@ def files(code: str, name: str, root: Path = ROOT) -> dict[Path, str]:
     """The text of the rule and of its test, by their files."""
     stem = f"{code.lower()}_{name.replace('-', '_')}"
     return {
-        root / "src" / "whynan" / "rules" / f"{stem}.py": RULE.format(code=code, name=name),
+        root / "src" / "whynan" / "rules" / stem[:3] / f"{stem}.py": RULE.format(code=code, name=name),
         root / "tests" / "rules" / f"test_{stem}.py": TEST.format(code=code, name=name),
     }
 
@@ -130,7 +127,7 @@ def refusal(code: str, name: str, root: Path = ROOT) -> str | None:
         return f"{name!r} is no name: small letters and digits, in words with hyphens"
     held = {key: rule.code for rule in rules() for key in (rule.code, rule.name)}
     # what is written and does not load yet is there too
-    there = list((root / "src" / "whynan" / "rules").glob("wn*.py"))
+    there = list((root / "src" / "whynan" / "rules").glob("wn?/wn*.py"))
     held |= {path.stem[:5].upper(): path.name for path in there}
     held |= {path.stem[6:].replace("_", "-"): path.name for path in there}
     for key in (code, name):

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pluggy import Result
 
     from whynan.config import Options
+    from whynan.integrations.pytest import TracedTest
     from whynan.records import Report
-    from whynan.session.tested import TracedTest
 
 _NAME: Final = "whynan"
 """Of the section of a test report, and of its attribute that holds the JSON: text, so that pytest-xdist carries it."""
@@ -146,7 +146,7 @@ def _rules(value: object) -> tuple[str, ...]:
     """Rules that are meant; raises ``ValueError`` for what fits none."""
     from whynan.config import parse_allow
     from whynan.errors import UsageError
-    from whynan.session.allow import allowance
+    from whynan.run.suppressions import allowance
 
     try:
         return tuple(allowance(pattern, "meant").pattern for pattern in parse_allow(value))
@@ -198,7 +198,7 @@ def _unharmed() -> Generator[None]:
         # of a marker that was put on after collection
         pytest.fail(str(error), pytrace=False)
     except Exception:
-        from whynan.capture.failure import report_internal_error
+        from whynan.faults import report_internal_error
 
         report_internal_error()
 
@@ -211,7 +211,7 @@ def _begin(item: pytest.Item) -> None:
     if wish is None:
         return
     from whynan.errors import NestedTraceError
-    from whynan.session.tested import TracedTest
+    from whynan.integrations.pytest import TracedTest
 
     arguments: dict[str, object] = getattr(item, "funcargs", {})
     debugged = item.config.getoption("usepdb", False) and "whynan_report" not in arguments

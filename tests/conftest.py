@@ -130,7 +130,7 @@ def internal_errors_raise(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_door_is_left() -> Generator[None]:
     """A test that leaves a door in the place of a function of torch's fails: those after it would go through it."""
     yield
-    if (doors := sys.modules.get("whynan.capture.torch.doors")) is None:
+    if (doors := sys.modules.get("whynan.capture.torch.interposition.wrappers")) is None:
         return
     left = sorted({name for (_, name), standing in doors.PLACED.items() if standing})
     doors.PLACED.clear()
@@ -150,7 +150,7 @@ def fixes_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
 
     In the short run there is none that was judged.
     """
-    if (proving := sys.modules.get("whynan.session.proving")) is None:
+    if (proving := sys.modules.get("whynan.run.proof.proving")) is None:
         return
     from tests.made_anew import check
 
@@ -175,7 +175,7 @@ def without_proofs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     """
     if request.node.get_closest_marker("proof"):
         return
-    from whynan.session.retelling import Replaying
+    from whynan.run.watch.attempts import Replaying
 
     def as_it_is(_again: Replaying, report: Report, **_: object) -> Report:
         return report

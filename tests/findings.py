@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from whynan.config import Options
-from whynan.models.onnx_inputs import case_of
-from whynan.models.onnx_opening import open_model
+from whynan.models.onnx.inputs import case_of
+from whynan.models.onnx.opening import open_model
 from whynan.records import Element, Finding
-from whynan.session.engines import Settings
-from whynan.session.inference import infer
+from whynan.run.onnx.engines import Settings
+from whynan.run.onnx.inference import infer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,9 +6,9 @@ import os
 from typing import TYPE_CHECKING
 
 from whynan.report.json import read, to_json
-from whynan.report.offers import offers
-from whynan.session.editing import opened
-from whynan.session.fixing import remade
+from whynan.report.proposals import offers
+from whynan.run.fix.apply import remade
+from whynan.run.fix.file import opened
 
 if TYPE_CHECKING:
     from pathlib import Path

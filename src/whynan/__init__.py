@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from whynan.errors import WhynanError as WhynanError
     from whynan.records import Finding as Finding
     from whynan.records import Report as Report
-    from whynan.session.metrics import MetricSink as MetricSink
+    from whynan.run.watch.metrics import MetricSink as MetricSink
 
 _HOMES = {
     "allow": "whynan.api",
@@ -29,7 +29,7 @@ _HOMES = {
     "WhynanError": "whynan.errors",
     "Finding": "whynan.records",
     "Report": "whynan.records",
-    "MetricSink": "whynan.session.metrics",
+    "MetricSink": "whynan.run.watch.metrics",
 }
 __all__ = [
     "Finding",

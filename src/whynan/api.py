@@ -6,34 +6,33 @@ import inspect
 import os
 from typing import TYPE_CHECKING, Any, cast
 
-from whynan.capture.failure import report_internal_error
 from whynan.capture.ranks import is_one_of_several
 from whynan.config import Options
 from whynan.errors import UsageError
+from whynan.faults import report_internal_error
 from whynan.records import Note
 from whynan.report.notes import sentence
-from whynan.session.calling import Call
-from whynan.session.capsules import check_place, delivered, keeper_for, packed
-from whynan.session.checking import check_sync
-from whynan.session.metrics import sinks_of
-from whynan.session.proving import Once, proved, with_surroundings
-from whynan.session.recalling import Recalling
-from whynan.session.region import Region, allowed, exception_text
-from whynan.session.reruns import with_rerun, without_rerun
-from whynan.session.training import Watch
-from whynan.session.watching import Watched
+from whynan.run.explained_call import Call, Recalling
+from whynan.run.guarded_capture import Watched
+from whynan.run.options import check_sync
+from whynan.run.output.capsules import check_place, delivered, keeper_for, packed
+from whynan.run.proof.proving import Once, proved, with_surroundings
+from whynan.run.region import Region, allowed, exception_text
+from whynan.run.watch.metrics import sinks_of
+from whynan.run.watch.training import Watch
 from whynan.traces.format import FAILED
+from whynan.training.fidelity import with_rerun, without_rerun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
-    from whynan.capture.torch.keeping import Keeper
+    from whynan.capture.torch.operations import Keeper
     from whynan.records import Report, Site
-    from whynan.session.allow import Allowance
-    from whynan.session.metrics import MetricSink
-    from whynan.traces.writing import TraceWriter
-    from whynan.verify.visits import Visits
+    from whynan.run.suppressions import Allowance
+    from whynan.run.watch.metrics import MetricSink
+    from whynan.traces.writer import TraceWriter
+    from whynan.verify.in_place.visits import Visits
 
 RERUN_MEMORY = 4 << 30
 CALLED_ONCE = "the target was called once: explain(..., rerun=True) proves fixes"
@@ -145,7 +144,7 @@ def explain(
     options = Options.load(memory=memory, ranges=ranges, capsule=None if capsule is None else os.fspath(capsule))
     check_place(options)
     if isinstance(target, str | os.PathLike):
-        from whynan.session.modelled import explained
+        from whynan.run.onnx.inference import explained
 
         return explained(os.fspath(cast("str", target)), inputs, kwargs, options)
     if not callable(target):

@@ -1,7 +1,5 @@
 """The options of a run: defaults, then ``[tool.whynan]``, then ``WHYNAN_*``, then arguments; the later ones win."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import os

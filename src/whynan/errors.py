@@ -1,7 +1,5 @@
 """Every error that a user can meet: what happened, what to do about it, and the exit status of a command."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 from typing import ClassVar, Final, Protocol

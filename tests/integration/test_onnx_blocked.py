@@ -14,9 +14,9 @@ from syrupy.assertion import SnapshotAssertion
 from tests.integration.onnx_command import model, run
 from whynan.capture.onnx.engine import EngineSettings, opened
 from whynan.capture.onnx.execution import NCHWC
-from whynan.session import inferring
-from whynan.session.engines import EngineProcess
-from whynan.session.inferring import Runner
+from whynan.run.onnx import engine_process
+from whynan.run.onnx.engine_process import Runner
+from whynan.run.onnx.engines import EngineProcess
 
 pytestmark = pytest.mark.process
 
@@ -80,7 +80,7 @@ def test_a_birth_in_blocks_is_that_of_the_file(
 def test_where_the_other_run_is_not_believed_that_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
 ) -> None:
-    monkeypatch.setattr(inferring, "agree", lambda *_: False)
+    monkeypatch.setattr(engine_process, "agree", lambda *_: False)
     monkeypatch.setattr(EngineProcess, "do", lambda _, place: (Runner().do(place), ""))
     found = report(tmp_path, convolved(tmp_path, 1e30))
     (birth,) = found["findings"]

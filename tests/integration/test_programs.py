@@ -139,12 +139,12 @@ def test_a_harm_is_noticed(harm: str, workplace: Workplace, copy: Copy) -> None:
 
 def test_a_failure_that_nobody_hears_of_is_noticed(workplace: Workplace, copy: Copy) -> None:
     (failure,) = [f for f in FAILURES if f.change.function == "report_of" and f.program == "-m shapes.fit"]
-    copy.make(failure.change, Change("capture/failure.py", "report_internal_error", "return", 0))
+    copy.make(failure.change, Change("faults.py", "report_internal_error", "return", 0))
     found = workplace.by_whynan(NAMED[failure.program], copy.environment, TRACED)
     assert without_warnings(found)[1] == []
 
 
 def test_a_run_that_looks_at_nothing_is_noticed(workplace: Workplace, copy: Copy) -> None:
-    copy.make(Change("session/controller.py", "Controller.begin", "return", 0))
+    copy.make(Change("run/controller.py", "Controller.begin", "return", 0))
     workplace.by_whynan(NAMED["-m shapes.fit"], copy.environment)
     assert workplace.told() is None

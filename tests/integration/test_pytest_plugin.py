@@ -261,9 +261,9 @@ FAULTS = """
 import pytest
 
 PLACES = (
-    "whynan.capture.torch.births.BadEvents.look",
-    "whynan.session.tested.TracedTest.end",
-    "whynan.session.tested.TracedTest.begin",
+    "whynan.capture.torch.provenance.births.BadEvents.look",
+    "whynan.integrations.pytest.TracedTest.end",
+    "whynan.integrations.pytest.TracedTest.begin",
     "whynan.report.terminal.render",
 )
 

@@ -66,9 +66,7 @@ def _run(folder: Path, text: str, *options: str, limits: str = "", **more: Any) 
     (folder / "train.py").write_text(text, encoding="utf-8")
     command = [sys.executable, str(WHYNAN), "run", "--rerun", *options, "train.py"]
     if limits:
-        imports = (
-            "import sys; from whynan.session import whole_program_proof as proof; from whynan.cli.main import main"
-        )
+        imports = "import sys; from whynan.run import whole_program_proof as proof; from whynan.cli.main import main"
         code = f"{imports}; {limits}; sys.exit(main())"
         command = [sys.executable, "-c", code, *command[2:]]
     return subprocess.run(
@@ -227,6 +225,6 @@ def _second_of(process: int) -> str:
         for child in children:
             with contextlib.suppress(OSError):
                 # it may be over by now
-                if b"whynan.session.proof_run" in Path(f"/proc/{child}/cmdline").read_bytes():
+                if b"whynan.run.proof.proof_run" in Path(f"/proc/{child}/cmdline").read_bytes():
                     return child
     raise AssertionError("there is no second run")

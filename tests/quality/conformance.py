@@ -21,11 +21,11 @@ import onnxruntime as ort
 from onnx import TensorProto, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from whynan.capture.onnx.arrays import copied, give, kind_of, launch, read, same_bits, type_of
 from whynan.capture.onnx.counts import Counts
 from whynan.capture.onnx.engine import EngineSettings, Outcome, run
 from whynan.capture.onnx.execution import BATCH, Alone, Counters, Node, Observer, RunError, Value
 from whynan.capture.onnx.statistics import counters
-from whynan.capture.onnx.values import copied, give, kind_of, launch, read, same_bits, type_of
 from whynan.report.notes import sentence
 
 IR, OPSET = 13, 26

@@ -19,11 +19,11 @@ from tests.quality.variants.programs import Variant, alone, written
 from tests.rules.fixing import Row
 from whynan.errors import UsageError
 from whynan.fixes.candidates import Candidate, Formula
-from whynan.fixes.source import candidates
+from whynan.fixes.python import candidates
 from whynan.records import Finding, FixVerdict
 from whynan.rules.catalogue import rules
-from whynan.verify.formulas import compiled
-from whynan.verify.judging import judge
+from whynan.verify.torch_program import compiled
+from whynan.verify.verdict import judge
 
 MOST_EDITS: Final = 3
 """So many hazards may one program have."""

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from tests.quality.identity import bits as strided_bits
 from tests.quality.planted import Nothing
-from whynan.capture.failure import InternalError
+from whynan.faults import InternalError
 
 Form = Callable[[Tensor], Tensor]
 Told = list[tuple["Case", str]]

@@ -15,8 +15,8 @@ from onnx import helper, numpy_helper
 from tests.onnx_engine import bare, run
 from whynan.analysis import findings_of
 from whynan.capture.onnx import engine
-from whynan.capture.onnx.observer import Births, counters_of
-from whynan.capture.onnx.places import NoSites
+from whynan.capture.onnx.graph.sites import NoSites
+from whynan.capture.onnx.provenance.observer import Births, counters_of
 from whynan.capture.onnx.recorder import Recorder
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from tests.quality.variants import further_hazards as _further  # noqa: F401
 from tests.quality.variants.hazards import HAZARDS, NoSuchNumberError
 from tests.quality.variants.programs import Variant, alone, breaks, variants_of, written
 from whynan.capsule import open_capsule
-from whynan.session.capsules import ENTERED
-from whynan.session.replaying import SAME_BITS, replayed
+from whynan.run.capsule.replay import SAME_BITS, replayed
+from whynan.run.output.capsules import ENTERED
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,10 +20,10 @@ from whynan.report.json import read, to_json
 from whynan.report.notes import SENTENCES, sentence
 from whynan.report.redaction import redacted
 from whynan.report.terminal import render
-from whynan.rules import wn108_nan_of_the_forward
-from whynan.session.recorded import report_of_directory
+from whynan.rules.wn1 import wn108_nan_of_the_forward
+from whynan.run.output.recorded import report_of_directory
 from whynan.traces.redaction import FACTS
-from whynan.traces.writing import TraceWriter
+from whynan.traces.writer import TraceWriter
 
 Program = Callable[[Path], Report]
 

@@ -12,10 +12,10 @@ from onnx import helper, numpy_helper
 
 from tests.defects import DEFECTS, Defect
 from tests.findings import report_of
-from whynan.fixes.graph import GraphCandidate, candidates
-from whynan.fixes.graph.editing import refused
-from whynan.verify.graph import judge_graph
-from whynan.verify.graph.running import Engines
+from whynan.fixes.onnx import GraphCandidate, candidates
+from whynan.fixes.onnx.edit import refused
+from whynan.verify.onnx_program import judge_graph
+from whynan.verify.onnx_program.run import Engines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

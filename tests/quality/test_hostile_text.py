@@ -25,12 +25,12 @@ from whynan.cli.main import main
 from whynan.config import Options
 from whynan.errors import WhynanError
 from whynan.records import Report
-from whynan.report import layout, wording
+from whynan.report import page, wording
 from whynan.report.json import make_schema, read, to_json
 from whynan.report.redaction import redacted
 from whynan.report.terminal import render
-from whynan.session.recorded import report_of_directory
-from whynan.traces.writing import TraceWriter
+from whynan.run.output.recorded import report_of_directory
+from whynan.traces.writer import TraceWriter
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 VALIDATOR = Draft202012Validator(make_schema())
@@ -112,8 +112,8 @@ def test_the_check_sees_what_is_not_escaped(
     text: str, monkeypatch: pytest.MonkeyPatch, reports: dict[tuple[str, str], Report]
 ) -> None:
     report = reports["a function, its code and its file", text]
-    monkeypatch.setattr(layout, "plain", lambda held: held)
-    monkeypatch.setattr(layout, "shortened", lambda held: held)
+    monkeypatch.setattr(page, "plain", lambda held: held)
+    monkeypatch.setattr(page, "shortened", lambda held: held)
     monkeypatch.setattr(wording, "_NAME_LENGTH", 10**9)
     with pytest.raises(AssertionError):
         check_terminal(render(report, width=100), 100)
@@ -123,7 +123,7 @@ def test_the_check_sees_markup_that_is_obeyed(
     monkeypatch: pytest.MonkeyPatch, reports: dict[tuple[str, str], Report]
 ) -> None:
     report = reports["modules", "markup"]
-    monkeypatch.setattr(layout.Text, "append", lambda self, text, style=None: self.append_text(Text.from_markup(text)))
+    monkeypatch.setattr(page.Text, "append", lambda self, text, style=None: self.append_text(Text.from_markup(text)))
     with pytest.raises((AssertionError, MarkupError)):
         assert "[bold red]x[/]" in render(report, width=4000)
 

@@ -10,11 +10,11 @@ import torch
 
 from examples.istft_export import export
 from whynan.config import Options
-from whynan.models.onnx_inputs import case_of
-from whynan.models.onnx_opening import open_model
-from whynan.session.engines import Settings
-from whynan.session.inference import infer
-from whynan.session.mending import mended_model
+from whynan.models.onnx.inputs import case_of
+from whynan.models.onnx.opening import open_model
+from whynan.run.fix.onnx import mended_model
+from whynan.run.onnx.engines import Settings
+from whynan.run.onnx.inference import infer
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ import torch
 import whynan
 from tests.quality.identity import UNINITIALISED, operators, samples
 from tests.quality.layouts import BAD, FORMS, WHERE, Case, compare, of_an_empty_mode
-from whynan.capture.torch import detectors
-from whynan.capture.torch.rows import Rows
+from whynan.capture.torch.event_log import Rows
+from whynan.capture.torch.silent import detectors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -15,7 +15,7 @@ from onnx.backend.test.loader import load_node_model_tests
 
 from tests.onnx_engine import bare
 from tests.quality.onnx_planting import traced
-from whynan.capture.onnx.masks import floating, is_bad, nan_mask, tensors
+from whynan.capture.onnx.counts import floating, is_bad, nan_mask, tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

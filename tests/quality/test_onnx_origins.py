@@ -13,10 +13,10 @@ import pytest
 from onnx.backend.test.case.node import collect_testcases
 
 from tests.unit.capture.onnx.written_models import NoLines, nodes, optimised
-from whynan.capture.onnx.covers import covers
-from whynan.capture.onnx.graphs import Graph, everything, live, opened
-from whynan.capture.onnx.pairing import paired
-from whynan.capture.onnx.sites import Sites
+from whynan.capture.onnx.graph.model import Graph, everything, live, opened
+from whynan.capture.onnx.graph.origins import covers
+from whynan.capture.onnx.graph.pairing import paired
+from whynan.capture.onnx.graph.sites import Sites
 
 DATA = Path(onnx.backend.test.__file__).parent / "data"
 NEWEST_IR, NEWEST_OPSET = 13, 26

@@ -16,8 +16,8 @@ from onnx import numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 
 from whynan.errors import UsageError
-from whynan.models.onnx_inputs import read_inputs
-from whynan.models.onnx_opening import OnnxModel, open_model
+from whynan.models.onnx.inputs import read_inputs
+from whynan.models.onnx.opening import OnnxModel, open_model
 
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
 SHIPPED = sorted(DATA.rglob("*.onnx"))

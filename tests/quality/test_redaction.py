@@ -19,7 +19,7 @@ import pytest
 from tests.unit.report.programs import REPORTS
 from whynan.report.json import read, to_json
 from whynan.report.terminal import render
-from whynan.session.recorded import report_of_directory
+from whynan.run.output.recorded import report_of_directory
 from whynan.traces.redaction import LEFT_OUT
 
 pytestmark = pytest.mark.process

@@ -14,13 +14,11 @@ import pytest
 
 from tests.quality.test_watch_identity import _bare, _changed, _continuing, _run_bad
 from tests.quality.unharmed import OWN, Forced, standing
-from whynan.capture import open_files, outside, process_state, reaching, time_limit
-from whynan.capture.torch import contents, inherited, kinds, moving, replay, state, undo, ways
+from whynan.capture.torch.provenance import earlier
+from whynan.replay import carried_state, contents, kinds, open_files, plan, sandbox, snapshot, time_limit, undo_log
+from whynan.training import replay
 
-MODULES = (
-    open_files, outside, process_state, reaching, time_limit, contents, inherited, kinds, moving, replay, state, undo,
-    ways,
-)  # fmt: skip
+MODULES = (open_files, sandbox, time_limit, contents, earlier, kinds, carried_state, replay, snapshot, undo_log, plan)
 
 
 def _functions() -> dict[str, tuple[Any, str, Any]]:
@@ -40,7 +38,7 @@ def _functions() -> dict[str, tuple[Any, str, Any]]:
     return found
 
 
-SPARED = frozenset(["moving.Moving.__init__", "replay._surely"])
+SPARED = frozenset(["carried_state.Moving.__init__", "replay._surely"])
 """What runs in the program's ``with`` statement, outside of any step; what puts all back, if need be twice."""
 FUNCTIONS = {key: place for key, place in _functions().items() if key not in SPARED}
 SAMPLED = 10

@@ -14,12 +14,11 @@ import pytest
 import whynan
 from tests.quality.conftest import Tally
 from tests.quality.seeds import FIXES, RIGHT, Published
-from whynan.fixes import source
+from whynan.fixes import python as source
 from whynan.fixes.diffs import applied, read_diff
 from whynan.records import Finding, FixVerdict
-from whynan.session.trying import tried
-from whynan.verify.visiting import visiting
-from whynan.verify.visits import Visits
+from whynan.run.proof.trying import tried
+from whynan.verify.in_place.visits import Visits, visiting
 
 TOLD = "published fixes told right"
 

@@ -19,8 +19,8 @@ import torch
 
 from tests.quality.unharmed import DOORS, Calls, Forced, Outcome, Place, bare, functions, harm, standing, traced
 from tests.quality.unharmed_programs import BY_NAME, PROGRAMS, Program
-from whynan.capture import failure
-from whynan.capture.torch import mode
+from whynan import faults
+from whynan.capture.torch import dispatch_mode
 
 if TYPE_CHECKING:
     from tests.quality.conftest import Tally
@@ -28,56 +28,38 @@ if TYPE_CHECKING:
 ERRORS = (Forced, MemoryError, RuntimeError)
 PARTS = 8
 # no part of a trace: those that run at every step are made to fail where they are, in `test_watch_identity.py`
-OF_A_WATCH = frozenset(
-    f"whynan.capture.{name}"
-    for name in """
-        outside open_files process_state reaching time_limit
-        torch.watch torch.entrances torch.observed torch.evaluations torch.judging torch.standing torch.marks
-        torch.moving torch.history torch.replay torch.ways torch.undo torch.contents torch.state
-        torch.inherited torch.together torch.reading torch.transfers torch.read_back torch.cuda_graphs
-        torch.watch_detectors torch.falling torch.kinds
-    """.split()
-)
+OF_A_WATCH = frozenset(f"whynan.capture.torch.sinks.{name}" for name in ("gradients", "values_read"))
 # some run only after a failure, five are asked by a watch only, one is torch's question about a mode while it
 # compiles, some run in a thread before it can be followed or in a child, and one for the engine's threads, of which a
 # CPU has none
 UNREACHED = frozenset(
     [
-        *("report_internal_error", "tell_once", "warn", "Capture.abandon", "Capture._failed", "TraceContext.fail"),
+        *("Capture.abandon", "Capture._failed", "TraceContext.fail"),
         "TraceMode._should_skip_dynamo",
         # only declared
         *("Seen.read", "Seen.operation"),
-        *("theirs", "_code", "_is_ours", "_begun_at"),
         *("Identities.keys", "Capture.begin_at", "Capture.begin_with"),
         *("Capture.begin_in_the_midst", "Capture.nothing_follows"),
-        *(
-            "_enter",
-            "_leave",
-            "TraceContext.enter_thread",
-            "Steps.enter_thread",
-            "Steps.leave_thread",
-            "_forked",
-            "Capture.forked",
-            "Lane.follow",
-        ),
-        *("Scaler._tell", "Capture.begin_lost", "Capture.begin_amid"),
+        *("_enter", "_leave", "TraceContext.enter_thread", "Steps.enter_thread", "Steps.leave_thread"),
+        *("_forked", "Capture.forked", "Lane.follow"),
+        *("Scaler._tell", "Falling.forget", "Capture.begin_lost", "Capture.begin_amid"),
         # of a trace that ends in a watch
         "_join",
         # of several processes
         *("Exchanges._begin", "Exchanges._completes", "Exchanges._labels", "Exchanges._leave", "Exchanges.sent"),
         "has_started_others",
-        # of the steps that an edited program makes, in a proof
-        *("Onward.__init__", "Onward._step", "Onward.after", "Onward.before", "Onward.decides", "Onward.ends"),
+        # of a replay: what it begins with, and the steps that an edited program makes
         *(
-            "Capture.listen",
-            "Capture.listen.<locals>.last_step",
-            "Onward.further",
-            "Onward.takes",
-            "_gives",
-            "_numbers",
-            "_states",
-            "stored_values",
+            "Inherited.__init__",
+            "Inherited.named",
+            "_first",
+            "_is_told",
+            "_number",
+            "_storage",
+            "described",
+            "state_at",
         ),
+        *("Capture.listen", "Capture.listen.<locals>.last_step", "_gives", "_numbers", "stored_values"),
     ]
 )
 
@@ -161,14 +143,14 @@ def _harm_of(name: str, function: str, error: type[BaseException] = Forced) -> s
 
 def _planted(monkeypatch: pytest.MonkeyPatch, dispatch: Callable[..., Any], function: str = "Tracer.after") -> str:
     _calls("training")
-    monkeypatch.setattr(mode.TraceMode, "__torch_dispatch__", dispatch)
+    monkeypatch.setattr(dispatch_mode.TraceMode, "__torch_dispatch__", dispatch)
     done = _harm_of("training", function)
     assert done is not None
     return done
 
 
 def test_an_operation_that_runs_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = mode.TraceMode.__torch_dispatch__
+    original = dispatch_mode.TraceMode.__torch_dispatch__
 
     def twice(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if self.context.failed and "relu" in str(func):
@@ -179,7 +161,7 @@ def test_an_operation_that_runs_twice_is_noticed(monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_operation_that_is_dropped_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = mode.TraceMode.__torch_dispatch__
+    original = dispatch_mode.TraceMode.__torch_dispatch__
 
     def dropped(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if self.context.failed and "relu" in str(func):
@@ -190,7 +172,7 @@ def test_an_operation_that_is_dropped_is_noticed(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_value_that_differs_in_one_bit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = mode.TraceMode.__torch_dispatch__
+    original = dispatch_mode.TraceMode.__torch_dispatch__
 
     def altered(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = original(self, func, types, args, kwargs)
@@ -202,7 +184,7 @@ def test_a_value_that_differs_in_one_bit_is_noticed(monkeypatch: pytest.MonkeyPa
 
 
 def test_an_exception_that_reaches_the_user_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = mode.TraceMode.__torch_dispatch__
+    original = dispatch_mode.TraceMode.__torch_dispatch__
 
     def unguarded(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = original(self, func, types, args, kwargs)
@@ -223,8 +205,8 @@ def test_two_warnings_of_one_failure_are_noticed(monkeypatch: pytest.MonkeyPatch
     _calls("births")
 
     def loud() -> None:
-        failure.report_internal_error()
-        failure.report_internal_error()
+        faults.report_internal_error()
+        faults.report_internal_error()
 
     monkeypatch.setattr("whynan.capture.torch.context.report_internal_error", loud)
     assert _harm_of("births", "Tracer.after") == "2 warnings"

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from tests.quality.verdicts.fixes import DTYPES, ROWS, Mend, Row, harmful
-from whynan.verify import comparing, judging
-from whynan.verify.judging import judge
+from whynan.verify import comparison
+from whynan.verify import verdict as judging
+from whynan.verify.verdict import judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,7 +101,7 @@ def _row(name: str) -> tuple[Row, Mend]:
 def test_without_the_noise_of_the_original_right_mends_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     row, mend = _row("softmax by hand")
     assert judged(row, mend, "float32").status == "verified"
-    monkeypatch.setattr(comparing, "NOISY", 0.0)
+    monkeypatch.setattr(comparison, "NOISY", 0.0)
     assert judged(row, mend, "float32").status == "rejected"
 
 
@@ -108,7 +109,7 @@ def test_a_check_that_forgives_all_lets_wrong_mends_pass(monkeypatch: pytest.Mon
     row, mend = _row("log of softmax")
     wrong = harmful(row, mend)[1]
     assert judged(row, wrong, "float32").status == "rejected"
-    monkeypatch.setattr(comparing, "NOISY", 1e12)
+    monkeypatch.setattr(comparison, "NOISY", 1e12)
     assert judged(row, wrong, "float32").status == "verified"
 
 

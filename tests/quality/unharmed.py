@@ -25,7 +25,7 @@ from torch.utils.data import dataloader
 
 import whynan.capture
 from tests.quality.unharmed_programs import Program, Values, seeded
-from whynan.session import region
+from whynan.run import region
 
 HOME = str(Path(whynan.capture.__file__).parent)
 OWN = "whynan met an error of its own"
@@ -68,7 +68,7 @@ REFUSALS = frozenset(["_again"])
 # What fails in these is told, and changes nothing of what is seen of the run.
 ASIDE = frozenset(["unseen", "_own"])
 # What cannot be copied for want of memory is told in the capsule that it is missing from.
-KEEPING = frozenset(["torch/keeping.py", "torch/by_value.py"])
+KEEPING = frozenset(["torch/operations.py"])
 # What fails in these is done once more, and holds then.
 REPEATED = frozenset(["torch/contents.py"])
 

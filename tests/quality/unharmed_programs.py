@@ -25,11 +25,11 @@ from whynan.capture.torch import sites
 from whynan.capture.torch.operators import KNOWN
 from whynan.capture.torch.tracer import Tracer
 from whynan.config import Options
-from whynan.session import proving
-from whynan.session import region as watching
-from whynan.session.recorded import report_of_directory
-from whynan.session.watching import Watched
-from whynan.traces.writing import TraceWriter
+from whynan.run import region as watching
+from whynan.run.guarded_capture import Watched
+from whynan.run.output.recorded import report_of_directory
+from whynan.run.proof import proving
+from whynan.traces.writer import TraceWriter
 
 INF = float("inf")
 Values = list[Any]
@@ -393,7 +393,7 @@ SMALL_RING = 1 << 10
 def _small_ring() -> Iterator[None]:
     """The ring of recent events begins anew after a thousand of them."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("tracer.RING_MASK", "rows.MASK", "segments.MASK"):
+        for name in ("tracer.RING_MASK", "event_log.MASK", "segments.MASK"):
             patch.setattr(f"whynan.capture.torch.{name}", SMALL_RING - 1)
         yield
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.onnx_engine import model_of, run
 from whynan.analysis import findings_of
-from whynan.capture.onnx.observer import Births, counters_of
-from whynan.capture.onnx.places import NoSites
+from whynan.capture.onnx.graph.sites import NoSites
+from whynan.capture.onnx.provenance.observer import Births, counters_of
 from whynan.capture.onnx.recorder import Recorder
 
 if TYPE_CHECKING:

@@ -15,9 +15,7 @@ from syrupy.assertion import SnapshotAssertion
 import whynan
 import whynan.rules
 from whynan.records import Element, Finding, Operand, Report
-from whynan.rules.catalogue import explain, page, parsed, rules
-from whynan.rules.families import families, family, title
-from whynan.rules.page import SECTIONS, read
+from whynan.rules.catalogue import SECTIONS, explain, families, family, page, parsed, read, rules, title
 
 ALL = {rule.code: rule for rule in rules()}
 PAGE = "WN999 x: y.\n\n" + "\n".join(

@@ -6,7 +6,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from whynan.records import Data, Site
-from whynan.rules.data import data_text
+from whynan.rules.wording import data_text
 
 SITE = Site(file="train.py", line=12, column=5, end_line=12, end_column=30, code="torch.from_numpy(x)")
 

@@ -12,9 +12,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from whynan.analysis import findings_of
 from whynan.capture.onnx.engine import EngineSettings, opened
-from whynan.capture.onnx.observer import Births
+from whynan.capture.onnx.graph.sites import Sites
+from whynan.capture.onnx.provenance.observer import Births
 from whynan.capture.onnx.recorder import Recorder
-from whynan.capture.onnx.sites import Sites
 from whynan.report.notes import sentences
 from whynan.rules.catalogue import explain
 

@@ -16,8 +16,7 @@ from syrupy.assertion import SnapshotAssertion
 import whynan
 from whynan.cli.main import whynan as command
 from whynan.report.redaction import redacted
-from whynan.rules.catalogue import distribution, forget, parsed, rules
-from whynan.rules.families import FAMILIES
+from whynan.rules.catalogue import FAMILIES, distribution, forget, parsed, rules
 
 PAGE = '''"""{code} {name}: a gamma that is too dark.
 

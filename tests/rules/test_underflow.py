@@ -10,7 +10,7 @@ import torch
 
 import whynan
 from whynan.records import ChainLink, Element, Finding, Note
-from whynan.rules.underflow import underflow
+from whynan.rules.facts import underflow
 
 Program = Callable[[], object]
 

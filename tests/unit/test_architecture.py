@@ -68,7 +68,7 @@ def test_the_contracts_hold() -> None:
     [
         ("errors.py", "import whynan.config", "rooms import downwards only"),
         ("records/planted.py", "from whynan.analysis import births", "rooms import downwards only"),
-        ("traces/planted.py", "import whynan.source", "rooms import downwards only"),
+        ("traces/planted.py", "import whynan.expr", "rooms import downwards only"),
         ("corner/__init__.py", "", "rooms import downwards only"),
         ("capture/torch/planted.py", "import whynan.rules", "capture knows neither analysis nor rules"),
         ("capture/planted.py", "def late():\n    import whynan.analysis", "capture knows neither analysis nor rules"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from whynan.capture.torch.contents import Contents
-from whynan.capture.torch.marks import stack
+from whynan.replay.checkpoint import stack
+from whynan.replay.contents import Contents
 
 
 def _reached(monkeypatch: pytest.MonkeyPatch) -> set[str]:

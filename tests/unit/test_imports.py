@@ -15,7 +15,7 @@ pytestmark = pytest.mark.process
 
 PACKAGE = Path(whynan.__file__).parent
 FRAMEWORKS = ("torch", "onnx", "onnxruntime", "rich", "jinja2")
-THINKING = ("floats", "records", "ops", "source", "traces", "analysis", "rules")
+THINKING = ("floats", "records", "ops", "expr", "source", "traces", "analysis", "rules")
 
 
 def loaded(statement: str, watched: tuple[str, ...], package: Path = PACKAGE) -> set[str]:
@@ -42,7 +42,7 @@ def test_public_names_are_found_on_first_use() -> None:
         whynan.explian  # noqa: B018
 
 
-@pytest.mark.parametrize("module", ["models.onnx_opening", "session.inferring"])
+@pytest.mark.parametrize("module", ["models.onnx.opening", "run.onnx.engine_process"])
 def test_a_model_is_opened_and_run_without_what_only_its_other_files_need(module: str) -> None:
     assert loaded(f"import onnx, whynan.{module}", ("onnx", "onnx_ir", "sympy")) == {"onnx"}
 

@@ -52,7 +52,7 @@ def test_what_it_writes_passes_the_linters_and_fails_its_test(
 ) -> None:
     assert main(NEW, project) == 0
     rule, test = capsys.readouterr().out.splitlines()[:2]
-    assert (rule, test) == ("src/whynan/rules/wn799_made_up.py", "tests/rules/test_wn799_made_up.py")
+    assert (rule, test) == ("src/whynan/rules/wn7/wn799_made_up.py", "tests/rules/test_wn799_made_up.py")
     for command in (
         ["ruff", "check", "--no-cache"],
         ["ruff", "format", "--no-cache", "--check"],
@@ -68,7 +68,7 @@ def test_what_it_writes_passes_the_linters_and_fails_its_test(
 @pytest.mark.process
 def test_filled_in_it_passes(project: Path) -> None:
     assert main(NEW, project) == 0
-    rule = project / "src" / "whynan" / "rules" / "wn799_made_up.py"
+    rule = project / "src" / "whynan" / "rules" / "wn7" / "wn799_made_up.py"
     test = project / "tests" / "rules" / "test_wn799_made_up.py"
     rule.write_text(rule.read_text().replace('"TODO"', '"log"').replace("OPERATION", "STRUCTURE"))
     text = test.read_text()

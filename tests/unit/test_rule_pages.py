@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from whynan.rules.catalogue import parsed, rules
-from whynan.rules.families import families, title
-from whynan.rules.mending import mended_by
+from whynan.rules.catalogue import families, parsed, rules, title
+from whynan.rules.intents import mended_by
 
 DOCS = Path(__file__).parents[2] / "docs"
 SCRIPT = runpy.run_path(str(DOCS.parent / "scripts" / "make_rules.py"))

@@ -1,7 +1,5 @@
 """The path of a finding: cause, birth, steps, sinks, in order of execution."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,5 @@
 """Escaped, damaging or absorbed: which births reached a sink, and whether a sink was fatal."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import math

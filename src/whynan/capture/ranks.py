@@ -1,7 +1,5 @@
 """Which of several processes this is, that train or infer together: those of a launcher, or of a process group."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import os

@@ -1,7 +1,5 @@
 """``whynan checkpoint``: which tensors of a checkpoint are bad, and among several since which one."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import os
@@ -9,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import click
 
-from whynan.cli.text import beside
+from whynan.cli.main import beside
 from whynan.errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
@@ -47,7 +45,7 @@ def checkpoint(files: tuple[str, ...], allow: tuple[str, ...], **chosen: Any) ->
     Exit status: 0 if everything is finite, 1 if something is bad, 2 if something cannot be read.
     """
     from whynan.config import Options
-    from whynan.session.files import check_writable, write_text
+    from whynan.run.output.files import check_writable, write_text
 
     options = Options.load(**chosen)
     if options.json is not None:
@@ -77,7 +75,7 @@ class Found:
 
     def to_json(self) -> str:
         """Its document."""
-        from whynan.report.checkpoint_json import to_json
+        from whynan.report.checkpoint import to_json
 
         return to_json(self.report)
 
@@ -90,21 +88,21 @@ class Found:
 
     def redacted(self) -> Self:
         """The same for other eyes."""
-        from whynan.report.checkpoint_redaction import redacted
+        from whynan.report.checkpoint import redacted
 
         return type(self)(redacted(self.report))
 
 
 def saved(content: bytes) -> Found:
     """What was found, from the document that was saved of it."""
-    from whynan.report.checkpoint_json import read
+    from whynan.report.checkpoint import read
 
     return Found(read(content))
 
 
 def _read(files: Sequence[str], allow: Sequence[str]) -> Found:
     try:
-        from whynan.models.checkpoints import read
+        from whynan.models.checkpoint.postmortem import read
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
@@ -119,7 +117,7 @@ def _read(files: Sequence[str], allow: Sequence[str]) -> Found:
 
 def _refuse_to_lose(target: str, files: Sequence[str]) -> None:
     """Raise ``UsageError`` where the document would take the place of a checkpoint: ``--json *.pt`` names one."""
-    from whynan.session.files import is_replaceable
+    from whynan.run.output.files import is_replaceable
 
     if not is_replaceable(target) or not os.path.isfile(target) or not os.path.getsize(target):
         return

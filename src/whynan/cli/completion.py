@@ -1,7 +1,5 @@
 """``whynan completion``: the script that teaches a shell to complete whynan's commands and options."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import click

@@ -1,7 +1,5 @@
 """Where the command begins: from here on an interrupt ends it in one line, while it is still being loaded too."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import sys

@@ -1,22 +1,29 @@
 """``whynan fix``: the fixes of a saved report, and one of them made; or the verdict of the user's own."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import os
+import select
+import signal
 import sys
-from typing import TYPE_CHECKING, Any, Final
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
-from whynan.cli.text import beside, for_stream, one_line
+from whynan.cli.main import beside, for_stream, one_line
 from whynan.errors import InterruptedEditError, UsageError
 
 if TYPE_CHECKING:
-    from whynan.cli.interrupts import Interrupts
+    from collections.abc import Generator
+    from types import FrameType
+
     from whynan.records import Report
-    from whynan.session.fixing import Edit
+    from whynan.run.fix.apply import Edit
+
+
+# -- ``whynan fix``: the fixes of a saved report, and one of them made; or the verdict of the user's own ---------------
 
 
 _FILE: Final = click.Path(readable=False)
@@ -120,7 +127,7 @@ def _report(path: str) -> Report:
 
 def _list(report: Report, path: str) -> int:
     from whynan.report.fixes import show
-    from whynan.session.fixing import why_none
+    from whynan.run.fix.apply import why_none
 
     show(report, path, why_none(report))
     return 0
@@ -128,7 +135,7 @@ def _list(report: Report, path: str) -> int:
 
 def _made_anew(report: Report, number: int | None) -> Edit | None:
     """The fix that is asked for, or None, with a word, where it is in the file already."""
-    from whynan.session.fixing import chosen, made_anew
+    from whynan.run.fix.apply import chosen, made_anew
 
     offer = chosen(report, number, "source")
     edit = made_anew(report, offer)
@@ -139,7 +146,6 @@ def _made_anew(report: Report, number: int | None) -> Edit | None:
 
 def _applied(path: str, number: int | None, *, ask: bool) -> int:
     """Make a change, or nothing at all where the user breaks off before it is made."""
-    from whynan.cli.interrupts import noticed
 
     try:
         with noticed() as interrupts:
@@ -153,7 +159,6 @@ def _applied(path: str, number: int | None, *, ask: bool) -> int:
 
 def _apply(path: str, number: int | None, interrupts: Interrupts, *, ask: bool) -> int:
     """Show a change, and make it once the user agrees."""
-    from whynan.cli.interrupts import agreed
     from whynan.report.fixes import show_change, verdict_text
 
     edit = _made_anew(_report(path), number)
@@ -181,8 +186,8 @@ def _at_a_terminal() -> bool:
 def _try(report: Report, chosen: dict[str, Any]) -> int:
     """Judge a fix of the user's."""
     from whynan.report import trial
-    from whynan.session.brought import tried, tried_model
-    from whynan.session.files import check_writable, write_text
+    from whynan.run.fix.trial import tried, tried_model
+    from whynan.run.output.files import check_writable, write_text
 
     change, json = chosen["try_"], chosen["json"]
     if json is not None:
@@ -202,7 +207,7 @@ _STATUSES: Final = {"verified": 0, "distorting": 1, "rejected": 1, "unverified":
 
 
 def _write_patch(report: Report, target: str, number: int | None) -> int:
-    from whynan.session.files import stream, write_bytes
+    from whynan.run.output.files import stream, write_bytes
 
     edit = _made_anew(report, number)
     if edit is None:
@@ -218,7 +223,7 @@ def _write_patch(report: Report, target: str, number: int | None) -> int:
 
 def _check_new(target: str, option: str) -> None:
     """Raise ``UsageError`` where a file could not be written, or would take another one's place."""
-    from whynan.session.files import check_writable
+    from whynan.run.output.files import check_writable
 
     if os.path.lexists(target) and (os.path.islink(target) or os.path.isfile(target)):
         raise UsageError(f"{option} {target} is there already", "name a new file")
@@ -226,8 +231,8 @@ def _check_new(target: str, option: str) -> None:
 
 
 def _write_model(report: Report, target: str, number: int | None) -> int:
-    from whynan.session.fixing import chosen
-    from whynan.session.mending import mended_model
+    from whynan.run.fix.apply import chosen
+    from whynan.run.fix.onnx import mended_model
 
     # of a fix that is chosen, whether it may be made; the best of each finding are verified
     chosen(report, number, "graph")
@@ -239,3 +244,89 @@ def _write_model(report: Report, target: str, number: int | None) -> int:
 
 def _say(text: str) -> None:
     click.echo(for_stream(one_line(text), sys.stdout))
+
+
+# -- Interrupts of a command that changes a file: none is lost, and none comes in the middle of the change -------------
+
+
+class Interrupts:
+    """Whether an interrupt has come; while it is ``held`` it ends nothing."""
+
+    def __init__(self) -> None:
+        self.came = False
+        self.held = False
+
+    def check(self) -> None:
+        """Raise ``KeyboardInterrupt`` where one has come: it may have met a callback, in which Python drops it."""
+        if self.came:
+            raise KeyboardInterrupt
+
+    def __call__(self, _number: int, _frame: FrameType | None) -> None:
+        """What happens at an interrupt."""
+        self.came = True
+        if not self.held:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def waiting(self) -> Generator[None]:
+        """Let interrupts wait; one that came before is raised."""
+        self.held = True
+        try:
+            self.check()
+            yield
+        finally:
+            self.held = False
+
+
+@contextmanager
+def noticed() -> Generator[Interrupts]:
+    """Notice interrupts, where Python does; where they are ignored, or another one's, they stay that."""
+    found = Interrupts()
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield found
+        return
+    signal.signal(signal.SIGINT, found)
+    try:
+        yield found
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def agreed(question: str) -> bool:
+    """Whether the user says yes; raises ``KeyboardInterrupt`` where the question is broken off."""
+    while True:
+        click.echo(f"{question} [y/N]: ", nl=False)
+        answer = _line(sys.stdin)
+        if not answer:
+            raise KeyboardInterrupt
+        known = _ANSWERS.get(answer.strip().lower())
+        if known is not None:
+            return known
+        click.echo("y or n, please")
+
+
+_ANSWERS = {"y": True, "yes": True, "n": False, "no": False, "": False}
+
+
+def _line(stream: TextIO) -> str:
+    if os.name == "posix" and threading.current_thread() is threading.main_thread():
+        _await(stream)
+    return stream.readline()
+
+
+def _await(stream: TextIO) -> None:
+    """Wait until there is a line.
+
+    A signal between the last look for one and the read would be seen after the line only; here it ends the wait.
+    """
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    before = signal.set_wakeup_fd(theirs, warn_on_full_buffer=False)
+    try:
+        while ours in select.select([stream, ours], [], [])[0]:
+            os.read(ours, 4096)
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(ours)
+        os.close(theirs)

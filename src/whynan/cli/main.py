@@ -1,6 +1,4 @@
-"""The command `whynan`: finds the subcommand, prints what went wrong in one line, gives the exit status."""
-
-# pyright: strict
+"""The command ``whynan``: finds the subcommand, prints what went wrong in one line, gives the exit status."""
 
 from __future__ import annotations
 
@@ -13,11 +11,35 @@ from typing import TYPE_CHECKING, Final, TextIO, cast
 
 import click
 
-from whynan.cli.text import for_stream, one_line
 from whynan.errors import WhynanError
+from whynan.report.page import encodable, plain, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+
+# -- What the commands print themselves: single lines, harmless, in what the stream can write --------------------------
+
+
+def one_line(text: str) -> str:
+    """Text on one line, in which whatever cannot be seen is spelled out."""
+    return shortened(plain(" ".join(text.split("\n"))))
+
+
+def for_stream(text: str, stream: TextIO) -> str:
+    """Text as a stream's encoding can write it."""
+    return encodable(text, stream.encoding or "utf-8")
+
+
+def beside(*documents: str | None) -> TextIO | None:
+    """Where a report is printed: the error stream where a document goes to the output; else None, the output itself."""
+    from whynan.run.output.files import stream
+
+    return sys.stderr if any(path is not None and stream(path) == 1 for path in documents) else None
+
+
+# -- The command `whynan`: finds the subcommand, prints what went wrong in one line, gives the exit status -------------
+
 
 COMMANDS: Final = ("run", "onnx", "checkpoint", "report", "fix", "replay", "rules", "completion")
 """Each is a function of the same name in a file of the same name; in the order of the help text."""

@@ -1,7 +1,5 @@
 """``whynan onnx``: a model as ONNX Runtime really runs it, and where its first bad number was born."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import os
@@ -10,17 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from whynan.cli.text import beside
+from whynan.cli.main import beside
 from whynan.errors import InterruptedRunError, UsageError
 from whynan.models.extras import need
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from whynan.models.onnx_inputs import Case
-    from whynan.models.onnx_opening import OnnxModel
+    from whynan.models.onnx.inputs import Case
+    from whynan.models.onnx.opening import OnnxModel
     from whynan.records import Report
-    from whynan.session.engines import Settings
+    from whynan.run.onnx.engines import Settings
 
 SORTS: Final = ("order", "name", "op", "min", "max", "nan", "inf", "zero", "subnormal", "headroom")
 
@@ -173,8 +171,8 @@ def onnx(
     Exit status: 1 if an error was found, or a warning with --strict; else 0. It is 2 if nothing could be run.
     """
     from whynan.config import Options
-    from whynan.session.checking import check
-    from whynan.session.files import check_writable
+    from whynan.run.options import check
+    from whynan.run.output.files import check_writable
 
     asked = bool(chosen.pop("ranges"))
     options = Options.load(ranges=asked or csv is not None, **chosen)
@@ -195,8 +193,8 @@ def onnx(
 
 def _refuse_to_lose(model: OnnxModel, given: Sequence[str], more: Sequence[str], options: Any, csv: str | None) -> None:
     """Raise ``UsageError`` where an option that writes a file names one that is read, or that of another option."""
-    from whynan.models.onnx_inputs import files_of
-    from whynan.session.overwriting import check_apart
+    from whynan.models.onnx.inputs import files_of
+    from whynan.run.output.files import check_apart
 
     outputs = (
         ("--csv", csv),
@@ -218,7 +216,7 @@ def _refuse_to_lose(model: OnnxModel, given: Sequence[str], more: Sequence[str],
 
 def _opened(path: str, custom_ops: bool) -> OnnxModel:
     need("onnx")
-    from whynan.models.onnx_opening import open_model
+    from whynan.models.onnx.opening import open_model
 
     return open_model(path, custom_ops=custom_ops)
 
@@ -233,7 +231,7 @@ def _settings(
     dimensions: Sequence[tuple[str, str]],
     libraries: Sequence[str],
 ) -> Settings:
-    from whynan.session.engines import Settings
+    from whynan.run.onnx.engines import Settings
 
     if engine == "reference":
         given = {"--graph optimized": graph == "optimized", "--level": level, "--provider": providers}
@@ -299,7 +297,7 @@ def _short() -> list[str]:
 def _cases(
     model: OnnxModel, given: Sequence[str], seed: int | None, count: int, sizes: Mapping[str, int]
 ) -> list[Case]:
-    from whynan.models.onnx_inputs import generated, read_inputs
+    from whynan.models.onnx.inputs import generated, read_inputs
 
     if count == 1:
         return read_inputs(model, given, seed=seed, sizes=sizes)
@@ -309,7 +307,7 @@ def _cases(
 
 
 def _inferred(model: OnnxModel, cases: Sequence[Case], settings: Settings, options: Any) -> Report:
-    from whynan.session.inference import infer
+    from whynan.run.onnx.inference import infer
 
     if settings.engine == "onnxruntime":
         need("ort")
@@ -331,7 +329,7 @@ def _deliver(
 ) -> None:
     """Print the report, and write what was asked for."""
     from whynan.report import json, ranges
-    from whynan.session.files import write_text
+    from whynan.run.output.files import write_text
 
     if options.redact:
         from whynan.report.redaction import redacted

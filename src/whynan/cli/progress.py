@@ -1,7 +1,5 @@
 """A line on a terminal that says how far long work has come; nothing anywhere else, and nothing of short work."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import time

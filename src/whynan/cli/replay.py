@@ -1,7 +1,5 @@
 """``whynan replay``: a capsule run again: the recorded operator on the recorded tensors, explained anew."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import os
@@ -10,7 +8,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from whynan.cli.text import beside
+from whynan.cli.main import beside
 from whynan.errors import UsageError
 
 
@@ -50,15 +48,15 @@ def replay(directory: str, modules: tuple[str, ...], run_script: bool, **chosen:
     Exit status: 1 if the bad number is there again, 0 if it is not. It is 2 if there is nothing to run.
     """
     from whynan.config import Options
-    from whynan.session.files import check_writable, write_text
-    from whynan.session.replaying import replayed
+    from whynan.run.capsule.replay import replayed
+    from whynan.run.output.files import check_writable, write_text
 
     options = Options.load(**chosen)
     if options.json is not None:
         check_writable(options.json, "--json")
         _refuse_to_lose(options.json, directory)
     if run_script:
-        from whynan.session.scripts import run_script as run
+        from whynan.run.capsule.replay import run_script as run
 
         run(directory)
     report = replayed(directory, modules=modules)

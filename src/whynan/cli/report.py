@@ -1,7 +1,5 @@
 """``whynan report``: a saved report, or the trace of a run, told again; nothing of the run is needed for it."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import os
@@ -10,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TextIO, cast
 
 import click
 
-from whynan.cli.text import beside
+from whynan.cli.main import beside
 from whynan.errors import UsageError
 
 if TYPE_CHECKING:
@@ -67,7 +65,7 @@ def report(path: str, **chosen: Any) -> int:
     Exit status: 1 if an error was found, or a warning with --strict; else 0. It is 2 if there is nothing to read.
     """
     from whynan.config import Options
-    from whynan.session.files import check_writable, write_text
+    from whynan.run.output.files import check_writable, write_text
 
     options = Options.load(**chosen)
     if options.json is not None:
@@ -125,7 +123,7 @@ def saved_report(content: bytes) -> Document:
 def opened(path: str) -> Document:
     """What a file or the folder of a trace holds; raises ``UsageError`` where that is nothing of whynan's."""
     if os.path.isdir(path):
-        from whynan.session.recorded import report_of_directory
+        from whynan.run.output.recorded import report_of_directory
 
         return Saved(report_of_directory(path))
     content = _content(path)

@@ -1,7 +1,5 @@
 """``whynan rules``: the catalogue of hazards, and the page of one."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import click
@@ -40,8 +38,7 @@ def rules(rule: str | None, format_: str) -> None:
 
     Exit status: 0, or 2 if there is no such rule.
     """
-    from whynan.report.catalogue import show
-    from whynan.report.catalogue_json import to_json
+    from whynan.report.catalogue import show, to_json
     from whynan.rules.catalogue import called
     from whynan.rules.catalogue import rules as all_rules
 

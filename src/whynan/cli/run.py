@@ -1,7 +1,5 @@
 """``whynan run``: any program, unchanged, looked at until its first bad number."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 from functools import partial
@@ -14,7 +12,7 @@ from whynan.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from whynan.session.script import Program
+    from whynan.run.script import Program
 
 
 class _Run(click.Command):
@@ -131,21 +129,21 @@ def run(module: str | None, code: str | None, program: tuple[str, ...], **chosen
     It is 2 if nothing was run.
     """
     from whynan.config import Options
-    from whynan.session.checking import check
-    from whynan.session.own_paths import with_own_paths
+    from whynan.run.options import check
+    from whynan.run.output.delivery import with_own_paths
 
     target = _target(module, code, program)
     options = with_own_paths(Options.load(**chosen))
     target.check()
     check(options)
     # loaded once nothing is refused
-    from whynan.session import runner
+    from whynan.run import runner
 
     return partial(runner.launch, target, options)
 
 
 def _target(module: str | None, code: str | None, program: tuple[str, ...]) -> Program:
-    from whynan.session.script import Program
+    from whynan.run.script import Program
 
     if module is not None and code is not None:
         raise UsageError("-m and -c cannot be had together", "give one of them")

@@ -1,7 +1,5 @@
 """An edit that might mend a hazard, with what is needed to prove that it does; or why there is none."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 from dataclasses import dataclass

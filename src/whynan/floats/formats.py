@@ -1,7 +1,5 @@
 """The number formats of tensors: their limits, and the distance between neighbours."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import math

@@ -1,7 +1,5 @@
 """Numbers as the report shows them: short, and never so short that they say something else."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import math

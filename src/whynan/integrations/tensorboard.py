@@ -1,18 +1,16 @@
 """TensorBoard: ``whynan.watch(optimizer, metrics=whynan.integrations.tensorboard.sink(writer))``."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from whynan.errors import UsageError
-from whynan.integrations.thinning import thinned
+from whynan.run.watch.metrics import thinned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from whynan.session.metrics import MetricSink
+    from whynan.run.watch.metrics import MetricSink
 
 
 def sink(writer: Any, *, every: int = 1) -> MetricSink:

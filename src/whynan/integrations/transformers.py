@@ -1,20 +1,18 @@
 """Transformers: ``Trainer(..., callbacks=[whynan.integrations.transformers.callback()])``."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Any
 
 from whynan.errors import UsageError
-from whynan.integrations.watching import Watched
+from whynan.integrations.callback import Watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from whynan.records import Report
-    from whynan.session.metrics import MetricSink
+    from whynan.run.watch.metrics import MetricSink
 
 
 def callback(

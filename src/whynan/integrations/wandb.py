@@ -1,7 +1,5 @@
 """W&B: ``whynan.watch(optimizer, metrics=whynan.integrations.wandb.sink())``."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import importlib.util
@@ -10,12 +8,12 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from whynan.errors import UsageError
-from whynan.integrations.thinning import thinned
+from whynan.run.watch.metrics import thinned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from whynan.session.metrics import MetricSink
+    from whynan.run.watch.metrics import MetricSink
 
 
 def sink(run: Any = None, *, every: int = 1, commit: bool = False) -> MetricSink:

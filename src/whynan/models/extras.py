@@ -1,7 +1,5 @@
 """Whether the packages that an extra brings are installed, and as new as they have to be."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import re

@@ -3,8 +3,6 @@
 Only names: this room knows no framework. An operator that stands in no table is asked by experiment, by capture.
 """
 
-# pyright: strict
-
 from __future__ import annotations
 
 # Output element i depends on the operands' elements at i after broadcasting. `torch.Tag.pointwise` marks most;

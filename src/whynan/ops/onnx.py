@@ -4,8 +4,6 @@ Only names: this room knows no framework. An operator that stands in no table is
 Domains are left out: what ONNX Runtime fuses keeps the names of what it is made of.
 """
 
-# pyright: strict
-
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,11 +1,9 @@
 """The vocabulary: the words of the report as frozen types, and nothing that thinks."""
 
-from whynan.records.around import Argument as Argument
-from whynan.records.around import Neighbourhood as Neighbourhood
-from whynan.records.around import Operation as Operation
-from whynan.records.around import Selection as Selection
-from whynan.records.inference import Fed as Fed
-from whynan.records.inference import Inference as Inference
+from whynan.records.neighbourhood import Argument as Argument
+from whynan.records.neighbourhood import Neighbourhood as Neighbourhood
+from whynan.records.neighbourhood import Operation as Operation
+from whynan.records.neighbourhood import Selection as Selection
 from whynan.records.notes import KINDS as KINDS
 from whynan.records.notes import Note as Note
 from whynan.records.notes import shown as shown
@@ -18,11 +16,13 @@ from whynan.records.report import Data as Data
 from whynan.records.report import Element as Element
 from whynan.records.report import ExitStatus as ExitStatus
 from whynan.records.report import Fate as Fate
+from whynan.records.report import Fed as Fed
 from whynan.records.report import Finding as Finding
 from whynan.records.report import Fix as Fix
 from whynan.records.report import FixVerdict as FixVerdict
 from whynan.records.report import ForwardOperand as ForwardOperand
 from whynan.records.report import Further as Further
+from whynan.records.report import Inference as Inference
 from whynan.records.report import Operand as Operand
 from whynan.records.report import Origin as Origin
 from whynan.records.report import Phase as Phase

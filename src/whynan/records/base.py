@@ -1,7 +1,5 @@
 """What everything in a report is."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict

@@ -3,8 +3,6 @@
 Counters are explicit: that a number is bad is never told from a minimum or maximum. What is unknown is ``null``.
 """
 
-# pyright: strict
-
 from __future__ import annotations
 
 from typing import Literal

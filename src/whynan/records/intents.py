@@ -1,7 +1,5 @@
 """What would mend a hazard: an expression that is looked for, and one that takes its place."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 from dataclasses import dataclass

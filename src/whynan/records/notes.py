@@ -3,8 +3,6 @@
 No sentence stands here: `whynan.report.notes` has one for each kind. What decides reads kinds and values.
 """
 
-# pyright: strict
-
 from __future__ import annotations
 
 from importlib import import_module

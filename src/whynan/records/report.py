@@ -1,10 +1,4 @@
-"""The report: what whynan found, as one validated document (``whynan.report/1``).
-
-Every number may be one of the strings ``"NaN"``, ``"Infinity"``, ``"-Infinity"`` in JSON.
-What is unknown is ``null``, never a guess.
-"""
-
-# pyright: strict
+"""The report: what whynan found, as one validated document (``whynan.report/1``)."""
 
 from __future__ import annotations
 
@@ -13,13 +7,55 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import ConfigDict, Field, computed_field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
+from whynan.records.base import Number, Record
+from whynan.records.neighbourhood import Neighbourhood
+from whynan.records.notes import KINDS, Note, all_as_written, as_written, sentence, typed
+
 if TYPE_CHECKING:
     from typing import TextIO
 
-from whynan.records.around import Neighbourhood
-from whynan.records.base import Number, Record
-from whynan.records.inference import Inference
-from whynan.records.notes import KINDS, Note, all_as_written, as_written, sentence, typed
+
+# -- How an ONNX model was run, as its report tells it -----------------------------------------------------------------
+
+
+class Fed(Record):
+    """What one input of an ONNX model was given, and from where: a file, or what was generated."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...] | None
+    origin: str
+
+
+class Inference(Record):
+    """How an ONNX model was run: on which engine, which graph of it, and whether looking changed its outputs.
+
+    ``bit_equal``: the outputs of the run that was looked at have the bits of those of a bare session; null where there
+    was nothing to compare them with. ``placement`` counts the executed nodes of each execution provider.
+    """
+
+    model: str
+    sha256: str | None = None
+    engine: Literal["onnxruntime", "reference"] = "onnxruntime"
+    graph: Literal["optimized", "original"] = "optimized"
+    level: str | None = None
+    opset: dict[str, int] = Field(default_factory=dict)
+    providers: tuple[str, ...] = ()
+    placement: dict[str, int] = Field(default_factory=dict)
+    nodes: int = 0
+    nodes_as_written: int = 0
+    segments: int = 1
+    bit_equal: bool | None = None
+    inputs: tuple[Fed, ...] = ()
+    case: int | None = None
+    cases: int = 1
+
+
+# -- The report: what whynan found, as one validated document (``whynan.report/1``) ------------------------------------
+#
+# Every number may be one of the strings ``"NaN"``, ``"Infinity"``, ``"-Infinity"`` in JSON. What is unknown is
+# ``null``, never a guess.
+
 
 Verdict = Literal["clean", "damaged", "nonfinite", "divergent", "hazard", "inconclusive"]
 BirthKind = Literal["overflow", "pole", "invalid", "entered", "literal"]

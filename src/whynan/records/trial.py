@@ -1,7 +1,5 @@
 """The verdict of a fix that the user brought, as one validated document (``whynan.trial/1``)."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 from typing import Literal

@@ -1,19 +1,19 @@
-"""The post-mortem of checkpoints as text: which tensors are bad, and since which checkpoint; about twenty lines."""
-
-# pyright: strict
+"""The post-mortem of checkpoints as text and as the document for machines, and its redaction."""
 
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from whynan.report import columns
-from whynan.report.checkpoint_notes import notes
+from whynan.records.checkpoint import Checkpoint, Checkpoints, Logged, Order, Stored
+from whynan.report import json
+from whynan.report import page as columns
 from whynan.report.checkpoint_wording import (
     bad_text,
     count_of,
     headline,
     name_of,
+    notes,
     order_text,
     range_of,
     remark,
@@ -22,14 +22,18 @@ from whynan.report.checkpoint_wording import (
     type_of,
     where,
 )
-from whynan.report.layout import Page
+from whynan.report.page import Page
 from whynan.report.terminal import put
+from whynan.traces.redaction import Pseudonyms, Redaction, Table, by_value, dropped, kept, named, record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from whynan.records.checkpoint import Checkpoint, Checkpoints, Stored
-    from whynan.report.layout import Piece
+    from whynan.report.page import Piece
+
+
+# -- The post-mortem of checkpoints as text: which tensors are bad, and since which checkpoint; about twenty lines -----
+
 
 _UNSEEN: Final = 100
 """The width where no terminal says another."""
@@ -154,3 +158,82 @@ def _cells(stored: Stored, *, show_all: bool) -> Sequence[Piece]:
     counts = (stored.n_nan, stored.n_posinf, stored.n_neginf)
     bad: list[Piece] = [(count_of(count, stored.n), style) for count in counts]
     return [name_of(stored), type_of(stored), *bad, range_of(stored), remark(stored) if show_all else ""]
+
+
+# -- The post-mortem of checkpoints as the document for machines, and its published schema -----------------------------
+
+
+SCHEMA: Final = "whynan.checkpoint/1"
+SCHEMA_FILE: Final = "whynan.checkpoint-1.json"
+
+
+def to_json(report: Checkpoints, *, indent: int | None = 2) -> str:
+    """The document: strict JSON, in which NaN and the infinities are strings."""
+    return json.to_json(report, indent=indent)
+
+
+def read(text: str | bytes) -> Checkpoints:
+    """The post-mortem of a document; raises ``UsageError`` that names the first thing that is wrong with any other."""
+    return json.read_as(Checkpoints, SCHEMA, text)
+
+
+def schema() -> dict[str, Any]:
+    """The published JSON Schema (draft 2020-12) of the document."""
+    return json.schema(SCHEMA_FILE)
+
+
+def make_schema() -> dict[str, Any]:
+    """The schema as the record types imply it."""
+    return json.make_schema(Checkpoints, SCHEMA)
+
+
+# -- The post-mortem of checkpoints for other eyes: what kind of bad where, without names, paths and values ------------
+
+
+def _stored_name(redaction: Redaction, value: str | None, holder: Any) -> str | None:
+    kind = "number" if holder.layout == "number" else "tensor"
+    return None if value is None else redaction.names.of(kind, value)
+
+
+def _checkpoint_name(redaction: Redaction, _: Any, holder: Any) -> str:
+    return redaction.names.of("checkpoint", holder.path)
+
+
+def _error(redaction: Redaction, value: str | None, holder: Any) -> str | None:
+    return None if value is None else f"{redaction.names.of('checkpoint', holder.path)} cannot be read"
+
+
+def _literal(why: str | None) -> str | None:
+    return "allowed" if why is not None and why.startswith("allowed by ") else why
+
+
+def _why(why: str) -> str:
+    return "one of them stores no step" if why.endswith(" stores no step") else why
+
+
+_CHECKPOINTS: Final[Mapping[type, Table]] = {
+    Stored: {
+        "name": _stored_name, "file": named("file"), "dtype": kept, "shape": kept, "layout": kept, "n": kept,
+        "n_nan": kept, "n_posinf": kept, "n_neginf": kept, "n_zero": kept, "n_subnormal": kept, "bad": kept,
+        "literal": by_value(_literal), "same_as": _stored_name,
+        "unread": by_value(lambda why: None if why is None else "its elements cannot be read"),
+    },
+    Logged: {"name": named("logged number"), "n": kept, "n_bad": kept, "first": kept, "step": kept},
+    Checkpoint: {
+        "name": _checkpoint_name, "path": _checkpoint_name, "form": kept, "files": named("file"), "size": kept,
+        "steps": kept, "verdict": kept, "error": _error,
+        "n_tensors": kept, "n_bad": kept, "n_bad_numbers": kept, "tensors": record, "numbers": record,
+        "logged": record, "unloaded": named("class"), "notes": dropped,
+    },
+    Order: {"by": kept, "key": kept, "why": by_value(_why)},
+    Checkpoints: {
+        "schema_": dropped, "verdict": kept, "versions": kept, "order": record, "first_bad": kept, "last_good": kept,
+        "unused_allows": named("name"), "checkpoints": record,
+    },
+}  # fmt: skip
+"""What becomes of each field."""
+
+
+def redacted(report: Checkpoints) -> Checkpoints:
+    """The post-mortem that lets nothing private through."""
+    return Redaction(_CHECKPOINTS, Pseudonyms()).of(report)

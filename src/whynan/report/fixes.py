@@ -1,7 +1,5 @@
 """The fixes of a report as text: numbered, each with its verdict, its change, and what choosing it would do."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import itertools
@@ -9,20 +7,19 @@ import shlex
 import shutil
 from typing import TYPE_CHECKING, Final, TextIO
 
-from whynan.report.layout import Page
-from whynan.report.offers import best, offers
+from whynan.report.page import Page
+from whynan.report.proposals import best, offers
 from whynan.report.redaction import is_redacted
 from whynan.report.terminal import put
 from whynan.report.trial import STYLES
-from whynan.report.values import count_text
-from whynan.report.wording import headline
+from whynan.report.wording import count_text, headline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from whynan.records import Finding, Fix, Report
-    from whynan.report.layout import Piece
-    from whynan.report.offers import Offer
+    from whynan.report.page import Piece
+    from whynan.report.proposals import Offer
 
 _UNSEEN: Final = 100
 """The width where no terminal says another."""

@@ -1,7 +1,5 @@
 """The JSON report: the document for machines, and its published schema."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import json
@@ -14,7 +12,7 @@ from pydantic_core import PydanticSerializationError
 from whynan.errors import UsageError
 from whynan.records import Report
 from whynan.records.base import Record
-from whynan.traces.spelling import visible
+from whynan.traces.json import visible
 
 SCHEMA: Final = "whynan.report/1"
 SCHEMA_FILE: Final = "whynan.report-1.json"

@@ -5,8 +5,6 @@ written: ``,`` with thousands apart, ``#`` a value in few characters, a noun for
 said where it is left out.
 """
 
-# pyright: strict
-
 from __future__ import annotations
 
 from string import Formatter
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from whynan.floats import format_value
 from whynan.records.notes import Note
-from whynan.report.values import count_text
+from whynan.report.wording import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """The table of every value of a model: its range, its counters, and how near it comes to the limit of its type."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import csv
@@ -11,11 +9,10 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.floats import format_value
-from whynan.report.columns import put as put_columns
-from whynan.report.escape import plain
-from whynan.report.layout import Page
+from whynan.report.page import Page, plain
+from whynan.report.page import put as put_columns
 from whynan.report.terminal import put
-from whynan.report.values import array_of
+from whynan.report.wording import array_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ What stays: rules, fates, kinds of births, PyTorch's operators, steps, counts, s
 columns, versions. What is named by the program has a number instead, the same everywhere.
 """
 
-# pyright: strict
-
 from __future__ import annotations
 
 import math
@@ -14,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from whynan.records import Finding, Fix, FixVerdict, Report
-from whynan.report.values import bad_word
+from whynan.report.wording import bad_word
 from whynan.traces.redaction import (
     FACTS,
     Pseudonyms,

@@ -1,7 +1,5 @@
 """The verdict of a fix that the user brought: as text, question by question, and as a document for machines."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import shutil
@@ -10,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from whynan.floats.text import format_value
 from whynan.records.trial import Trial
 from whynan.report import json
-from whynan.report.layout import Page
+from whynan.report.page import Page
 from whynan.report.terminal import put
-from whynan.report.values import count_text, percent_text
+from whynan.report.wording import count_text, percent_text
 
 if TYPE_CHECKING:
     from whynan.records import FixVerdict

@@ -1,7 +1,5 @@
 """The definition of a value: the expression, or the number, that a name in a call surely stands for, in its scope."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import ast

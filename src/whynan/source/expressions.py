@@ -1,13 +1,11 @@
 """Which source expression each operand of an operator came from; silent where that is not certain."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from whynan.source import spelling
+from whynan.ops import spelling
 from whynan.source.positions import locate
 from whynan.source.syntax import span_of
 

@@ -1,7 +1,5 @@
 """Whose code a file is: the user's, a library's, torch's, the standard library's or ours."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import importlib.util

@@ -1,23 +1,82 @@
-"""From an instruction to its site: file, lines, character columns, expression and function."""
-
-# pyright: strict
+"""From an instruction to its site: file, lines, character columns, expression, function; the file's hash."""
 
 from __future__ import annotations
 
 import ast
 import dis
+import hashlib
+import io
 import itertools
 import linecache
 import os
 import re
+import sys
+import textwrap
+import warnings
+from types import CodeType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from whynan.records import Site
-from whynan.source.command import syntax_of_command
 from whynan.source.syntax import Span, Spanned, Syntax, lines_of, span_of, syntax_of
 
 if TYPE_CHECKING:
-    from types import CodeType
+    from collections.abc import Iterator
+
+
+# -- The code on Python's command line (``python -c``), which has no file, and of which nothing else keeps the text ----
+
+
+FILE: Final = "<string>"
+"""What Python calls the code of its command line, and much other code besides."""
+
+
+class _Command(NamedTuple):
+    syntax: Syntax
+    codes: frozenset[CodeType]
+
+
+_known: dict[str, _Command] = {}
+
+
+def keep(text: str | None) -> None:
+    """This is the code on the command line of this process; None where it runs a script or a module."""
+    if text is None or FILE in _known:
+        return
+    if sys.version_info >= (3, 14):
+        # as Python itself does since then
+        text = textwrap.dedent(text)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            # the same text gives equal code, and other text of the same name gives other code
+            codes = frozenset(_within(compile(f"{text}\n", FILE, "exec", dont_inherit=True)))
+    except (SyntaxError, ValueError):
+        return
+    _known[FILE] = _Command(Syntax(list(io.StringIO(text, newline=None))), codes)
+
+
+def syntax_of_command(code: CodeType) -> Syntax | None:
+    """The syntax that a code object is of, if it was compiled of the code on the command line; else None."""
+    command = _known.get(code.co_filename)
+    return None if command is None or code not in command.codes else command.syntax
+
+
+def line_of_command(number: int) -> str | None:
+    """A line of the code on the command line, by its number from 1; None where there is none."""
+    command = _known.get(FILE)
+    lines = [] if command is None else command.syntax.lines
+    return lines[number - 1].rstrip("\n") if 0 < number <= len(lines) else None
+
+
+def _within(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _within(constant)
+
+
+# -- From an instruction to its site: file, lines, character columns, expression and function --------------------------
+
 
 _CACHE: Final = dis.opmap.get("CACHE", 0)
 _COMPREHENSION: Final = re.compile(r"(\.?<(listcomp|setcomp|dictcomp|genexpr)>)+$")
@@ -174,3 +233,17 @@ def resolve(code: CodeType, lasti: int, *, line: int | None = None) -> Site:
             _sites.clear()
         known = _sites[key] = (code, _resolve(code, lasti, line))
     return known[1]
+
+
+# -- What a source file was during the run: its SHA-256 ----------------------------------------------------------------
+
+
+def sha256_of(file: str | os.PathLike[str]) -> str | None:
+    """The SHA-256 of a file in hexadecimal; None where there is no such regular file, or none that may be read."""
+    if not os.path.isfile(file):
+        return None
+    try:
+        with open(file, "rb") as handle:
+            return hashlib.file_digest(handle, "sha256").hexdigest()
+    except OSError:
+        return None

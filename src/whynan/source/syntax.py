@@ -1,7 +1,5 @@
 """The syntax of a source file: which node stands at a span, and its text."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import ast

@@ -1,7 +1,5 @@
 """What a capture hands to analysis: facts about events, births and sinks, without a framework."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace

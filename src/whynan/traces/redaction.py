@@ -3,8 +3,6 @@
 A field that no table names is dropped, so that one which is added later is let through by nobody's oversight.
 """
 
-# pyright: strict
-
 from __future__ import annotations
 
 import builtins
@@ -16,8 +14,14 @@ from typing import Any, Final, TypeVar, cast
 
 from pydantic import BaseModel
 
-from whynan.ops.onnx_names import is_onnx_argument, is_onnx_operator
-from whynan.ops.vocabulary import is_dtype, is_torch_argument, is_torch_node, is_torch_operator
+from whynan.ops.public_names import (
+    is_dtype,
+    is_onnx_argument,
+    is_onnx_operator,
+    is_torch_argument,
+    is_torch_node,
+    is_torch_operator,
+)
 from whynan.records import (
     KINDS,
     Argument,

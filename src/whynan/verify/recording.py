@@ -11,9 +11,9 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from whynan.verify.memories import Memory, Name, UnrecordableError, layout_of
-from whynan.verify.oracle.programs import Program, Ref, Step
-from whynan.verify.tensors import array_of, attached, dtype_name
+from whynan.verify.arrays import array_of, attached, dtype_name
+from whynan.verify.oracle.calls import Program, Ref, Step
+from whynan.verify.torch_program import Memory, Name, UnrecordableError, layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The reason of a verdict as one line that a user can read."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import math
@@ -10,8 +8,8 @@ from typing import TYPE_CHECKING
 from whynan.floats import format_value
 
 if TYPE_CHECKING:
-    from whynan.verify.ledgers import Example, Ledger
-    from whynan.verify.poles import Objection
+    from whynan.verify.cases import Example, Ledger
+    from whynan.verify.comparison import Objection
 
 
 def share(part: int, whole: int) -> str:

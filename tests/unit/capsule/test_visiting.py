@@ -10,10 +10,10 @@ import pytest
 import torch
 from syrupy.assertion import SnapshotAssertion
 
-from whynan.capsule.folders import CapsuleFolder
-from whynan.capsule.visiting import open_visits, pack_visits
+from whynan.capsule.folder import CapsuleFolder
+from whynan.capsule.values import open_visits, pack_visits
 from whynan.errors import UsageError
-from whynan.verify.visits import Visit, Visits
+from whynan.verify.in_place.visits import Visit, Visits
 
 SHARED = torch.tensor([[1.0, math.nan], [2.0, math.inf]])
 VISITS = Visits(

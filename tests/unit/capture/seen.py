@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import whynan
 from whynan.config import Options
-from whynan.session.region import Region
-from whynan.session.watching import Watched
+from whynan.run.guarded_capture import Watched
+from whynan.run.region import Region
 
 if TYPE_CHECKING:
     from whynan.records import Finding, Report

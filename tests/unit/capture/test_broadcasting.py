@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.func import hessian, jacrev, vmap  # pyright: ignore[reportUnknownVariableType]
 
 import whynan
-from whynan.capture.broadcasting import index_ahead
+from whynan.capture.provenance.dependence import index_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from whynan.capture.outside import Held, Outside
-from whynan.capture.outside import held_back as held_back_from
+from whynan.replay.sandbox import Held, Outside
+from whynan.replay.sandbox import held_back as held_back_from
 
 
 def held_back() -> AbstractContextManager[Held]:
@@ -99,7 +99,7 @@ def test_another_thread_is_not_refused_while_a_replay_runs() -> None:
 
 
 def test_what_another_thread_puts_into_a_queue_meanwhile_stays() -> None:
-    from whynan.capture.torch.contents import Contents
+    from whynan.replay.contents import Contents
 
     waiting, seen = _filled(queue.Queue()), [1]
     contents = Contents([{"waiting": waiting, "seen": seen}])

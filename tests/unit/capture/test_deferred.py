@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import whynan
-from whynan.capture.torch import deferred
+from whynan.capture.torch import accelerator as deferred
 from whynan.capture.torch.tracer import Tracer
 
 

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 import whynan
 from tests.unit.capture.seen import code
 from whynan.capture.torch import Capture
-from whynan.capture.torch.doors import put
+from whynan.capture.torch.interposition.wrappers import put
 from whynan.config import Options
 from whynan.records import Finding
-from whynan.session.region import Region
-from whynan.session.watching import Watched
+from whynan.run.guarded_capture import Watched
+from whynan.run.region import Region
 
 
 class Ending(Exception):  # noqa: N818

@@ -12,11 +12,11 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import whynan
-from whynan.capture.refusals import Refused
-from whynan.capture.torch import experiments
-from whynan.capture.torch.judging import Losses, gradients_of, judge, norm_of
+from whynan.capture.provenance.dependence import Refused
+from whynan.capture.torch.arrays import is_freed, local, readable
 from whynan.capture.torch.operators import operator_of
-from whynan.capture.torch.planes import is_freed, local, readable
+from whynan.capture.torch.provenance import interventions
+from whynan.capture.torch.sinks.gradients import Losses, gradients_of, judge, norm_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*all_gather_into_tensor:FutureWarning")
 
@@ -76,9 +76,10 @@ def test_a_finite_exchange_leaves_no_finding() -> None:
 def test_no_experiment_does_a_collective_once_more() -> None:
     reduce = operator_of(torch.ops.c10d.allreduce_.default)
     with pytest.raises(Refused):
-        experiments.run(reduce, (([torch.ones(1)],), {}), lambda tensor: tensor)
+        interventions.run(reduce, (([torch.ones(1)],), {}), lambda tensor: tensor)
     assert torch.equal(
-        experiments.run(operator_of(torch.ops.aten.neg.default), ((torch.ones(1),), {}), lambda t: t)[0], -torch.ones(1)
+        interventions.run(operator_of(torch.ops.aten.neg.default), ((torch.ones(1),), {}), lambda t: t)[0],
+        -torch.ones(1),
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from whynan.capture.failure import InternalError, report_internal_error
+from whynan.faults import InternalError, report_internal_error
 
 
 def fail() -> None:

@@ -14,9 +14,9 @@ import pytest
 import torch
 
 import whynan
-from whynan.capture.failure import InternalError
 from whynan.capture.torch import tracer
 from whynan.capture.torch.tracer import Tracer
+from whynan.faults import InternalError
 from whynan.traces.format import FAILED
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.selection import examples
-from whynan.capture.torch.layouts import layout_of
+from whynan.capture.torch.provenance.origins import layout_of
 
 
 @st.composite

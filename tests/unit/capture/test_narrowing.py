@@ -13,8 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.unit.capture.seen import code, only, sinks, watched
-from whynan.capture.failure import InternalError
 from whynan.capture.torch import Capture
+from whynan.faults import InternalError
 
 
 class Log(nn.Module):

@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from tests.unit.capture.seen import watched
-from whynan.capture.torch.nearby import Nearby
+from whynan.capture.torch.provenance.neighbourhood import Nearby
 from whynan.config import Options
 from whynan.records import Neighbourhood, Operation
-from whynan.session.region import Region
+from whynan.run.region import Region
 
 
 def around(program: Callable[[], Any], phase: str = "forward", memory: int | None = None) -> Neighbourhood:

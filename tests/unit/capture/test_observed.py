@@ -13,7 +13,7 @@ from torch import Tensor
 
 import whynan
 from tests.unit.capture.seen import only, sinks, traced
-from whynan.capture.torch.observed import is_for_a_bad_number
+from whynan.capture.torch.sinks.values_read import is_for_a_bad_number
 
 READS: dict[str, Callable[[Tensor], Any]] = {
     "item": lambda t: t[0].item(),

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 import whynan
 from tests.unit.capture.seen import only, traced
 from whynan.capture.torch import Capture
-from whynan.capture.torch.origins import MOST_VIEWS, ORIGIN
+from whynan.capture.torch.provenance.origins import MOST_VIEWS, ORIGIN
 from whynan.records import Data
 
 NAN = float("nan")
@@ -248,7 +248,7 @@ def test_what_is_kept_does_not_grow_with_the_batches() -> None:
 
 
 def test_a_great_batch_is_looked_through_only_so_far() -> None:
-    from whynan.capture.torch.parts import MOST, parts_of
+    from whynan.capture.torch.provenance.origins import MOST, parts_of
 
     great = [*range(3 * MOST), torch.ones(1)]
     assert [len(list(parts_of(b, ""))) for b in (great, great[-10:])] == [0, 1]
@@ -283,7 +283,7 @@ def test_nothing_of_a_programs_containers_is_called() -> None:
         def __getattr__(self, name: str) -> Any:
             raise AssertionError("asked")
 
-    from whynan.capture.torch.parts import parts_of, spelled
+    from whynan.capture.torch.provenance.origins import parts_of, spelled
 
     x = torch.ones(1)
     found = parts_of([Touchy(a=x), List([x]), Plain(x)], "b")
@@ -329,6 +329,6 @@ def test_no_module_is_needed_that_the_program_has_not() -> None:
 
 
 def _source() -> Any:
-    from whynan.capture.torch.origins import Source
+    from whynan.capture.torch.provenance.origins import Source
 
     return Source(Data(kind="batch", batch=0), (0, 1, 2), in_rows=True)

@@ -17,15 +17,15 @@ from torch import nn
 
 from whynan.api import Trace
 from whynan.capture.torch import Capture
-from whynan.capture.torch.recording import FREE, Recording
-from whynan.capture.torch.rows import RING
+from whynan.capture.torch.event_log import RING
+from whynan.capture.torch.segments import FREE, Recording
 from whynan.records import Report
 from whynan.report.json import to_json
-from whynan.session.recorded import report_of_directory
+from whynan.run.output.recorded import report_of_directory
 from whynan.traces import Sink
 from whynan.traces import format as layout
-from whynan.traces.reading import Recorded, read_trace
-from whynan.traces.writing import TraceWriter
+from whynan.traces.reader import Recorded, read_trace
+from whynan.traces.writer import TraceWriter
 
 ROOT = Path(__file__).parents[3]
 
@@ -485,7 +485,7 @@ def test_a_writer_that_stopped_is_not_asked_again(folder: Path) -> None:
 
 
 def test_the_sinks_that_wait_are_found_without_being_used(folder: Path) -> None:
-    from whynan.capture.torch.pending import Pending
+    from whynan.capture.torch.sinks.sinks import Pending
 
     with Capture() as capture:
         weight = torch.ones(2, requires_grad=True)
@@ -498,7 +498,7 @@ def test_the_sinks_that_wait_are_found_without_being_used(folder: Path) -> None:
 
 
 def test_gradients_are_not_read_while_other_threads_compute(folder: Path) -> None:
-    from whynan.capture.torch.pending import Pending
+    from whynan.capture.torch.sinks.sinks import Pending
 
     with Capture() as capture:
         weight = torch.ones(2, requires_grad=True)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import whynan
-from whynan.capture.torch import regions
+from whynan.capture.torch.interposition import compiled as regions
 
 
 class _Graph:

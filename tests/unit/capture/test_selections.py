@@ -11,7 +11,7 @@ from torch import Tensor
 
 from whynan.config import Options
 from whynan.records import Selection
-from whynan.session.region import Region
+from whynan.run.region import Region
 
 ZERO_AND_ONE = torch.tensor([0.0, 1.0])
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from whynan.capture.failure import InternalError
 from whynan.capture.torch import Capture
-from whynan.capture.torch.detectors import Detectors
+from whynan.capture.torch.silent.detectors import Detectors
+from whynan.faults import InternalError
 from whynan.traces import Trace
 
 READS = frozenset(("masks", "bounds", "ranges", "parameters", "gradients"))

@@ -82,9 +82,9 @@ class Mending(ModuleType):
 
 def standing_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Edits by the stand-ins above."""
-    from whynan.fixes import source
+    from whynan.fixes import python as source
 
-    monkeypatch.setitem(sys.modules, "whynan.session.mending", Mending("whynan.session.mending"))
+    monkeypatch.setitem(sys.modules, "whynan.run.fix.onnx", Mending("whynan.run.fix.onnx"))
 
     monkeypatch.setattr(source, "candidates", candidates, raising=False)
     monkeypatch.setattr(source, "possible", candidates, raising=False)

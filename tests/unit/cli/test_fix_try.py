@@ -19,7 +19,7 @@ from whynan.errors import UsageError
 from whynan.records import FixVerdict
 from whynan.report.redaction import redacted
 from whynan.report.trial import make_schema, schema
-from whynan.verify.visits import Visit, Visits
+from whynan.verify.in_place.visits import Visit, Visits
 
 MENDED = edited(PROGRAM, SITE, EDITS["log_softmax"])
 VISITS = Visits("net.py", "0" * 64, "entropy", (Visit(6, {"p": [0.0, 1.0]}),))
@@ -45,7 +45,7 @@ class Proving(ModuleType):
     """Stands in for the proof: keeps what it was asked, and gives a verdict."""
 
     def __init__(self) -> None:
-        super().__init__("whynan.session.trying")
+        super().__init__("whynan.run.proof.trying")
         self.verdict = VERDICTS["verified"]
         self.asked: list[Any] = []
 
@@ -76,7 +76,7 @@ def proving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proving:
     monkeypatch.setattr(whynan.capsule, "open_capsule", open_capsule, raising=False)
     stand_in = Proving()
     stand_in.held = held
-    monkeypatch.setitem(sys.modules, "whynan.session.trying", stand_in)
+    monkeypatch.setitem(sys.modules, "whynan.run.proof.trying", stand_in)
     return stand_in
 
 

@@ -13,8 +13,7 @@ from click.testing import CliRunner
 from syrupy.assertion import SnapshotAssertion
 
 from whynan.cli import main as module
-from whynan.cli.main import COMMANDS, main, whynan
-from whynan.cli.text import for_stream, one_line
+from whynan.cli.main import COMMANDS, for_stream, main, one_line, whynan
 from whynan.errors import MissingExtraError, UsageError
 
 ROOT = Path(__file__).parents[3]

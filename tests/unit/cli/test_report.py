@@ -22,7 +22,7 @@ from whynan.cli.main import main, whynan
 from whynan.cli.report import KINDS
 from whynan.errors import UsageError
 from whynan.report.json import read, to_json
-from whynan.session.comments import comments_of
+from whynan.run.suppressions import comments_of
 
 ROOT = Path(__file__).parents[3]
 FORWARD = "forward"

@@ -12,8 +12,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from whynan.cli.main import main
-from whynan.rules.catalogue import parsed, rules
-from whynan.rules.page import SECTIONS
+from whynan.rules.catalogue import SECTIONS, parsed, rules
 
 ROOT = Path(__file__).parents[3]
 

@@ -15,7 +15,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from whynan.cli.main import main, whynan
 from whynan.config import Options
-from whynan.session.script import Program
+from whynan.run.script import Program
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Program, Options]]:
         found.append((program, options))
         return 7
 
-    monkeypatch.setattr("whynan.session.runner.launch", launch)
+    monkeypatch.setattr("whynan.run.runner.launch", launch)
     return found
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from whynan.errors import UsageError
-from whynan.models.checkpoints import read
+from whynan.models.checkpoint.postmortem import read
 
 NAN = math.nan
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.selection import examples
-from whynan.models.counting import counters
-from whynan.models.elements import UncountableError, counted, layout_of
+from whynan.models.counting import UncountableError, counted, counters, layout_of
 
 NAN, INF = math.nan, math.inf
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)

@@ -13,8 +13,8 @@ from safetensors.torch import save_file
 from syrupy.assertion import SnapshotAssertion
 
 from whynan.errors import UsageError
-from whynan.models.checkpoints import read
-from whynan.models.folders import members
+from whynan.models.checkpoint.files import members
+from whynan.models.checkpoint.postmortem import read
 
 NAN = float("nan")
 INDEX = "model.safetensors.index.json"

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from whynan.models.checkpoints import read
+from whynan.models.checkpoint.postmortem import read
 from whynan.records.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.filterwarnings("ignore")

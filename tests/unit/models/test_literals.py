@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from whynan.models.contents import Contents
-from whynan.models.literals import Allowances
+from whynan.models.checkpoint.contents import Allowances, Contents
 
 NAN, INF = float("nan"), float("inf")
 CAUSAL = torch.zeros(4, 4).masked_fill(torch.ones(4, 4).triu(1).bool(), -INF)

@@ -22,9 +22,9 @@ from syrupy.assertion import SnapshotAssertion
 from tests.selection import examples
 from tests.unit.models.onnx_models import info, tensor
 from whynan.errors import UsageError
-from whynan.models import onnx_arrays
-from whynan.models.onnx_arrays import read_npy, read_npz, read_pb
-from whynan.models.onnx_types import signature_of
+from whynan.models.onnx import arrays as onnx_arrays
+from whynan.models.onnx.arrays import read_npy, read_npz, read_pb
+from whynan.models.onnx.model import signature_of
 
 X = signature_of(info("x", None))
 SEQUENCE = signature_of(helper.make_tensor_sequence_value_info("x", TensorProto.FLOAT, None))

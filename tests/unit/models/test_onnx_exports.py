@@ -13,9 +13,9 @@ from onnx import NodeProto
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from whynan.models.onnx_inputs import read_inputs
-from whynan.models.onnx_opening import OnnxModel, open_model
-from whynan.source.onnx import Place, module_of, place_of
+from whynan.models.onnx.inputs import read_inputs
+from whynan.models.onnx.opening import OnnxModel, open_model
+from whynan.source.exporter_metadata import Place, module_of, place_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

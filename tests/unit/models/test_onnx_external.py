@@ -14,8 +14,8 @@ from syrupy.assertion import SnapshotAssertion
 
 from tests.unit.models.onnx_models import external, info, model_of, stored, written
 from whynan.errors import UsageError
-from whynan.models import onnx_external
-from whynan.models.onnx_opening import check_external, open_model
+from whynan.models.onnx import opening
+from whynan.models.onnx.opening import check_external, open_model
 
 
 @pytest.fixture(autouse=True)
@@ -210,13 +210,13 @@ def test_what_only_onnx_ir_refuses_is_refused(monkeypatch: pytest.MonkeyPatch) -
     def refuse(*_: object) -> None:
         raise ValueError("onnx-ir says so")
 
-    monkeypatch.setattr(onnx_external, "_check_with_onnx_ir", refuse)
+    monkeypatch.setattr(opening, "_check_with_onnx_ir", refuse)
     with pytest.raises(UsageError, match=r"^w is in weights\.bin, which onnx-ir refuses: it may be an attack"):
         check_external(external(), ".")
 
 
 def test_onnx_ir_refuses_a_link_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were our own check of links not there."""
-    monkeypatch.setattr(onnx_external, "_check_links", lambda *_: None)
+    monkeypatch.setattr(opening, "_check_links", lambda *_: None)
     with pytest.raises(UsageError, match="which onnx-ir refuses"):
         check_external(link(), ".")

@@ -20,9 +20,9 @@ from syrupy.assertion import SnapshotAssertion
 from tests.selection import examples
 from tests.unit.models.onnx_models import info, model_of, relu, taking, tensor, written
 from whynan.errors import UsageError
-from whynan.models.onnx_inputs import read_inputs
-from whynan.models.onnx_opening import OnnxModel, open_model
-from whynan.models.onnx_types import bits_of, dtype_name
+from whynan.models.onnx.inputs import read_inputs
+from whynan.models.onnx.model import bits_of, dtype_name
+from whynan.models.onnx.opening import OnnxModel, open_model
 
 
 @pytest.fixture(autouse=True)

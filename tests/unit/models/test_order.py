@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whynan.models.order import natural, ordered, steps_of
+from whynan.models.checkpoint.order import natural, ordered, steps_of
 from whynan.records.checkpoint import Checkpoint, Order
 
 

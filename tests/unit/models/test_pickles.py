@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whynan.models.pickles import kinds
+from whynan.models.checkpoint.pickles import kinds
 
 
 class Plain:

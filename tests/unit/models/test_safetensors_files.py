@@ -13,9 +13,9 @@ from safetensors.torch import save_file
 from syrupy.assertion import SnapshotAssertion
 
 from whynan.errors import UsageError
-from whynan.models.checkpoints import read
-from whynan.models.contents import Unread
-from whynan.models.safetensors_files import opened
+from whynan.models.checkpoint.contents import Unread
+from whynan.models.checkpoint.postmortem import read
+from whynan.models.checkpoint.tensors import opened_safetensors
 
 NAN = float("nan")
 
@@ -52,21 +52,21 @@ def test_tensors_come_in_the_order_in_which_they_lie(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     names = {"z": entry("F32", [1], 0, 4), "a": entry("F32", [1], 8, 12), "m": entry("F32", [1], 4, 8)}
     path.write_bytes(header(**names) + struct.pack("<fff", 1, 2, 3))
-    with opened(path) as file:
+    with opened_safetensors(path) as file:
         found = [(name, tensor.item()) for name, tensor in file.contents() if isinstance(tensor, torch.Tensor)]
     assert found == [("z", 1), ("m", 2), ("a", 3)]
 
 
 def test_metadata_may_tell_the_step(tmp_path: Path) -> None:
     save_file({"a": torch.ones(1)}, tmp_path / "a.safetensors", metadata={"step": "400", "epoch": "many"})
-    with opened(tmp_path / "a.safetensors") as file:
+    with opened_safetensors(tmp_path / "a.safetensors") as file:
         assert file.steps() == {"step": 400}
 
 
 def test_a_type_that_torch_lacks_is_not_counted(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     path.write_bytes(header(a=entry("F6_E2M3", [4], 0, 3), b=entry("F32", [1], 3, 7)) + b"abc" + struct.pack("<f", NAN))
-    with opened(path) as file:
+    with opened_safetensors(path) as file:
         assert dict(file.contents())["a"] == Unread("F6_E2M3", (4,), "Dtype not understood: F6_E2M3")
     assert read([str(path)]).checkpoints[0].n_bad == 1
 
@@ -95,7 +95,7 @@ def test_a_header_that_lies_is_refused_in_one_line(
     monkeypatch.chdir(tmp_path)
     path = Path("model.safetensors")
     path.write_bytes(HOSTILE[name])
-    with pytest.raises(UsageError) as refused, opened(path):
+    with pytest.raises(UsageError) as refused, opened_safetensors(path):
         pass
     # the library's own wording differs between its versions
     assert str(refused.value).partition(" (")[0] == "model.safetensors is cut off or damaged"

@@ -23,11 +23,11 @@ from torch import Tensor, nn
 from torch.testing._internal.two_tensor import TwoTensor
 
 from whynan.errors import UsageError
-from whynan.models.checkpoints import read
-from whynan.models.files import form_of
-from whynan.models.stand_ins import StandIn
-from whynan.models.torch_files import opened
-from whynan.models.walking import contents
+from whynan.models.checkpoint.contents import contents
+from whynan.models.checkpoint.files import form_of
+from whynan.models.checkpoint.pickles import StandIn
+from whynan.models.checkpoint.postmortem import read
+from whynan.models.checkpoint.tensors import opened
 
 NAN = float("nan")
 

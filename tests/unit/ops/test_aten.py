@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from whynan.capture.refusals import Refused
-from whynan.capture.torch.experiments import run, unseen
+from whynan.capture.provenance.dependence import Refused
 from whynan.capture.torch.operators import Operator, operator_of
+from whynan.capture.torch.provenance.interventions import run, unseen
 from whynan.ops import aten
 
 TABLES = [

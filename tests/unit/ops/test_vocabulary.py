@@ -7,8 +7,8 @@ import re
 import pytest
 import torch
 
-from whynan.ops import vocabulary
-from whynan.ops.vocabulary import is_dtype, is_torch_argument, is_torch_node, is_torch_operator
+from whynan.ops import public_names
+from whynan.ops.public_names import is_dtype, is_torch_argument, is_torch_node, is_torch_operator
 
 SCHEMAS = torch._C._jit_get_all_schemas()
 
@@ -25,7 +25,7 @@ def test_every_overload_of_aten_is_known() -> None:
 
 def test_every_argument_in_the_table_is_one_of_atens() -> None:
     arguments = {a.name for s in SCHEMAS if s.name.startswith("aten::") for a in s.arguments}
-    assert sorted(vocabulary._ARGUMENTS - arguments) == []
+    assert sorted(public_names._ARGUMENTS - arguments) == []
 
 
 def test_the_nodes_of_the_graph_are_known() -> None:

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from whynan.models.checkpoints import read
+from whynan.models.checkpoint.postmortem import read
 from whynan.records.checkpoint import Checkpoints
 
 NAN, INF = float("nan"), float("inf")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
-from whynan.report.catalogue_json import SCHEMA_FILE, make_schema, schema, to_json
+from whynan.report.catalogue import SCHEMA_FILE, make_schema, schema, to_json
 from whynan.rules.catalogue import rules
 
 ROOT = Path(__file__).parents[3]

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 
 from whynan.records import Site, Source
 from whynan.report.excerpt import Excerpt, Sources, excerpt
-from whynan.report.layout import Page
+from whynan.report.page import Page
 
 TEXT = "import torch\n\ndef loss(x):\n    return torch.log(x)\n"
 SITE = Site(file="", line=4, column=12, end_line=4, end_column=24, code="torch.log(x)")

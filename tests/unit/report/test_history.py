@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from whynan.records import Step
-from whynan.report.history import history_lines
+from whynan.report.excerpt import history_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from whynan.records import KINDS, Coverage, Note
 from whynan.records.notes import CHAIN
 from whynan.report import json as report_json
 from whynan.report.notes import SENTENCES, sentence
-from whynan.traces import parsing
+from whynan.traces import json as parsing
 from whynan.traces.redaction import FACTS, LEFT_OUT, Pseudonyms, Redaction, exception_type
 
 TRAINING: dict[str, Any] = {"loss_count": 1, "gradients": 4, "read": False, "raised": False, "whole": False}

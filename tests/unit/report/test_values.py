@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from whynan.report.values import array_of, bad_word, count_text, share_text, value_text
+from whynan.report.wording import array_of, bad_word, count_text, share_text, value_text
 
 NAN, INF = float("nan"), float("inf")
 

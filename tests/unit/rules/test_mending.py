@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from whynan.rules.base import Rule
-from whynan.rules.mending import guard, mended_by, setting
+from whynan.rules.intents import guard, mended_by, setting
 
 
 def rule(*titles: str) -> Rule:

@@ -12,8 +12,8 @@ import onnx
 import pytest
 import torch
 
-from whynan.source.asking import Asked, asked_by, chosen
-from whynan.source.onnx import FX_NODE, STACK, Exported
+from whynan.source.exported_expressions import Asked, asked_by, chosen
+from whynan.source.exporter_metadata import FX_NODE, STACK, Exported
 from whynan.source.syntax import Syntax, span_of
 
 # Each line with what its nodes of some operators were exported from, in their order; None where only the line is told.

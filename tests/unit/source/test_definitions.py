@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from whynan.ops.spelling import spells_nonfinite
 from whynan.source.definitions import Numbers, argument_numbers
-from whynan.source.spelling import spells_nonfinite
 
 
 def given(lines: str, folder: Path) -> Numbers | None:

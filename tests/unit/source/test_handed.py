@@ -6,8 +6,7 @@ import ast
 
 import pytest
 
-from whynan.source.asking import Asked
-from whynan.source.handed import taking, within
+from whynan.source.exported_expressions import Asked, taking, within
 from whynan.source.syntax import Syntax, span_of
 
 LOG, DIV = Asked("log", "log", "x"), Asked("div", "div", "log")

@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 
 from tests.selection import examples
 from whynan.records import Site
-from whynan.source.onnx import FX_NODE, SCOPES, STACK, frames_of, library_site_of, module_of, place_of, site_of
+from whynan.source.exporter_metadata import (
+    FX_NODE,
+    SCOPES,
+    STACK,
+    frames_of,
+    library_site_of,
+    module_of,
+    place_of,
+    site_of,
+)
 
 TORCH = str(Path(torch.__file__).parent / "nn" / "modules" / "linear.py")
 INSTALLED = str(Path(sysconfig.get_path("purelib")) / "timm" / "block.py")
@@ -184,7 +193,7 @@ def test_a_file_that_does_not_tell_the_same_line_is_left_alone(
             os.mkfifo(net)
         case "too large":
             net.write_text(NET, "utf-8")
-            monkeypatch.setattr("whynan.source.onnx._LARGEST_SOURCE", 10)
+            monkeypatch.setattr("whynan.source.exporter_metadata._LARGEST_SOURCE", 10)
         case _:
             pass
     assert site_of(stack) == Site(file="net.py", line=number, code="torch.log(x) / y", function="forward")

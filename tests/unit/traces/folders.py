@@ -13,8 +13,8 @@ from tests.unit.analysis.facts import birth, sink, trace
 from whynan.records import ExitStatus, Run
 from whynan.traces import Trace
 from whynan.traces import format as layout
-from whynan.traces.documents import Meant
-from whynan.traces.writing import TraceWriter
+from whynan.traces.format import Meant
+from whynan.traces.writer import TraceWriter
 
 RUN = Run(command="train.py", exit_status=ExitStatus(script=None, whynan=0), versions={"whynan": "0.1.0"})
 FOUND = trace([birth(1), birth(2, line=2, scope=(0,))], [sink(1), sink(2, kind="gradient", name="w")])

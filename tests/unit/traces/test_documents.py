@@ -18,9 +18,9 @@ from tests.unit.traces.strategies import SCOPES, same, traces
 from whynan.records import Damage, ScaleFall
 from whynan.traces import Birth, Event, Silent, Sink, Trace
 from whynan.traces import format as layout
-from whynan.traces.documents import BirthPart, EventPart, FactsDocument, Meant, SinkPart, written
-from whynan.traces.reading import read_trace
-from whynan.traces.writing import TraceWriter
+from whynan.traces.format import BirthPart, EventPart, FactsDocument, Meant, SinkPart, written
+from whynan.traces.reader import read_trace
+from whynan.traces.writer import TraceWriter
 
 
 @given(traces())

@@ -18,9 +18,9 @@ from tests.unit.traces.ranges import RANGE
 from tests.unit.traces.strategies import same
 from whynan.errors import UsageError
 from whynan.traces import format as layout
-from whynan.traces.documents import written
-from whynan.traces.reading import Recorded, read_trace
-from whynan.traces.writing import TraceWriter
+from whynan.traces.format import written
+from whynan.traces.reader import Recorded, read_trace
+from whynan.traces.writer import TraceWriter
 
 
 def read_wholly(directory: str | Path) -> Recorded:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whynan.traces.spelling import visible
+from whynan.traces.json import visible
 
 
 @pytest.mark.parametrize(

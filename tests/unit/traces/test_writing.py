@@ -19,8 +19,8 @@ from tests.unit.traces.folders import FOUND, RUN, document, events, recorded, ta
 from whynan.errors import UsageError
 from whynan.report.notes import sentence
 from whynan.traces import format as layout
-from whynan.traces.reading import read_trace
-from whynan.traces.writing import TraceWriter
+from whynan.traces.reader import read_trace
+from whynan.traces.writer import TraceWriter
 
 ROOT = Path(__file__).parents[3]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from whynan.verify.oracle.programs import Program, Ref
+from whynan.verify.oracle.calls import Program, Ref
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from whynan.floats import FORMATS, format_of
-from whynan.verify.comparing import Truth, disputed, is_far, spacing, standing
+from whynan.verify.comparison import Truth, disputed, is_far, spacing, standing
 
 INF, NAN = math.inf, math.nan
 

@@ -11,9 +11,9 @@ from onnx import numpy_helper
 
 from tests import defects
 from tests.defects import Defect, N, model_of
-from whynan.verify.graph import judge_graph
-from whynan.verify.graph.regions import changed, inlined
-from whynan.verify.graph.running import Engines
+from whynan.verify.onnx_program import judge_graph
+from whynan.verify.onnx_program.regions import changed, inlined
+from whynan.verify.onnx_program.run import Engines
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion

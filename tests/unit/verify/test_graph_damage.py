@@ -11,9 +11,9 @@ from onnx import TensorProto, numpy_helper
 
 from tests.defects import N, norm_in_fp16
 from tests.findings import report_of
-from whynan.fixes.graph import GraphCandidate, candidates
-from whynan.verify.graph import judge_graph
-from whynan.verify.graph.running import Engines
+from whynan.fixes.onnx import GraphCandidate, candidates
+from whynan.verify.onnx_program import judge_graph
+from whynan.verify.onnx_program.run import Engines
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion

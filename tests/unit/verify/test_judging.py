@@ -9,8 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from whynan.verify import judging
-from whynan.verify.judging import judge
+from whynan.verify import verdict as judging
+from whynan.verify.verdict import judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable

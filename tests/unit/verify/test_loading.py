@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from whynan.verify.instrumenting import every_function, instrumented_all
+from whynan.verify.in_place.instrument import every_function, instrumented_all
 
 LOADING = """
 import sys

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from whynan.verify.comparing import Truth
-from whynan.verify.poles import Healthy, made_up_size, objection, off_the_limit
+from whynan.verify.comparison import Healthy, Truth, made_up_size, objection, off_the_limit
 
 NAN, INF = np.nan, np.inf
 HEALTHY = Healthy(largest=2.0, usual=1.0)

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 
 from tests.unit.verify.replaying import replayed
-from whynan.verify.memories import UnrecordableError
+from whynan.verify.arrays import tensors_in
 from whynan.verify.recording import recorded
-from whynan.verify.tensors import tensors_in
+from whynan.verify.torch_program import UnrecordableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from whynan.verify.samples import captured_samples, fresh_samples
-from whynan.verify.tensors import array_of
+from whynan.verify.arrays import array_of
+from whynan.verify.sampling import captured_samples, fresh_samples
 
 if TYPE_CHECKING:
-    from whynan.verify.samples import Sample
+    from whynan.verify.sampling import Sample
 
 
 def fresh(visit: dict[str, Any], accepts: Any = lambda sample: True) -> list[Sample]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from whynan.verify.swapping import swapped
+from whynan.verify.in_place.swap import swapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from whynan.verify.tensors import outcome
+from whynan.verify.arrays import outcome
 
 
 def drawing(x: torch.Tensor) -> torch.Tensor:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from whynan.errors import UsageError
-from whynan.verify.visiting import visiting
+from whynan.verify.in_place.visits import visiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -209,7 +209,7 @@ def test_an_error_of_ours_does_not_reach_the_program(
     monkeypatch.delenv("WHYNAN_RAISE_INTERNAL")
     text = "def f(x):\n    y = x + 1\n    return y\n"
     module = loaded(text)
-    monkeypatch.setattr("whynan.verify.visiting.resolved", lambda *_: 1 / 0)
+    monkeypatch.setattr("whynan.verify.in_place.visits.resolved", lambda *_: 1 / 0)
     with pytest.warns(RuntimeWarning, match="an error of its own"), visiting(str(module.__file__), text, 2):
         assert module.f(1) == 2
 

@@ -1,14 +1,12 @@
 """Running a model on an engine, with every value looked at."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from whynan.capture.onnx.execution import Outcome as Outcome
 from whynan.capture.onnx.optimised import OnnxRuntime, bare_outputs
-from whynan.capture.onnx.outcomes import Outcome as Outcome
 from whynan.capture.onnx.sessions import EngineSettings as EngineSettings
 from whynan.capture.onnx.sessions import available as available
 

@@ -4,8 +4,6 @@ A session with the user's options writes the graph that it executes. That graph,
 run without any further optimisation: fusions stay, and the outputs have the very bits of the session's own.
 """
 
-# pyright: strict
-
 from __future__ import annotations
 
 import dataclasses
@@ -14,22 +12,17 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from whynan.capture.onnx.alone import LoneNodes
-from whynan.capture.onnx.bindings import Memory
-from whynan.capture.onnx.constants import computed
-from whynan.capture.onnx.digests import Digest, digest
-from whynan.capture.onnx.executable import Executable, tidied, without_weights
-from whynan.capture.onnx.execution import NCHWC, RunError
-from whynan.capture.onnx.outcomes import Outcome
-from whynan.capture.onnx.planning import available, give_back, plan_of, resident, settle
-from whynan.capture.onnx.profile import Profile, read_profile
-from whynan.capture.onnx.remarks import remarks
-from whynan.capture.onnx.scopes import Run, Scope
-from whynan.capture.onnx.sessions import CPU, EngineSettings, as_user
-from whynan.capture.onnx.values import copied, give, launch, read, said, type_of
-from whynan.capture.onnx.walk import Walk
-from whynan.capture.onnx.written import read_written
-from whynan.models.onnx_walking import nodes
+from whynan.capture.onnx.arrays import copied, give, launch, read, said, type_of
+from whynan.capture.onnx.control_flow import Run, Scope
+from whynan.capture.onnx.execution import NCHWC, Outcome, RunError
+from whynan.capture.onnx.graph.executed import Executable, tidied, without_weights
+from whynan.capture.onnx.graph.written import computed, read_written
+from whynan.capture.onnx.runner import Walk, remarks
+from whynan.capture.onnx.segments import Memory, available, give_back, plan_of, resident, settle
+from whynan.capture.onnx.sessions import CPU, EngineSettings, Profile, as_user, read_profile
+from whynan.capture.onnx.single_node import LoneNodes
+from whynan.capture.onnx.statistics import Digest, digest
+from whynan.models.onnx.model import nodes
 from whynan.records import Note
 
 if TYPE_CHECKING:
@@ -38,7 +31,7 @@ if TYPE_CHECKING:
     import onnx
 
     from whynan.capture.onnx.execution import Observer, Value
-    from whynan.capture.onnx.walk import Plan
+    from whynan.capture.onnx.runner import Plan
 
 _EXECUTED: Final = "executed.onnx"
 _PROFILE: Final = "profile"

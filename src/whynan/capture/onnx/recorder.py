@@ -1,21 +1,27 @@
-"""What is written of a run while it goes on: a line for each range, and the facts as they are so far."""
-
-# pyright: strict
+"""The recorder of a run: a line for each range, and the facts as they stand."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Final
 
+from whynan.capture.onnx.graph.sites import Places, with_module
+from whynan.errors import UsageError
+from whynan.floats import format_of
+from whynan.records import Range
 from whynan.traces import format as layout
-from whynan.traces.documents import written
+from whynan.traces.format import written
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from whynan.records import Range
+    from whynan.capture.onnx.execution import Counters, Node
     from whynan.traces import Trace
-    from whynan.traces.writing import TraceWriter
+    from whynan.traces.writer import TraceWriter
+
+
+# -- What is written of a run while it goes on: a line for each range, and the facts as they are so far ----------------
+
 
 LIMIT: Final = 200_000
 """Ranges of one run."""
@@ -76,3 +82,44 @@ class Recorder:
             return
         trace.coverage = self.writer.with_notes(trace.coverage)
         self.writer.facts(trace, {}, self.ranges)
+
+
+# -- The range of a value as a record ----------------------------------------------------------------------------------
+
+
+def range_of(places: Places, node: Node, position: int, counted: Counters, ordinal: int) -> Range:
+    """What one value that a node wrote holds, as a report tells of it."""
+    place = places.of(node, node.outputs[position])
+    ends = [abs(end) for end in (counted.finite_min, counted.finite_max) if end is not None]
+    greatest = _greatest(counted.dtype)
+    return Range(
+        event=ordinal,
+        op=place.op,
+        phase="inference",
+        output=position,
+        dtype=counted.dtype,
+        shape=counted.shape,
+        n=counted.n,
+        n_nan=counted.n_nan,
+        n_posinf=counted.n_posinf,
+        n_neginf=counted.n_neginf,
+        n_zero=counted.n_zero,
+        n_subnormal=counted.n_subnormal,
+        finite_min=counted.finite_min,
+        finite_max=counted.finite_max,
+        headroom=max(ends) / greatest if ends and greatest else None,
+        node=places.event(ordinal, node, node.outputs[position]).node,
+        value=place.value or None,
+        provider=node.provider,
+        site=with_module(place.site, place.module),
+    )
+
+
+def _greatest(dtype: str) -> float | None:
+    """The greatest number of a dtype; None where it is no floating-point format."""
+    if not dtype.startswith(("float", "bfloat")):
+        return None
+    try:
+        return format_of(dtype).max
+    except UsageError:
+        return None

@@ -4,8 +4,6 @@ The evaluator itself runs; each of its nodes is only stood in for by one that ru
 a local function, or in an operator that the evaluator has as one, is not told of: its call is one node.
 """
 
-# pyright: strict
-
 from __future__ import annotations
 
 import dataclasses
@@ -16,12 +14,11 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
-from whynan.capture.onnx.bodies import called, carried_names
-from whynan.capture.onnx.digests import digest
-from whynan.capture.onnx.executable import Executable, bodies_of
-from whynan.capture.onnx.execution import RunError
-from whynan.capture.onnx.outcomes import Outcome
-from whynan.capture.onnx.values import copied, said
+from whynan.capture.onnx.arrays import copied, said
+from whynan.capture.onnx.control_flow import called, carried_names
+from whynan.capture.onnx.execution import Outcome, RunError
+from whynan.capture.onnx.graph.executed import Executable, bodies_of
+from whynan.capture.onnx.statistics import digest
 from whynan.records import Note
 
 if TYPE_CHECKING:

@@ -1,13 +1,12 @@
-"""Counters and finite range of one value of an ONNX model, for every dtype that a model can hold."""
-
-# pyright: strict
+"""Counters, finite range and digest of one value of an ONNX model, for every dtype that a model can have."""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import struct
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -21,6 +20,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from whynan.capture.onnx.execution import Tensor, Value
+
+
+# -- Counters and finite range of one value of an ONNX model, for every dtype that a model can hold --------------------
+
 
 CHUNK: Final = 1 << 18
 """Elements looked at in one go: what was read for the minimum is still in the cache for the rest."""
@@ -297,3 +300,22 @@ def _tiny(dtype: np.dtype[Any]) -> float:
     except UsageError:
         return float(cast("Any", np.finfo(dtype)).smallest_normal)
     return known.tiny if known.has_subnormals else 0.0
+
+
+# -- A value in a few bytes, which differ where a bit of it does -------------------------------------------------------
+
+
+Digest: TypeAlias = "tuple[Any, ...]"
+
+
+def digest(value: Value) -> Digest:
+    """Equal for two values where they are the same, bit for bit."""
+    if value is None:
+        return (None,)
+    if isinstance(value, list):
+        return ("sequence", *(digest(element) for element in value))
+    array = np.asarray(value)
+    if array.dtype.kind in "OUST":
+        return "string", array.shape, hashlib.blake2b(repr(array.tolist()).encode()).digest()
+    raw = np.asarray(array, order="C").reshape(-1).view(np.uint8)
+    return array.dtype.name, array.shape, hashlib.blake2b(cast("Any", raw)).digest()

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 
 from whynan.capture.torch.context import TraceContext
-from whynan.capture.torch.doors import quietly
-from whynan.capture.torch.hooks import StepHooks
-from whynan.capture.torch.leaves import distinct
-from whynan.capture.torch.mode import TraceMode, enter_below, leave
-from whynan.capture.torch.narrowing import Attempts, Only
-from whynan.capture.torch.patches import Patches
-from whynan.capture.torch.recording import Recording
-from whynan.capture.torch.rows import Rows
+from whynan.capture.torch.dispatch_mode import TraceMode, enter_below, leave
+from whynan.capture.torch.event_log import Rows
+from whynan.capture.torch.interposition.filters import Attempts, Only
+from whynan.capture.torch.interposition.patches import Patches
+from whynan.capture.torch.interposition.wrappers import StepHooks, quietly
+from whynan.capture.torch.segments import Recording
+from whynan.capture.torch.sinks.leaves import distinct
 from whynan.capture.torch.tracer import Tracer
 from whynan.records import Coverage, Note
 from whynan.traces import Trace
@@ -29,11 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
 
-    from whynan.capture.torch.inherited import Inherited
-    from whynan.capture.torch.keeping import Keeper
+    from whynan.capture.torch.operations import Keeper
+    from whynan.capture.torch.provenance.earlier import Inherited
     from whynan.records import ScaleFall
     from whynan.traces import Birth, Silent, Sink
-    from whynan.traces.writing import TraceWriter
+    from whynan.traces.writer import TraceWriter
 
 
 FORKED = Note.of("forked")

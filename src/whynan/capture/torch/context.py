@@ -8,16 +8,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from whynan.capture.failure import report_internal_error
-from whynan.capture.interruptions import theirs
-from whynan.capture.torch.labels import Labels
-from whynan.capture.torch.lanes import Lane
-from whynan.capture.torch.leaves import SinkLog
+from whynan.capture.torch.arrays import ATTRIBUTE, Ranges, State, elements, store
+from whynan.capture.torch.event_log import Rows
 from whynan.capture.torch.names import Names
-from whynan.capture.torch.planes import ATTRIBUTE, State, elements, store
-from whynan.capture.torch.ranges import Ranges
-from whynan.capture.torch.rows import Rows
-from whynan.capture.torch.sites import Sites
+from whynan.capture.torch.provenance.labels import Labels
+from whynan.capture.torch.sinks.leaves import SinkLog
+from whynan.capture.torch.sites import Lane, Sites
+from whynan.faults import report_internal_error, theirs
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd.function import BackwardCFunction
 
-from whynan.capture.torch.lanes import PHASES
-from whynan.capture.torch.rows import Held, forward_number, held_of
+from whynan.capture.torch.event_log import Held, forward_number, held_of
+from whynan.capture.torch.sites import PHASES
 from whynan.traces import Event
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch.context import TraceContext
-    from whynan.capture.torch.lanes import Lane
+    from whynan.capture.torch.event_log import LiveEvent, Row
     from whynan.capture.torch.operators import Operator
-    from whynan.capture.torch.rows import LiveEvent, Row
+    from whynan.capture.torch.sites import Lane
 
 
 class Events:

@@ -1,12 +1,16 @@
-"""What one dispatched operator is to capture: its schema and the tables of ``ops``, looked up once."""
+"""The operator cache: the schema and the tables of ``ops`` for each dispatched overload."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 import torch
 
 from whynan.ops import aten
+from whynan.records import Note
+
+# -- What one dispatched operator is to capture: its schema and the tables of ``ops``, looked up once ------------------
 
 
 class Operator:
@@ -140,3 +144,20 @@ def operator_of(func: Any) -> Operator:
     if found is None or found.func is not func:
         found = KNOWN[id(func)] = Operator(func)
     return found
+
+
+# -- Where PyTorch itself computes by another formula while a dispatch mode is on, and what is said of it --------------
+
+
+# (isTensorSubclassLike), 2.13; that of `eig` leaves out the check that the loss does not depend on the vectors' phase.
+CHANGED_FORMULAS: Final = frozenset(
+    "ProdBackward0 ProdBackward1 MaskedFillBackward0 MaskedFillBackward1 LinalgEigBackward0".split()
+)
+"""Nodes of the backward whose formula is another while any dispatch mode is on."""
+VALUES_NOTE: Final = Note.of("other_values_formula")
+
+
+@cache
+def formula_note(node: str) -> Note:
+    """The note of a node's formula."""
+    return Note.of("other_gradient_formula", node=node)

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from whynan.capture.torch import experiments
-from whynan.capture.torch.labels import PLANE_DTYPE
-from whynan.capture.torch.planes import bad_mask, elements, is_bad, is_strided, nan_mask, readable, strided
+from whynan.capture.torch.arrays import bad_mask, elements, is_bad, is_strided, nan_mask, readable, strided
+from whynan.capture.torch.provenance import interventions
+from whynan.capture.torch.provenance.labels import PLANE_DTYPE
 from whynan.records import Note
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch.context import TraceContext
-    from whynan.capture.torch.rows import LiveEvent
+    from whynan.capture.torch.event_log import LiveEvent
 
 MOST_ELEMENTS: Final = 1 << 26
 """A sparse tensor that stands for more is not looked at element by element."""
@@ -29,18 +29,18 @@ OPAQUE: Final = Note.of("nested_tensors")
 
 def is_sparse(value: Any) -> bool:
     """Whether a value is a tensor that stands for a dense one, or holds such."""
-    return any(map(experiments.has_dense, experiments.tensors_in(value)))
+    return any(map(interventions.has_dense, interventions.tensors_in(value)))
 
 
 def is_too_large(value: Any) -> bool:
     """Whether a sparse tensor among some values stands for more than can be looked at."""
-    tensors = experiments.tensors_in(value)
-    return any(experiments.has_dense(t) and t.numel() > MOST_ELEMENTS for t in tensors)
+    tensors = interventions.tensors_in(value)
+    return any(interventions.has_dense(t) and t.numel() > MOST_ELEMENTS for t in tensors)
 
 
 def is_opaque(value: Any) -> bool:
     """Whether a tensor among some values has no elements that can be told apart, and stands for none that has."""
-    return any(not is_strided(t) and not experiments.has_dense(t) for t in experiments.tensors_in(value))
+    return any(not is_strided(t) and not interventions.has_dense(t) for t in interventions.tensors_in(value))
 
 
 class StandIns:
@@ -60,12 +60,12 @@ class StandIns:
 
     def of(self, value: Any) -> Any:
         """A value with its sparse tensors replaced, the same one always by the same."""
-        return experiments.map_tensors(value, self._dense) if is_sparse(value) else value
+        return interventions.map_tensors(value, self._dense) if is_sparse(value) else value
 
     def event(self, live: LiveEvent) -> LiveEvent:
         """An event with its sparse tensors replaced."""
         kept = live.before or {}
-        held = [t for t in experiments.tensors_in(live.args) if id(t) in kept]
+        held = [t for t in interventions.tensors_in(live.args) if id(t) in kept]
         return live._replace(
             args=self.of(live.args),
             written=self.of(live.written),
@@ -83,7 +83,7 @@ class StandIns:
     def passes_on(self, output: Tensor, value: Any) -> bool:
         """Whether a result is one of its operands in another layout; its elements then carry the same labels."""
         context = self._context
-        for tensor in experiments.tensors_in(value):
+        for tensor in interventions.tensors_in(value):
             state = context.state_of(tensor)
             if tensor is output or state is None or state.plane is None or tensor.shape != output.shape:
                 continue
@@ -109,13 +109,13 @@ class StandIns:
                 context.label(*_once(values, plane), backward=state.backward)
 
     def _dense(self, tensor: Tensor) -> Tensor:
-        if not experiments.has_dense(tensor):
+        if not interventions.has_dense(tensor):
             return tensor
         known = self._made.get(id(tensor))
         if known is not None:
             return known[1]
         context = self._context
-        dense, values = experiments.dense(tensor.detach()), elements(tensor)
+        dense, values = interventions.dense(tensor.detach()), elements(tensor)
         self._made[id(tensor)] = tensor, dense
         context.rows.note(dense, context.rows.writer_of(values))
         state = context.state_of(values)
@@ -170,14 +170,14 @@ def as_dense(tensor: Tensor, context: TraceContext) -> Tensor:
     """A sparse tensor as the dense one, with its labels; its values where none is bad, any other as it is."""
     values = elements(tensor)
     if values is tensor:
-        return experiments.dense(tensor)
+        return interventions.dense(tensor)
     return values if is_opaque(tensor) or is_too_large(tensor) or not is_bad(values) else StandIns(context).of(tensor)
 
 
 def carry_all(context: TraceContext, value: Any, written: list[Tensor], *, opaque: bool) -> None:
     """All bad elements of what cannot be told apart carry whatever the operands do."""
     context.notes[OPAQUE if opaque else Note.of("large_sparse", elements=MOST_ELEMENTS)] = None
-    states = [context.state_of(t) for t in experiments.tensors_in(value)]
+    states = [context.state_of(t) for t in interventions.tensors_in(value)]
     labels = context.labels.of(
         s
         for state in states

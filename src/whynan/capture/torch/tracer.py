@@ -7,29 +7,29 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from whynan.capture.torch import experiments
-from whynan.capture.torch.births import BadEvents
-from whynan.capture.torch.deferred import Deferred
-from whynan.capture.torch.detectors import Detectors
-from whynan.capture.torch.doors import Ending
-from whynan.capture.torch.formulas import CHANGED_FORMULAS, formula_note
-from whynan.capture.torch.lanes import ACCUMULATION, BACKWARD, FORWARD, NODES_MASK, OPTIMIZER, Lane
-from whynan.capture.torch.origins import Origins
-from whynan.capture.torch.planes import (
+from whynan.capture.torch.accelerator import Deferred
+from whynan.capture.torch.arrays import (
     FLOATS,
     HALVES,
     PLAIN,
+    Counted,
     bad_mask,
+    counters,
     elements,
     is_bad,
     is_plain,
     readable,
     unproved,
 )
-from whynan.capture.torch.ranges import Counted, counters
-from whynan.capture.torch.rows import ACCUMULATE_GRAD, LiveEvent, Row, forward_number, is_leaf
-from whynan.capture.torch.rows import MASK as RING_MASK
-from whynan.capture.torch.sites import in_a_hook
+from whynan.capture.torch.event_log import ACCUMULATE_GRAD, LiveEvent, Row, forward_number, is_leaf
+from whynan.capture.torch.event_log import MASK as RING_MASK
+from whynan.capture.torch.interposition.wrappers import Ending
+from whynan.capture.torch.operators import CHANGED_FORMULAS, formula_note
+from whynan.capture.torch.provenance import interventions
+from whynan.capture.torch.provenance.births import BadEvents
+from whynan.capture.torch.provenance.origins import Origins
+from whynan.capture.torch.silent.detectors import Detectors
+from whynan.capture.torch.sites import ACCUMULATION, BACKWARD, FORWARD, NODES_MASK, OPTIMIZER, Lane, in_a_hook
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch.context import TraceContext
-    from whynan.capture.torch.keeping import Keeper
+    from whynan.capture.torch.operations import Keeper
     from whynan.capture.torch.operators import Operator
-    from whynan.capture.torch.recording import Recording
+    from whynan.capture.torch.segments import Recording
 
 FEW = 3
 
@@ -134,7 +134,7 @@ class Tracer:
         elif type(out) is torch.Tensor and not operator.mutable:
             written = (out,)
         else:
-            written = [t for t in experiments.outputs_of(operator, args, kwargs, out) if is_plain(t)]
+            written = [t for t in interventions.outputs_of(operator, args, kwargs, out) if is_plain(t)]
         waits = bool(written) and (self.defers or not written[0].is_cpu) and not written[0].is_meta
         if waits:
             self._note(written, operator, ordinal)
@@ -295,4 +295,4 @@ class Tracer:
 
 
 def _all_cpu(args: Any) -> bool:
-    return all(t.is_cpu for a in args for t in experiments.tensors_in(a))
+    return all(t.is_cpu for a in args for t in interventions.tensors_in(a))

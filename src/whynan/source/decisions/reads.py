@@ -1,16 +1,14 @@
 """Where the program stands that has read a number, and what it decides on it."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import ast
 from typing import TYPE_CHECKING, Final
 
-from whynan.source.asking import called
 from whynan.source.decisions.statements import Decision, Flow, Following, names_in
 from whynan.source.decisions.values import SETTLED, TESTS, UNKNOWN, Comprehension, Flags, Value, holding, of_all, tested
 from whynan.source.definitions import reaching
+from whynan.source.exported_expressions import called
 from whynan.source.ownership import Owner, owner_of
 from whynan.source.positions import locate
 

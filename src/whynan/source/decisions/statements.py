@@ -1,15 +1,13 @@
 """The statements that follow a read, with what was read known: do they lead out of a loop, a step or the program?"""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import ast
 import builtins
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from whynan.source.asking import called
 from whynan.source.decisions.values import ABSENT, LED, UNKNOWN, Flags, Value, Values, computed
+from whynan.source.exported_expressions import called
 from whynan.source.syntax import syntax_of
 
 if TYPE_CHECKING:

@@ -1,7 +1,5 @@
 """What is known of an expression once one number in it is known: three-valued, and without running anything."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import ast
@@ -11,7 +9,7 @@ import math
 import operator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from whynan.source.asking import called
+from whynan.source.exported_expressions import called
 from whynan.source.ownership import Owner, owner_of
 
 if TYPE_CHECKING:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from whynan.verify.oracle.calls import Unsupported as Unsupported
-from whynan.verify.oracle.evaluation import Noise as Noise
-from whynan.verify.oracle.evaluation import exact as exact
-from whynan.verify.oracle.evaluation import missing as missing
-from whynan.verify.oracle.evaluation import noise_floor as noise_floor
-from whynan.verify.oracle.evaluation import noisy_outputs as noisy_outputs
-from whynan.verify.oracle.results import Balls as Balls
-from whynan.verify.oracle.results import Exact as Exact
+from whynan.verify.oracle.evaluator import Balls as Balls
+from whynan.verify.oracle.evaluator import Exact as Exact
+from whynan.verify.oracle.evaluator import Noise as Noise
+from whynan.verify.oracle.evaluator import exact as exact
+from whynan.verify.oracle.evaluator import missing as missing
+from whynan.verify.oracle.evaluator import noise_floor as noise_floor
+from whynan.verify.oracle.evaluator import noisy_outputs as noisy_outputs

@@ -1,7 +1,5 @@
 """Ball arithmetic by python-flint: balls that enclose a real number, and comparisons that are true when certain."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import math

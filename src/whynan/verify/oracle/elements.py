@@ -1,6 +1,5 @@
 """Numbers one by one: a finite ball, or what has no ball: infinities, an undefined value, -0.0, the undecided."""
 
-# pyright: strict
 # A ball has no type here: not every version of python-flint has stubs.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 

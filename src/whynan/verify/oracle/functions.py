@@ -1,6 +1,5 @@
 """The functions that operators are made of, on variables of a tape: value and adjoint of each."""
 
-# pyright: strict
 # A ball has no type here: not every version of python-flint has stubs.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 # The functions of a table have one signature, of which not every one reads all.

@@ -1,6 +1,5 @@
 """What ATen's layers that normalise, its losses, its distances and its convolutions compute."""
 
-# pyright: strict
 # The functions of a table have one signature, of which not every one reads all.
 # ruff: noqa: ARG005
 

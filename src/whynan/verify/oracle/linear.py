@@ -1,7 +1,5 @@
 """What ATen's products of matrices compute, and what is made of them."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import itertools

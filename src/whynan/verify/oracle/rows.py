@@ -1,6 +1,5 @@
 """What ATen's operators along dimensions compute: reductions, softmax, norms and the layers that normalise."""
 
-# pyright: strict
 # A ball has no type here: not every version of python-flint has stubs.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 

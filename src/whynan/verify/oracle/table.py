@@ -1,26 +1,21 @@
 """One row for every operator that exact values are known of, and which of them works on each element alone."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from whynan.ops.aten import base_name
-from whynan.verify.oracle.activations import ACTIVATIONS
 from whynan.verify.oracle.calls import Unsupported
 from whynan.verify.oracle.layers import LAYERS
 from whynan.verify.oracle.linear import LINEAR
-from whynan.verify.oracle.movement import MOVES, VIEWS
-from whynan.verify.oracle.onnx_movement import ONNX_MOVES
-from whynan.verify.oracle.pointwise import POINTWISE
+from whynan.verify.oracle.movement import MOVES, ONNX_MOVES, VIEWS
+from whynan.verify.oracle.pointwise import ACTIVATIONS, POINTWISE
 from whynan.verify.oracle.rows import ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from whynan.verify.oracle.calls import Operator
-    from whynan.verify.oracle.programs import Program, Step
+    from whynan.verify.oracle.calls import Operator, Program, Step
 
 ATEN: Final[Mapping[str, Operator]] = {**POINTWISE, **ACTIVATIONS, **ROWS, **MOVES, **VIEWS, **LINEAR, **LAYERS}
 _ALIASES: Final = {
@@ -84,7 +79,7 @@ _DUNDERS: Final = {"and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor
 def operator(program: Program, step: Step) -> tuple[str, Operator]:
     """The canonical name of a step's operator and its row; raises ``Unsupported`` where there is none."""
     if program.dialect == "onnx":
-        from whynan.verify.oracle.onnx_operators import ONNX, name_of
+        from whynan.verify.oracle.onnx import ONNX, name_of
 
         name, table = name_of(step), ONNX
     else:

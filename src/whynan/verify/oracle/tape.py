@@ -1,7 +1,5 @@
 """Arrays of elements that remember what they were made of, so that gradients can be carried back: reverse mode."""
 
-# pyright: strict
-
 from __future__ import annotations
 
 import math

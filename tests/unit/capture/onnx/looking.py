@@ -10,8 +10,8 @@ from onnx import helper
 
 from tests.onnx_engine import model_of, run
 from whynan.analysis import findings_of
-from whynan.capture.onnx.observer import Births, counters_of
-from whynan.capture.onnx.places import NoSites
+from whynan.capture.onnx.graph.sites import NoSites
+from whynan.capture.onnx.provenance.observer import Births, counters_of
 from whynan.capture.onnx.recorder import Recorder
 from whynan.rules.catalogue import explain
 

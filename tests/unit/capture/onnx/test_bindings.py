@@ -13,11 +13,11 @@ import onnxruntime as ort
 import pytest
 
 from tests.unit.capture.onnx.told import Told, model, node, saved
-from whynan.capture.onnx import planning
+from whynan.capture.onnx import segments as planning
+from whynan.capture.onnx.arrays import same_bits
 from whynan.capture.onnx.engine import EngineSettings, opened, run
 from whynan.capture.onnx.execution import Node, Value
 from whynan.capture.onnx.statistics import counters
-from whynan.capture.onnx.values import same_bits
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((2, 16, 40, 40)).astype(np.float32)

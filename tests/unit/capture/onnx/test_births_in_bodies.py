@@ -11,12 +11,11 @@ from onnx import TensorProto, helper
 
 from tests.unit.capture.onnx.told import FLOAT, Told, model, node, saved, scalar
 from whynan.analysis import findings_of
+from whynan.capture.onnx.arrays import same_bits
 from whynan.capture.onnx.engine import EngineSettings, run
-from whynan.capture.onnx.observer import Births
-from whynan.capture.onnx.places import NoSites
+from whynan.capture.onnx.graph.sites import NoSites, Sites
+from whynan.capture.onnx.provenance.observer import Births
 from whynan.capture.onnx.recorder import Recorder
-from whynan.capture.onnx.sites import Sites
-from whynan.capture.onnx.values import same_bits
 
 ENGINES = ["onnxruntime", "reference"]
 X = np.array([4.0, -1.0, 9.0], np.float32)
@@ -165,7 +164,7 @@ def test_a_loop_that_ends_itself_or_does_not_begin(tmp_path: Path) -> None:
 
 
 def test_a_body_that_gives_other_bits_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whynan.capture.onnx.bodies.same_bits", lambda one, other: False)
+    monkeypatch.setattr("whynan.capture.onnx.control_flow.same_bits", lambda one, other: False)
     body = graph(
         "body",
         [node("RandomNormal", "", "r", shape=[2]), node("Identity", "going", "still")],

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from tests.onnx_engine import FLOAT
 from tests.unit.capture.onnx.looking import Looked, N, f32, look
-from whynan.capture.onnx import levels
+from whynan.capture.onnx.provenance import levels
 
 ONE = {"one": np.ones((), np.float32)}
 

@@ -13,10 +13,10 @@ import pytest
 
 from tests.unit.capture.onnx import oracle
 from tests.unit.capture.onnx.written_models import NoLines, all_values, fed, light, nodes, optimised, parsed
-from whynan.capture.onnx.covers import covers
-from whynan.capture.onnx.graphs import Graph, everything, live, opened
-from whynan.capture.onnx.pairing import Pairing, paired
-from whynan.capture.onnx.sites import Sites
+from whynan.capture.onnx.graph.model import Graph, everything, live, opened
+from whynan.capture.onnx.graph.origins import covers
+from whynan.capture.onnx.graph.pairing import Pairing, paired
+from whynan.capture.onnx.graph.sites import Sites
 
 Network = Callable[[str, str], tuple[onnx.ModelProto, onnx.ModelProto]]
 

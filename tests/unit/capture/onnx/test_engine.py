@@ -13,12 +13,12 @@ from onnx import TensorProto, helper
 from tests.unit.capture.onnx.told import FLOAT, Told, model, node, saved, scalar
 from whynan.analysis import findings_of
 from whynan.capture.onnx import optimised
+from whynan.capture.onnx.arrays import same_bits
 from whynan.capture.onnx.engine import EngineSettings, available, bare, opened, run
 from whynan.capture.onnx.execution import RunError
-from whynan.capture.onnx.observer import Births
-from whynan.capture.onnx.places import NoSites
+from whynan.capture.onnx.graph.sites import NoSites
+from whynan.capture.onnx.provenance.observer import Births
 from whynan.capture.onnx.recorder import Recorder
-from whynan.capture.onnx.values import same_bits
 from whynan.records import Note
 from whynan.report.notes import sentence, sentences
 

@@ -7,8 +7,8 @@ import pytest
 
 from tests.onnx_engine import bare, model_of
 from tests.unit.capture.onnx.looking import N, f32, look
-from whynan.capture.onnx.observer import Births, counters_of
-from whynan.capture.onnx.places import NoSites
+from whynan.capture.onnx.graph.sites import NoSites
+from whynan.capture.onnx.provenance.observer import Births, counters_of
 from whynan.capture.onnx.recorder import Recorder
 from whynan.floats import format_value
 

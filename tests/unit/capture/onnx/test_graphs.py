@@ -6,8 +6,8 @@ import onnx
 import pytest
 
 from tests.unit.capture.onnx.written_models import nodes, parsed
-from whynan.capture.onnx import graphs
-from whynan.capture.onnx.graphs import Graph, Operation, everything, listed, live, opened, same
+from whynan.capture.onnx.graph import model as graphs
+from whynan.capture.onnx.graph.model import Graph, Operation, everything, listed, live, opened, same
 
 FUNCTIONS = """<ir_version: 8, opset_import: ["" : 18, "l" : 1]>
 agraph (float[N] x) => (float[N] y) {

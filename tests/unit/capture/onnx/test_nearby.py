@@ -8,8 +8,8 @@ import numpy as np
 from onnx import helper
 
 from tests.onnx_engine import model_of, run
-from whynan.capture.onnx.observer import Births, counters_of
-from whynan.capture.onnx.places import NoSites
+from whynan.capture.onnx.graph.sites import NoSites
+from whynan.capture.onnx.provenance.observer import Births, counters_of
 from whynan.capture.onnx.recorder import Recorder
 from whynan.records import Neighbourhood
 

@@ -13,12 +13,12 @@ from tests.onnx_engine import model_of, run
 from tests.unit.capture.onnx.looking import N, f32, look
 from whynan.analysis import findings_of
 from whynan.capture.onnx.execution import Node
-from whynan.capture.onnx.observer import Births, counters_of
-from whynan.capture.onnx.places import NoSites
+from whynan.capture.onnx.graph.sites import NoSites
+from whynan.capture.onnx.provenance.observer import Births, counters_of
 from whynan.capture.onnx.recorder import Recorder
 from whynan.records import ExitStatus, Run, Site
-from whynan.traces.reading import read_trace
-from whynan.traces.writing import TraceWriter
+from whynan.traces.reader import read_trace
+from whynan.traces.writer import TraceWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from onnx import helper
 from tests.onnx_engine import bare, model_of
 from tests.unit.capture.onnx.looking import N, f32, look
 from whynan.capture.onnx.execution import Node
-from whynan.capture.onnx.operands import element_operands, kind_of, locate
+from whynan.capture.onnx.provenance.operands import element_operands, kind_of, locate
 from whynan.records import Operand
 
 

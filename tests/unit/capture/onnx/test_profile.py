@@ -9,10 +9,9 @@ from typing import Any
 import onnx
 
 from tests.unit.capture.onnx.told import model, node, saved
-from whynan.capture.onnx.executable import Executable
-from whynan.capture.onnx.profile import Profile, read_profile
-from whynan.capture.onnx.remarks import remarks
-from whynan.capture.onnx.sessions import EngineSettings
+from whynan.capture.onnx.graph.executed import Executable
+from whynan.capture.onnx.runner import remarks
+from whynan.capture.onnx.sessions import EngineSettings, Profile, read_profile
 from whynan.report.notes import sentences
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"

@@ -12,9 +12,9 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from tests.unit.capture.onnx.told import FLOAT, Told, model, node, saved
+from whynan.capture.onnx.arrays import same_bits
 from whynan.capture.onnx.engine import EngineSettings, Outcome, run
 from whynan.capture.onnx.execution import RunError
-from whynan.capture.onnx.values import same_bits
 from whynan.records import Note
 
 X = np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)

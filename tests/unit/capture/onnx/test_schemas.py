@@ -6,7 +6,7 @@ import pytest
 from onnx import helper
 from onnxruntime.capi import onnxruntime_pybind11_state as engine
 
-from whynan.capture.onnx import schemas
+from whynan.capture.onnx import execution
 from whynan.capture.onnx.execution import Node
 from whynan.ops.onnx import CONTRIBUTED
 
@@ -26,7 +26,7 @@ def node(op: str, domain: str, operands: int) -> Node:
 @pytest.mark.parametrize(("domain", "op"), OWN)
 def test_operands_are_called_as_the_engine_calls_them(domain: str, op: str) -> None:
     names = [name for name in OWN[domain, op] if not name.endswith("*")]
-    found = schemas.operand_names(node(op, domain, len(names)))
+    found = execution.operand_names(node(op, domain, len(names)))
     assert [name.partition("[")[0] for name in found] == names
 
 
@@ -34,19 +34,19 @@ def test_some_of_them_are_there() -> None:
     assert {("com.microsoft.nchwc", "Conv"), ("com.microsoft", "FusedMatMul"), ("com.microsoft", "BiasGelu")} <= set(
         OWN
     )
-    assert schemas.operand_names(node("Conv", "com.microsoft.nchwc", 4)) == ("X", "W", "B", "Sum")
+    assert execution.operand_names(node("Conv", "com.microsoft.nchwc", 4)) == ("X", "W", "B", "Sum")
 
 
 def test_without_its_schemas_it_is_the_operator_that_it_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schemas, "_contributed", dict)
-    assert schemas.operand_names(node("Conv", "com.microsoft.nchwc", 3)) == ("X", "W", "B")
-    assert schemas.operand_names(node("FusedConv", "com.microsoft", 4)) == CONTRIBUTED["FusedConv"]
+    monkeypatch.setattr(execution, "_contributed", dict)
+    assert execution.operand_names(node("Conv", "com.microsoft.nchwc", 3)) == ("X", "W", "B")
+    assert execution.operand_names(node("FusedConv", "com.microsoft", 4)) == CONTRIBUTED["FusedConv"]
 
 
 def test_what_only_has_the_name_of_an_operator_has_none_of_its_operands() -> None:
-    assert schemas.operand_names(node("Conv", "my.own", 2)) == ("input0", "input1")
-    assert schemas.operand_names(node("BiasGelu", "my.own", 2)) == ("input0", "input1")
+    assert execution.operand_names(node("Conv", "my.own", 2)) == ("input0", "input1")
+    assert execution.operand_names(node("BiasGelu", "my.own", 2)) == ("input0", "input1")
 
 
 def test_an_epsilon_that_is_left_to_its_default_is_told() -> None:
-    assert schemas.numbers_of(node("SkipLayerNormalization", "com.microsoft", 3)) == {"epsilon": 1e-12}
+    assert execution.numbers_of(node("SkipLayerNormalization", "com.microsoft", 3)) == {"epsilon": 1e-12}

@@ -12,11 +12,11 @@ import onnx
 import pytest
 
 from tests.unit.capture.onnx.told import Told, model, node, saved
+from whynan.capture.onnx.arrays import same_bits
 from whynan.capture.onnx.engine import EngineSettings, Outcome, opened, run
-from whynan.capture.onnx.executable import Executable
-from whynan.capture.onnx.planning import available, beyond, free_memory, plan_of, resident
-from whynan.capture.onnx.values import same_bits
-from whynan.capture.onnx.written import read_written
+from whynan.capture.onnx.graph.executed import Executable
+from whynan.capture.onnx.graph.written import read_written
+from whynan.capture.onnx.segments import available, beyond, free_memory, plan_of, resident
 from whynan.report.notes import sentence
 
 X = np.random.default_rng(0).standard_normal((2, 8)).astype(np.float32)

@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 import whynan
 from tests.onnx_engine import run
 from tests.quality.onnx_planting import NoSites
+from whynan.capture.onnx.provenance.silent import Looking
 from whynan.capture.onnx.recorder import Recorder
-from whynan.capture.onnx.silent import Looking
 from whynan.traces import Silent
 
 READS = frozenset(("masks", "ranges"))

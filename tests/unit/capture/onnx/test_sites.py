@@ -14,8 +14,7 @@ import pytest
 from tests.unit.capture.onnx import exported_models, oracle
 from tests.unit.capture.onnx.written_models import NoLines, all_values, fed, light, nodes, optimised, parsed
 from whynan.capture.onnx.execution import Node
-from whynan.capture.onnx.places import Place
-from whynan.capture.onnx.sites import Sites
+from whynan.capture.onnx.graph.sites import Place, Sites
 from whynan.records import Site
 from whynan.report.notes import sentences
 

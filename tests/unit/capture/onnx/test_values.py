@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from whynan.capture.onnx.digests import digest
-from whynan.capture.onnx.values import NOTHING, copied, give, give_tensor, read, said, same_bits, shapeless, type_of
+from whynan.capture.onnx.arrays import NOTHING, copied, give, give_tensor, read, said, same_bits, shapeless, type_of
+from whynan.capture.onnx.statistics import digest
 
 DTYPES: list[Any] = [
     *(np.float16, np.float32, np.float64, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64),

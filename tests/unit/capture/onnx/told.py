@@ -11,9 +11,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from whynan.capture.onnx.arrays import copied, same_bits
 from whynan.capture.onnx.counts import Counts
 from whynan.capture.onnx.execution import Alone, Counters, Node, Value
-from whynan.capture.onnx.values import copied, same_bits
 
 FLOAT = TensorProto.FLOAT
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from whynan.verify.oracle.programs import Program, Ref, Step
+from whynan.verify.oracle.calls import Program, Ref, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

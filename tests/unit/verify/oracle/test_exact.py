@@ -12,7 +12,7 @@ import torch
 from tests.unit.verify.oracle.programs_of import node, program_of
 from whynan.verify.oracle import Unsupported, exact, missing, noise_floor
 from whynan.verify.oracle.balls import FUNCTIONS, Ball, precision, radius
-from whynan.verify.oracle.programs import Program, Ref, Step
+from whynan.verify.oracle.calls import Program, Ref, Step
 
 
 def truth(function: Any, *numbers: float, dtype: torch.dtype = torch.float32, **options: Any) -> Any:

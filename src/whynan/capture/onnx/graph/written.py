@@ -1,0 +1,162 @@
+"""The model as written, read without its weights, and the bad constants that only the executed graph has."""
+
+from __future__ import annotations
+
+import math
+import mmap
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from onnx import external_data_helper, numpy_helper
+
+from whynan.capture.onnx.arrays import same_bits
+from whynan.capture.onnx.counts import floating, is_bad
+from whynan.capture.onnx.graph.executed import Executable, bodies_of, without_weights
+from whynan.models.onnx.model import nodes, tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx
+
+    from whynan.capture.onnx.execution import Tensor
+
+
+# -- What a model says as it is written, without reading its weights: they may be most of what the machine has ---------
+#
+# The numbers of fields are those of onnx.proto, the layout is protobuf's.
+
+
+_GRAPH: Final = 7
+_NODE, _INITIALIZER = 1, 5
+_INPUT, _OUTPUT, _OP = 1, 2, 4
+_DIMS, _NAME = 1, 8
+_VARINT, _EIGHT, _LENGTH, _FOUR = 0, 1, 2, 5
+
+
+@dataclass(slots=True)
+class Written:
+    """The nodes of the main graph, as op, inputs and outputs, and the shapes of its weights."""
+
+    nodes: list[tuple[str, list[str], list[str]]] = field(default_factory=lambda: [])
+    shapes: dict[str, list[int]] = field(default_factory=lambda: {})
+
+    @property
+    def weights(self) -> int:
+        """How many numbers there are in all weights."""
+        return sum(math.prod(shape) for shape in self.shapes.values())
+
+
+def read_written(path: str) -> Written:
+    """The nodes and shapes of a file; nothing where it cannot be read, or is none of protobuf's."""
+    found = Written()
+    try:
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            for number, begin, end in _fields(data, 0, len(data)):
+                if number == _GRAPH:
+                    _read_graph(data, begin, end, found)
+    except (OSError, ValueError, IndexError):
+        return Written()
+    return found
+
+
+def _read_graph(data: mmap.mmap, begin: int, end: int, found: Written) -> None:
+    for number, at, until in _fields(data, begin, end):
+        if number == _NODE:
+            said: dict[int, list[str]] = {_INPUT: [], _OUTPUT: [], _OP: []}
+            for kind, first, last in _fields(data, at, until):
+                if kind in said:
+                    said[kind].append(data[first:last].decode(errors="replace"))
+            found.nodes.append(("".join(said[_OP]), said[_INPUT], said[_OUTPUT]))
+        elif number == _INITIALIZER:
+            _read_shape(data, at, until, found)
+
+
+def _read_shape(data: mmap.mmap, begin: int, end: int, found: Written) -> None:
+    name, shape = "", list[int]()
+    for number, at, until in _fields(data, begin, end):
+        if number == _DIMS:
+            # each by itself, or all of them packed
+            while at < until:
+                size, at = _varint(data, at)
+                shape.append(size)
+        elif number == _NAME:
+            name = data[at:until].decode(errors="replace")
+    found.shapes[name] = shape
+
+
+def _fields(data: mmap.mmap, at: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """The fields of a message: number, begin and end of the content."""
+    while at < end:
+        tag, at = _varint(data, at)
+        kind = tag & 7
+        begin = at
+        if kind == _VARINT:
+            _, at = _varint(data, at)
+        elif kind == _LENGTH:
+            length, begin = _varint(data, at)
+            at = begin + length
+        elif kind in (_EIGHT, _FOUR):
+            at += 8 if kind == _EIGHT else 4
+        else:
+            raise ValueError("no field")
+        yield tag >> 3, begin, at
+
+
+def _varint(data: mmap.mmap, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if not byte & 0x80:
+            return value, at
+
+
+# -- The bad constants of an executed graph that the file does not have: ONNX Runtime computed them before the run -----
+
+
+def computed(graph: Executable, written: Written, path: str) -> tuple[str, ...]:
+    """The names of these constants, of the graph and of all bodies in it."""
+    if not written.nodes:
+        # what the file says is not known
+        return ()
+    stands = {output for op, _, outputs in written.nodes if op == "Constant" for output in outputs}
+    bad = _bad(graph, {*written.shapes, *stands})
+    if not bad:
+        return ()
+    model = without_weights(Path(path))
+    return tuple(name for name, array in bad.items() if not _is_written(model, array))
+
+
+def _bad(graph: Executable, known: set[str]) -> dict[str, Tensor]:
+    """The bad constants of a graph and its bodies; names tell only those of the main graph from the file's own."""
+    found: dict[str, Tensor] = {}
+    for name in graph.constants:
+        if name not in known:
+            array = graph.array(name)
+            if floating(array) and is_bad(array):
+                found[name] = array
+            # what is mapped counts as memory
+            graph.forget()
+    for node in graph.nodes:
+        for attribute, _ in bodies_of(node.proto):
+            found |= _bad(graph.body(node, attribute), set())
+    return found
+
+
+def _is_written(model: onnx.ModelProto, array: Tensor) -> bool:
+    """Whether the file itself has a constant like this one, under whatever name and in whatever body."""
+    for tensor in tensors(model):
+        inside = tuple(tensor.dims) == array.shape and not external_data_helper.uses_external_data(tensor)
+        if inside and same_bits(numpy_helper.to_array(tensor), array):
+            return True
+    numbers = (a for held in nodes(model) if held.node.op_type == "Constant" for a in held.node.attribute)
+    return any(
+        (a.name == "value_float" and same_bits(np.array(a.f, np.float32), array))
+        or (a.name == "value_floats" and same_bits(np.array(a.floats, np.float32), array))
+        for a in numbers
+    )

@@ -1,0 +1,1 @@
+"""Provenance in ONNX graphs: labels, attribution, births, causes, operands, damage."""

@@ -1,0 +1,191 @@
+"""The links of a chain: what a node did to an element, and which operand the birth turns on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from whynan.capture.onnx.provenance.operands import locate
+from whynan.capture.provenance.dependence import magnitude_of, number_of, of_batch, of_power, of_product, of_quotient
+from whynan.errors import UsageError
+from whynan.floats import FORMATS, format_of
+from whynan.ops.onnx import CONVOLUTIONS, GREATEST, LEADING, NORMALISED, NORMS, PRODUCTS, QUANTISED, SCALES
+from whynan.records import Note, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from whynan.capture.onnx.execution import Node, Value
+    from whynan.capture.onnx.provenance.operands import Index
+    from whynan.records import BirthKind, Operand
+
+
+# -- The sentences of a chain: what a node did to an element, and which of its operands to look at next ----------------
+
+
+CLIPS: Final = frozenset("Relu Clip Max Min Where LeakyRelu HardSigmoid ThresholdedRelu Shrink Abs".split())
+_SHRINKING: Final = frozenset("Mul Pow Exp Div Sigmoid".split())
+_ARITHMETIC: Final = frozenset("Mul Div Sub Add Pow".split())
+NEGLIGIBLE: Final = 1000
+"""A side of a difference that is so many times smaller than the result explains nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One operand of an element: its value, or the range of the row that was read, and where it is to be looked up."""
+
+    name: str
+    value: Any = None
+    row: tuple[float, float] | None = None
+    place: Index | None = None
+
+
+def computed(op: str, value: Any, parts: list[Part], dtype: str) -> Note:
+    """What an operator makes of what it was given: arithmetic, where that is what it was."""
+    seen = tuple(shown(p.value) for p in parts if p.value is not None)
+    if op in SCALES and len(seen) > 1:
+        return Note.of("scaled", operator=op, operands=seen[:3], result=shown(value))
+    small = underflows(op, value, parts)
+    return Note.of(
+        "computed",
+        operator=op,
+        operands=seen,
+        result=shown(value),
+        arithmetic=op in _ARITHMETIC and len(seen) == 2,
+        dtype=dtype if small else None,
+        smallest=least(dtype) if small else None,
+    )
+
+
+def underflows(op: str, value: Any, parts: list[Part]) -> bool:
+    """Whether nothing but zero was too small to be written."""
+    seen = [p.value for p in parts if isinstance(p.value, (int, float))]
+    is_small = value == 0 and op in _SHRINKING and bool(seen) and 0 not in seen
+    return is_small and not any(abs(v) == float("inf") for v in seen)
+
+
+def least(dtype: str) -> float | None:
+    """The smallest number of a dtype; None where it has none."""
+    try:
+        return format_of(dtype).smallest_subnormal
+    except UsageError:
+        return None
+
+
+def to_follow(op: str, value: Any, parts: list[Part]) -> Part | None:
+    """The operand that made the value what it is; none where the node itself is the explanation."""
+    if op == "Exp" or not isinstance(value, (int, float)):
+        return None
+    known = [p for p in parts if p.place is not None and isinstance(p.value, (int, float))]
+    if op == "Sub":
+        # two sides of like size cancel, which explains the value
+        known = [p for p in known if abs(float(p.value)) * NEGLIGIBLE > abs(value)] or known
+        return known[0] if len(known) == 1 else None
+    if op in SCALES:
+        # the zero of what is quantised may be any number
+        return known[0] if known else None
+    if value == 0:
+        return next((p for p in known if p.value == 0), None)
+    if len(known) == 1:
+        return known[0]
+    if op in ("Mul", "Add", "Div") and known:
+        # a tiny product comes from its smallest factor, anything else from its greatest part
+        choose = min if op == "Mul" and abs(value) < 1 else max
+        return choose(known, key=lambda p: abs(float(p.value)))
+    return None
+
+
+# -- Which operand a birth turns on, by what the operator means --------------------------------------------------------
+
+
+def decisive(
+    node: Node, inputs: Sequence[Value], index: Index, kind: BirthKind, operands: tuple[Operand, ...]
+) -> Operand | None:
+    """The operand that a birth turns on: the denominator, the radicand, the greatest factor.
+
+    Of an operator that is not known it is a zero, else the greatest in magnitude.
+    """
+    known = [o for o in operands if o.dtype is not None and isinstance(o.value, (int, float))]
+    if node.op not in QUANTISED:
+        # an axis or a class is none, and has a part only where there is nothing else
+        known = [o for o in known if o.dtype in FORMATS] or known
+    if not known:
+        return None
+    if node.op in PRODUCTS or node.op in CONVOLUTIONS:
+        return _of_products(node, inputs, index, known)
+    if node.op in NORMS:
+        return _of_norm(known)
+    chosen = _CHOSEN.get(node.op)
+    if chosen is not None:
+        return chosen(kind, {o.name: o for o in operands if isinstance(o.value, (int, float))}, known)
+    if node.op in LEADING:
+        return known[0]
+    if node.op not in GREATEST:
+        zeros = [o for o in known if o.value == 0]
+        if zeros:
+            return zeros[-1]
+    return max(known, key=magnitude_of)
+
+
+def _quotient(kind: BirthKind, named: dict[str, Operand], known: list[Operand]) -> Operand:
+    top, below = named.get("A"), named.get("B")
+    return known[-1] if top is None or below is None else of_quotient(kind, top, below)
+
+
+def _power(kind: BirthKind, named: dict[str, Operand], known: list[Operand]) -> Operand:
+    base, exponent = named.get("X"), named.get("Y")
+    return known[0] if base is None or exponent is None or exponent.dtype is None else of_power(kind, base, exponent)
+
+
+def _batch(kind: BirthKind, named: dict[str, Operand], known: list[Operand]) -> Operand:
+    variance = next((named[name] for name in ("input_var", "var") if name in named), None)
+    if variance is None:
+        return known[0]
+    return of_batch(kind, variance, number_of(named["epsilon"]) if "epsilon" in named else 0.0, known)
+
+
+def _weighted(kind: BirthKind, named: dict[str, Operand], known: list[Operand]) -> Operand:
+    """The weights where they are 0, as the mean is divided by their sum; else the scores."""
+    weight = next((named[name] for name in ("weight", "weights") if name in named), None)
+    return weight if weight is not None and weight.value == 0 and kind != "overflow" else known[0]
+
+
+_CHOSEN: Final[dict[str, Callable[[BirthKind, dict[str, Operand], list[Operand]], Operand]]] = {
+    "Div": _quotient,
+    "Mod": _quotient,
+    "Pow": _power,
+    "BatchNormalization": _batch,
+    "NegativeLogLikelihoodLoss": _weighted,
+    "SoftmaxCrossEntropyLoss": _weighted,
+}
+
+
+def _of_norm(known: list[Operand]) -> Operand:
+    """What is normalised, unless a parameter is so great that what has been normalised overflows with it."""
+    rows = [o for o in known if o.name in NORMALISED] or known[:1]
+    greatest = math.sqrt(max(1, math.prod(rows[0].shape or ())))
+    equal = all(o.min is not None and o.min == o.max for o in rows)
+    for o in () if equal else known:
+        if o not in rows and o.dtype in FORMATS and magnitude_of(o) * greatest > FORMATS[o.dtype].max / 2:
+            return o
+    return max(rows, key=magnitude_of)
+
+
+def _of_products(node: Node, inputs: Sequence[Value], index: Index, known: list[Operand]) -> Operand:
+    """The greater factor of the greatest product, unless what is added is greater than that."""
+    factors, added = known[:2], known[2:]
+    if len(factors) < 2 or any(value is None for value in inputs[:2]):
+        return max(known, key=magnitude_of)
+    with np.errstate(all="ignore"):
+        rows = [locate(node, inputs, i, index)[1] for i in (0, 1)]
+        a, b = (None if row is None else np.abs(row.astype(np.float64)).reshape(-1) for row in rows)
+        if a is not None and b is not None and a.size and a.shape == b.shape:
+            greatest = int(np.argmax(np.nan_to_num(a * b, nan=np.inf, posinf=np.inf)))
+            sides = float(a[greatest]), float(b[greatest])
+        else:
+            # where part of a window lies outside
+            sides = magnitude_of(factors[0]), magnitude_of(factors[1])
+    return of_product(factors, sides, added)

@@ -1,0 +1,386 @@
+"""The observer of a run: which node bore a bad number, what carried it on, and what it reached."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from whynan.capture.onnx.counts import bad_mask, dtype_name, floating, is_array, is_bad, nan_mask, tensors
+from whynan.capture.onnx.execution import Counters
+from whynan.capture.onnx.graph.executed import last_readers
+from whynan.capture.onnx.graph.sites import Places
+from whynan.capture.onnx.provenance.attribution import Carrier, Question, attribute
+from whynan.capture.onnx.provenance.births import Roots, apart, writes_constants
+from whynan.capture.onnx.provenance.causes import Causes
+from whynan.capture.onnx.provenance.damage import Damage
+from whynan.capture.onnx.provenance.interventions import Experiments
+from whynan.capture.onnx.provenance.labels import Labels, Mark, compact, flat, part_of, passed, released
+from whynan.capture.onnx.provenance.levels import Levels, Written, is_joined, stacked
+from whynan.capture.onnx.provenance.sinks import Reachings
+from whynan.capture.onnx.recorder import range_of
+from whynan.ops.onnx import CONTROL, COPYING
+from whynan.records import Coverage, Note
+from whynan.traces import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from whynan.capture.onnx.counts import Key
+    from whynan.capture.onnx.execution import Alone, Node, Tensor, Value
+    from whynan.capture.onnx.graph.sites import NodePlaces
+    from whynan.capture.onnx.provenance.labels import Marks, Plane
+    from whynan.capture.onnx.recorder import Recorder
+    from whynan.capture.onnx.single_node import NodeKeeper
+
+
+class Births:
+    """Finds births, fates, chains and operands in what an engine tells, and writes them as it goes.
+
+    Args:
+        recorder: where ranges and facts go.
+        sites: says where in the user's source a node comes from.
+        ranges: record the range of every value; else only what is bad is looked at closely.
+        count: counts the elements of a value; if it has ``ahead``, that is given all that are written at a time.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        sites: NodePlaces,
+        *,
+        ranges: bool,
+        count: Callable[[Value], Counters] | None = None,
+    ) -> None:
+        self.recorder = recorder
+        self.places = Places(sites)
+        self.labels = Labels()
+        self.levels = Levels()
+        self.notes: dict[Note, None] = {}
+        self.before: Callable[[Sequence[Node]], object] = lambda _: None
+        """Told of the nodes of the main graph before anything else is."""
+        self.keeper: NodeKeeper | None = None
+        self._ranges = ranges
+        self._count = count or _counter()
+        self._ahead: Callable[[Sequence[Value]], object] = getattr(self._count, "ahead", lambda _: None)
+        self._events = 0
+        self._reachings = Reachings(self.labels)
+        self._unread: dict[str, frozenset[int]] = {}
+        self._last: dict[str, int] = {}
+        self._over: dict[int, list[str]] = {}
+        self._told = 0
+        self._reached = 0
+        self._ready: tuple[Experiments, Causes, Roots, Damage] | None = None
+
+    # -- what the engine tells -----------------------------------------------------------------------------------
+
+    def begins(self, nodes: Sequence[Node], alone: Alone) -> None:
+        """The run begins."""
+        self.before(nodes)
+        self._last = last_readers(nodes)
+        for name, index in self._last.items():
+            self._over.setdefault(index, []).append(name)
+        experiments = Experiments(alone, self.notes)
+        causes = Causes(self.levels, self.places, experiments)
+        roots = Roots(self.labels, self.places, causes)
+        self._ready = experiments, causes, roots, Damage(roots, experiments, self.notes)
+
+    def enters(self, name: str, value: Value, kind: Literal["input", "initializer"]) -> None:
+        """A value that the graph begins with."""
+        self.levels.main.kinds[name] = kind
+        self.levels.remember(self.levels.main, name, value)
+        roots = self._parts[2]
+
+        def of(part: Value) -> Marks:
+            if isinstance(part, list):
+                return [of(each) for each in part]
+            tensor: Any = part
+            bad = floating(part) and is_bad(tensor)
+            return roots.enter(name, kind, np.asarray(tensor), None, self._events) if bad else None
+
+        mark = of(value)
+        if flat(mark):
+            self.levels.main.marks[name] = mark
+            planes = [m.plane for m in flat(mark) if m.plane is not None]
+            self._unread[name] = frozenset(label for plane in planes for label in self.labels.labels_in(plane))
+
+    def wrote(self, values: Sequence[Value]) -> None:
+        """Some nodes have run."""
+        self._ahead(values)
+
+    def executed(self, node: Node, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
+        """A node has run."""
+        ordinal = self._events
+        self._events += 1
+        bad = [
+            bool(name) and self._counted(node, position, value, ordinal)
+            for position, (name, value) in enumerate(zip(node.outputs, outputs, strict=False))
+        ]
+        for name in node.inputs if self._unread else ():
+            if name in self._unread:
+                self._parts[2].first_read(self._unread.pop(name), node, name, ordinal)
+        for name in node.outputs:
+            if name:
+                self.levels.here.writers[name] = Written(node, ordinal)
+        marks = [self.levels.mark_of(name) for name in node.inputs] if self.levels.marked else []
+        read = any(m is not None for m in marks)
+        if any(bad) or read or (node.op in CONTROL and self.levels.here.finished):
+            known = len(self.labels.births)
+            with np.errstate(all="ignore"):
+                self._look(node, inputs, outputs, marks, bad, ordinal)
+            if self.keeper is not None:
+                self.keeper.keep(self.labels.births[known:], node, inputs, outputs)
+        if node.op in CONTROL:
+            self.levels.done(node)
+        for name, value in zip(node.outputs, outputs, strict=False):
+            if name:
+                self.levels.remember(self.levels.here, name, value)
+        self._release(node)
+        if self.labels.births and not self._told:
+            self._told = 1
+            self.recorder.so_far(self.trace, now=True)
+        else:
+            self.recorder.so_far(self.trace)
+
+    def enters_body(self, names: Sequence[str], values: Sequence[Value], carried: Sequence[str]) -> None:
+        """An iteration of a body begins."""
+        self.levels.enter(names, values, carried)
+
+    def leaves_body(self, names: Sequence[str], values: Sequence[Value]) -> None:
+        """An iteration of a body is over."""
+        del values
+        self.levels.leave(names)
+
+    def leaves(self, name: str, value: Value) -> None:
+        """An output of the graph."""
+        self._reachings.leaves(name, value, self.levels.main.marks.get(name))
+
+    # -- what is known -------------------------------------------------------------------------------------------
+
+    def trace(self) -> Trace:
+        """All that is known now; of a run that has come to no end, what nothing has read yet counts as observed."""
+        reached = self._reachings
+        sinks = reached.sinks if reached.left else reached.held(self._unfinished())
+        notes = (*self.notes, *reached.given())
+        if self.recorder.omitted:
+            notes = (*notes, Note.of("value_ranges_left_out", values=self.recorder.omitted))
+        return Trace(
+            births=list(self.labels.births),
+            sinks=list(sinks),
+            coverage=Coverage(events=self._events, eager=self._events, typed_notes=notes),
+            fatal_seen=reached.left,
+            unexplained=list(reached.unexplained),
+        )
+
+    def _unfinished(self) -> list[Marks]:
+        """The marks of values that some node is still to read, and of those that none reads: outputs."""
+        held = self.levels.main.marks
+        return [m for name, m in held.items() if name not in self._last or self._last[name] >= self._reached]
+
+    def end(self) -> Trace:
+        """The run is over: write everything, and give it."""
+        found = self.trace()
+        self.recorder.finish(found)
+        return found
+
+    # -- counting ------------------------------------------------------------------------------------------------
+
+    @property
+    def _parts(self) -> tuple[Experiments, Causes, Roots, Damage]:
+        assert self._ready is not None, "the run has not begun"
+        return self._ready
+
+    def _counted(self, node: Node, position: int, value: Value, ordinal: int) -> bool:
+        """Count one value that a node wrote; whether it holds something bad."""
+        if isinstance(value, list):
+            bad = any(floating(tensor) and is_bad(tensor) for _, tensor in tensors(value, ()))
+            if self._ranges:
+                self.recorder.range(range_of(self.places, node, position, self._count(value), ordinal))
+            return bad
+        if not self._ranges and not floating(value):
+            return False
+        counted = self._count(value)
+        if self._ranges:
+            self.recorder.range(range_of(self.places, node, position, counted, ordinal))
+        return counted.bad > 0
+
+    # -- what is bad ---------------------------------------------------------------------------------------------
+
+    def _look(
+        self,
+        node: Node,
+        inputs: Sequence[Value],
+        outputs: Sequence[Value],
+        marks: list[Marks],
+        bad: list[bool],
+        ordinal: int,
+    ) -> None:
+        """Explain a node that wrote something bad, or read something bad."""
+        experiments, _, roots, damage = self._parts
+        roots.nearby.came(node, inputs, outputs, ordinal)
+        known: Sequence[Marks] | None = None
+        if node.op in CONTROL and self.levels.here.finished:
+            known = self._from_bodies(node, outputs)
+        elif (sequences := passed(node, inputs, marks)) is not None:
+            known = sequences
+        carriers = self._carriers(node, inputs, marks, any(bad), ordinal)
+        question = Question(node, inputs, outputs, carriers, self.labels, experiments)
+        for position, value in enumerate(outputs):
+            name = node.outputs[position] if position < len(node.outputs) else ""
+            if not name:
+                continue
+            given = known[position] if known is not None and position < len(known) else None
+            if bad[position]:
+                mark = self._explained(question, position, value, given, known is not None, marks, ordinal)
+                self.levels.mark(name, mark)
+            elif given is not None:
+                self.levels.mark(name, given)
+        if any(flat(m) for m in marks) and not all(bad) and known is None:
+            for position, mark in damage.absorbed(node, inputs, marks, outputs, bad, ordinal).items():
+                self.levels.mark(node.outputs[position], mark)
+
+    def _carriers(
+        self, node: Node, inputs: Sequence[Value], marks: list[Marks], wrote_bad: bool, ordinal: int
+    ) -> dict[Key, Carrier]:
+        found: dict[Key, Carrier] = {}
+        if not wrote_bad:
+            return found
+        for i, value in enumerate(inputs):
+            for key, tensor in tensors(value, (i,)):
+                if not floating(tensor):
+                    continue
+                mark = part_of(marks[i], key[1:]) if i < len(marks) else None
+                plane = None if mark is None or mark.plane is None else mark.plane
+                if plane is None or plane.shape != tensor.shape:
+                    if not is_bad(tensor):
+                        continue
+                    # what no node that was looked at has written
+                    entered = self._parts[2].enter(node.inputs[i], "", tensor, node, ordinal)
+                    plane = entered.plane
+                    assert plane is not None
+                found[key] = self._split(tensor, plane)
+        return found
+
+    def _split(self, tensor: Tensor, plane: Plane) -> Carrier:
+        labels = self.labels
+        present = labels.present(plane)
+        literal = [s for s in present if labels.is_literal(s)]
+        carrier = Carrier(tensor)
+        if not literal:
+            carrier.explains = plane
+        elif len(literal) == len(present):
+            carrier.literal = plane
+        else:
+            carrier.literal = labels.select(plane, literal)
+            carrier.explains = labels.select(plane, [s for s in present if s not in literal])
+        if carrier.literal is not None:
+            carrier.literal_nan = bool((nan_mask(tensor) & (carrier.literal != 0)).any())
+        return carrier
+
+    def _explained(
+        self,
+        question: Question,
+        position: int,
+        value: Value,
+        given: Marks,
+        from_within: bool,
+        marks: list[Marks],
+        ordinal: int,
+    ) -> Marks:
+        """The marks of an output that holds something bad; `given`: what bodies or sequences say of it already."""
+
+        def of(part: Value, key: Key) -> Marks:
+            if isinstance(part, list):
+                return [of(each, (*key, i)) for i, each in enumerate(part)]
+            if not floating(part):
+                return None
+            tensor: Any = np.asarray(part)
+            if not is_bad(tensor):
+                return part_of(given, key[1:]) if from_within else None
+            return self._tensor(question, key, tensor, part_of(given, key[1:]), marks, ordinal)
+
+        return of(value, (position,))
+
+    def _tensor(
+        self, question: Question, key: Key, tensor: Tensor, given: Mark | None, marks: list[Marks], ordinal: int
+    ) -> Mark:
+        """Explain the bad elements of one tensor."""
+        _, _, roots, damage = self._parts
+        node, labels = question.node, self.labels
+        bad = bad_mask(tensor)
+        if given is not None and given.plane is not None and given.plane.shape == tensor.shape:
+            carried = np.where(bad, given.plane, np.int32(0))
+            if bool(((carried != 0) == bad).all()):
+                return Mark(compact(carried), shadow=given.shadow)
+        if writes_constants(node) and not question.carriers:
+            if tensor.size > 1 and node.op == "Constant":
+                return roots.enter(node.outputs[key[0]], "constant", tensor, node, ordinal)
+            set_id = roots.constant(node, tensor, bad, ordinal, key[0])
+            return Mark(compact(np.where(bad, np.int32(set_id), np.int32(0))))
+        verdict = attribute(question, key, tensor)
+        carried, born = verdict.carried, verdict.born
+        births = any(c.explains is not None for c in question.carriers.values())
+        before = labels.labels_in(carried) if births else frozenset[int]()
+        if born.any():
+            masks = roots.extremes(question, born, tensor)
+            if masks is not None:
+                literal = roots.constant(node, tensor, masks, ordinal, key[0])
+                carried, born = np.where(masks, np.int32(literal), carried), born & ~masks
+            for part, count in apart(born, tensor):
+                birth = roots.born(question, key, tensor, part, count, verdict.causes, ordinal)
+                carried = np.where(part, np.int32(birth), carried)
+        if labels.literals and node.op not in COPYING:
+            carried = roots.named(carried, question, tensor, ordinal, key[0])
+        roots.step(before, node, ordinal, Note.of("carries_on", operator=node.op))
+        mark = Mark(compact(carried.astype(np.int32, copy=False)))
+        damage.shadow(node, question.inputs, marks, key, mark)
+        return mark
+
+    def _from_bodies(self, node: Node, outputs: Sequence[Value]) -> list[Marks]:
+        """The marks of what a node with bodies gives: of what the last iteration left, and of all that were joined."""
+        iterations = self.levels.here.finished
+        last = iterations[-1]
+        # a Loop's body gives first whether it goes on
+        shift = 1 if node.op == "Loop" else 0
+        found: list[Marks] = []
+        for position, value in enumerate(outputs):
+            place = position + shift
+            name = last.names[place] if place < len(last.names) else ""
+            mark = last.marks.get(name)
+            if node.op == "If" or value is None or isinstance(value, list):
+                found.append(mark)
+                continue
+            shape = np.asarray(value).shape
+            whole = stacked(iterations, place, shape) if is_joined(node, position, len(last.names) - shift) else None
+            found.append(whole if whole is not None else mark)
+        return found
+
+    # -- the end of values ---------------------------------------------------------------------------------------
+
+    def _release(self, node: Node) -> None:
+        """Of a value that nothing reads any more only the counts are kept."""
+        if node.body:
+            return
+        self._reached = node.index + 1
+        held = self.levels.main.marks
+        for name in (*self._over.pop(node.index, ()), *node.outputs) if held else ():
+            mark = held.get(name)
+            if mark is not None and self._last.get(name, -1) <= node.index:
+                held[name] = released(mark, self.labels)
+
+
+def _counter() -> Callable[[Value], Counters]:
+    from importlib import import_module
+
+    return import_module("whynan.capture.onnx.counts").Counts()
+
+
+def counters_of(value: Value) -> Counters:
+    """Counters that tell only how many elements there are, and how many are bad."""
+    if not is_array(value) or isinstance(value, list) or value is None:
+        return Counters("string", (), 0)
+    tensor = np.asarray(value)
+    shape = tuple(int(s) for s in tensor.shape)
+    nan = int(np.count_nonzero(nan_mask(tensor))) if floating(tensor) else 0
+    infinite = int(np.count_nonzero(bad_mask(tensor))) - nan if floating(tensor) else 0
+    return Counters(dtype_name(tensor.dtype), shape, int(tensor.size), n_nan=nan, n_posinf=infinite)

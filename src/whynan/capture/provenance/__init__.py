@@ -1,0 +1,1 @@
+"""Provenance that all frameworks share."""

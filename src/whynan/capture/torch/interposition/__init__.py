@@ -1,0 +1,1 @@
+"""Interposition: the functions of torch and Python that a dispatch mode does not see."""

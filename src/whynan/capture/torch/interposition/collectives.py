@@ -1,0 +1,105 @@
+"""What several processes exchange: the tensors of a collective, which nobody reads while it may be under way."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from whynan.capture.torch.arrays import strided
+from whynan.capture.torch.provenance import interventions
+from whynan.source.ownership import Owner, owner_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from whynan.capture.torch.context import TraceContext
+    from whynan.capture.torch.event_log import Row
+    from whynan.capture.torch.operators import Operator
+
+_IN_PLACE: Final = ("allreduce_", "allreduce_coalesced_", "reduce_", "all_reduce_", "all_reduce_coalesced_")
+"""What they give stands where what went in stood: an element that was bad before it is bad by itself."""
+_ONE_WAY: Final = ("send", "isend", "barrier", "monitored_barrier_", "wait_tensor")
+"""Those that write no tensor."""
+
+
+class Exchanges:
+    """The collectives of a trace: who wrote what they give, and what this process has put in.
+
+    Their tensors are written by another thread until the program waits for it, so that they are looked at where the
+    program reads them.
+    """
+
+    def __init__(self, context: TraceContext) -> None:
+        self._context = context
+        self._any = False
+        self._sent: dict[int, int] = {}
+        """What was bad of what this process has put in, as a set of labels, by the collective."""
+
+    def take(self, operator: Operator, args: Any, out: Any, ordinal: int) -> bool:
+        """Note an event that is a collective, which may be under way still, or the end of one; False where it is none.
+
+        What it writes is not to be looked at now.
+        """
+        if not operator.collective:
+            return self._any and self._completes(args)
+        self._any = True
+        self._begin(operator, args, out, ordinal)
+        return True
+
+    def _begin(self, operator: Operator, args: Any, out: Any, ordinal: int) -> None:
+        base = operator.base
+        if base in _ONE_WAY:
+            return
+        # one of c10d's writes its first argument
+        library = operator.name.startswith("c10d.")
+        written = interventions.tensors_in(args[0] if library else out)
+        in_place = base in _IN_PLACE
+        if self._context.any_marked or self._sent:
+            own = not library or in_place or base == "broadcast_"
+            labels = self._labels(interventions.tensors_in(args if own else args[1:]))
+            if labels:
+                self._sent[ordinal] = self._context.labels.intern(labels)
+        for tensor in written:
+            self._leave(tensor, ordinal, in_place=in_place)
+
+    def _completes(self, args: Any) -> bool:
+        """Whether a copy is the end of a collective, from memory of its own (gloo's reduce_scatter)."""
+        rows = self._context.rows
+        try:
+            own = rows.writer_of(args[1]) < 0 and bool(self.came_by(rows.get(rows.writer_of(args[0]))))
+        except (RuntimeError, NotImplementedError):
+            return False
+        # of the program's own it cannot be told from one of its data
+        return own and owner_of(sys._getframe(4).f_code.co_filename) is Owner.TORCH
+
+    def came_by(self, row: Row | None) -> str:
+        """By which collective a tensor came that nothing else has written since; empty where by none."""
+        return row.operator.base.strip("_").removesuffix("_base") if row is not None and row.operator.collective else ""
+
+    def sent(self, row: Row) -> int:
+        """What this process has put into a collective that was bad, if that may have come back; 0 for nothing."""
+        return self._sent.get(row.ordinal, 0)
+
+    def _labels(self, tensors: list[Tensor]) -> frozenset[int]:
+        found = frozenset[int]()
+        for tensor in tensors:
+            try:
+                state = self._context.state_of(tensor)
+                made = self._context.rows.get(self._context.rows.writer_of(tensor))
+            except (RuntimeError, NotImplementedError):
+                continue
+            if made is not None and made.ordinal in self._sent:
+                found |= self._context.labels.sets[self._sent[made.ordinal]]
+            if state is not None and state.plane is not None:
+                found |= self._context.labels.labels_in(strided(state.plane, state.itemsize, tensor))
+        return found
+
+    def _leave(self, tensor: Tensor, ordinal: int, *, in_place: bool) -> None:
+        try:
+            state = self._context.state_of(tensor)
+            self._context.rows.note(tensor, ordinal)
+        except (RuntimeError, NotImplementedError):
+            # a wrapper around what another operator is given
+            return
+        if state is not None and not in_place:
+            state.rewritten(tensor, overwrites=True)

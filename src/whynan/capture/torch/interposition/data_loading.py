@@ -1,0 +1,257 @@
+"""Data loading: which batch, dataset entries and worker a value came from; files and arrays that become tensors."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import torch
+from torch.utils.data import dataloader, default_collate
+
+from whynan.capture.torch.interposition.wrappers import Note, guarded, noting, unseen
+from whynan.capture.torch.names import Identities
+from whynan.capture.torch.provenance.origins import Source
+from whynan.records import Data
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from whynan.capture.torch.context import TraceContext
+    from whynan.capture.torch.provenance.origins import Origins
+    from whynan.capture.torch.sites import Lane
+    from whynan.capture.torch.tracer import Tracer
+
+
+# -- What a ``DataLoader`` gives: which batch of which pass, which entries of the dataset, from which worker -----------
+
+
+_SENDS: Final = ("_task_info", "_rcvd_idx", "_send_idx")
+"""What the iterator over workers keeps of its tasks (pytorch 2.6 to 2.13)."""
+_MOST_TEXT: Final = 80
+
+
+class Asked(NamedTuple):
+    """What a sampler asked a dataset for: entries by their indices, or one by its own."""
+
+    indices: tuple[int | str | None, ...] | None
+    one: int | str | None
+
+    @classmethod
+    def of(cls, index: Any) -> Asked | None:
+        """What an index of the sampler's says; None for no index."""
+        if isinstance(index, (list, tuple)):
+            return cls(tuple(map(_plain, index)), None)
+        return None if index is None else cls(None, _plain(index))
+
+
+class Came(NamedTuple):
+    """A batch as it was given: what was asked for, by which worker it came, of which number and pass it is."""
+
+    asked: Asked | None
+    worker: int | None
+    number: int | None
+    passed: int | None
+    in_order: bool
+
+    def source(self) -> Source:
+        """The same in the words of a report."""
+        many = self.asked is not None and self.asked.indices is not None
+        data = Data(
+            kind="batch",
+            batch=self.number,
+            passed=self.passed,
+            worker=self.worker,
+            indices=() if self.asked is None or self.asked.one is None else (self.asked.one,),
+            in_order=not many or self.in_order,
+        )
+        # an entry that was asked for alone has no rows; the dataset may have given a batch where it was not asked
+        return Source(data, self.asked and self.asked.indices, in_rows=many or self.asked is None)
+
+
+class Loaders:
+    """The loaders of one trace: which passes are under way, and which entries the workers have been sent.
+
+    `late`: the program ran before it was looked at, and so many passes over its data may be over.
+    """
+
+    def __init__(self, *, late: bool) -> None:
+        self._late = late
+        self._passes: Identities[int] = Identities()
+        self._sent: Identities[dict[int, Asked | None]] = Identities()
+        self._handed: Identities[tuple[Asked | None, int | None]] = Identities()
+
+    def sent(self, iterator: Any, index: Any) -> None:
+        """A sampler has said which entries the next batch is made of."""
+        number = getattr(iterator, "_send_idx", None)
+        if number is None:
+            self._handed.set(iterator, (Asked.of(index), None))
+            return
+        tasks = self._sent.get(iterator)
+        if tasks is None or number == 0:
+            tasks = {}
+            self._sent.set(iterator, tasks)
+        tasks[number] = Asked.of(index)
+
+    def received(self, iterator: Any, worker: int | None) -> None:
+        """A worker's batch is being handed out: the task that is no longer waited for is its."""
+        tasks = self._sent.get(iterator) or {}
+        done = [number for number in tasks if number not in iterator._task_info]
+        expected = iterator._rcvd_idx - 1
+        number = expected if expected in done else (done[-1] if done else None)
+        self._handed.set(iterator, (None if number is None else tasks[number], worker))
+        for other in done:
+            del tasks[other]
+
+    def came(self, iterator: Any) -> Came:
+        """Where the batch that an iterator has just given came from."""
+        asked, worker = self._handed.get(iterator) or (None, None)
+        yielded: int | None = getattr(iterator, "_num_yielded", None)
+        return Came(
+            asked,
+            worker,
+            None if yielded is None else yielded - 1,
+            self._passed(iterator, first=yielded == 1),
+            getattr(iterator, "_collate_fn", None) is default_collate,
+        )
+
+    def _passed(self, iterator: Any, *, first: bool) -> int | None:
+        """Which pass over a loader's data is under way, from 1; an iterator knows the sampler of its loader only."""
+        if self._late:
+            return None
+        sampler = getattr(iterator, "_index_sampler", None)
+        count = max((self._passes.get(sampler) or 0) + first, 1)
+        return count if self._passes.set(sampler, count) else None
+
+
+def watch_loaders(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], Any]], None]) -> None:
+    """Note what loaders give; what runs while they fetch is the data's phase."""
+    loaders = Loaders(late=tracer.context.log.steps.offset > 0)
+    note = functools.partial(noting, tracer.context)
+    replace(dataloader._BaseDataLoaderIter, "__next__", functools.partial(_fetching, tracer, loaders))
+    follow(
+        loaders,
+        lambda name, what: replace(dataloader._BaseDataLoaderIter, name, note(what)),
+        lambda name, what: replace(dataloader._MultiProcessingDataLoaderIter, name, note(what, first=True)),
+    )
+
+
+def follow(loaders: Loaders, after: Callable[[str, Note], None], before: Callable[[str, Note], None]) -> None:
+    """Note what samplers ask for and what workers hand over, by notes made `after` and `before` two methods."""
+    if not hasattr(dataloader._MultiProcessingDataLoaderIter, "_process_data"):
+        return
+
+    def sent(args: Any, _kwargs: Any, index: Any) -> None:
+        loaders.sent(args[0], index)
+
+    def received(args: Any, kwargs: Any, _out: Any) -> None:
+        if all(hasattr(args[0], name) for name in _SENDS):
+            loaders.received(args[0], args[2] if len(args) > 2 else kwargs.get("worker_idx"))
+
+    after("_next_index", sent)
+    before("_process_data", received)
+
+
+def _fetching(tracer: Tracer, loaders: Loaders, original: Any) -> Any:
+    """The door through which a loader's batch comes."""
+
+    @functools.wraps(original)
+    def fetch(iterator: Any) -> Any:
+        begun: tuple[Lane, int] | None = guarded(tracer.context, _begins, tracer.context)
+        try:
+            out = original(iterator)
+        except BaseException as error:
+            unseen(error)
+            raise
+        finally:
+            if begun is not None:
+                begun[0].loading -= 1
+        guarded(tracer.context, _gives, tracer, loaders, iterator, out, begun, anywhere=True)
+        return out
+
+    return fetch
+
+
+def _begins(context: TraceContext) -> tuple[Lane, int]:
+    lane = context.lane()
+    lane.loading += 1
+    # the label that comes next
+    return lane, len(context.labels.births) + 1
+
+
+def _gives(tracer: Tracer, loaders: Loaders, iterator: Any, batch: Any, begun: tuple[Lane, int] | None) -> None:
+    tracer.origins.note(batch, loaders.came(iterator).source(), "batch")
+    if begun is not None and len(tracer.context.labels.births) >= begun[1]:
+        tracer.deferred.settle()
+        tracer.origins.explain_since(begun[1], batch)
+
+
+def _plain(index: Any) -> int | str | None:
+    """An entry's index as the report has it; of an object of the program's own nothing is asked or kept."""
+    if type(index) is int or index is None or type(index) is str:
+        return index
+    if isinstance(index, torch.Tensor):
+        return int(index) if index.numel() == 1 and not index.is_floating_point() else None
+    if type(index).__module__ == "numpy" and hasattr(index, "__index__"):
+        return int(index)
+    if type(index) is tuple and all(type(part) in (int, str) for part in index):
+        return str(index)[:_MOST_TEXT]
+    return None
+
+
+# -- The other ways by which values come in: files that are read, arrays that become tensors ---------------------------
+
+
+MOST_IN_FILE: Final = 1 << 16
+"""So many tensors of a file have their names."""
+
+
+def watch_origins(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], Any]], None]) -> None:
+    """Note what loaders give, what files hold, and which tensors are arrays."""
+    watch_loaders(tracer, replace)
+    load = noting(tracer.context, _reading(tracer.origins, "f"))(torch.load)
+    for home in (torch, torch.serialization):
+        # one function in both places: pickle looks for it in its own module
+        replace(home, "load", lambda _: load)
+
+    def made(args: Any, _kwargs: Any, out: Any) -> None:
+        if args and hasattr(args[0], "__array_interface__"):
+            tracer.origins.note_array(out, tracer.context.sites.here())
+
+    # not `as_tensor`: dynamo knows that one by what it is
+    replace(torch, "from_numpy", noting(tracer.context, made, name="from_numpy"))
+    safetensors = _safetensors()
+    if safetensors is not None:
+        replace(safetensors, "load_file", noting(tracer.context, _reading(tracer.origins, "filename")))
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is not None:
+        replace(numpy, "load", noting(tracer.context, _reading(tracer.origins, "file")))
+
+
+def _safetensors() -> Any:
+    """The module that reads safetensors into torch, before the program takes its functions out of it."""
+    try:
+        import safetensors.torch
+    except Exception:
+        # whatever another one of this name does
+        return None
+    return safetensors.torch if hasattr(safetensors.torch, "load_file") else None
+
+
+def _reading(origins: Origins, argument: str) -> Callable[[Any, Any, Any], None]:
+    """A note of what a file held that was given as the first argument, or by this name."""
+
+    def read(args: Any, kwargs: Any, out: Any) -> None:
+        name = _file_name(args[0] if args else kwargs.get(argument))
+        if name is not None:
+            origins.note(out, Source(Data(kind="file", file=name)), most=MOST_IN_FILE)
+
+    return read
+
+
+def _file_name(source: Any) -> str | None:
+    """The name of a file by its path, or of one that is open."""
+    if not isinstance(source, (str, bytes, os.PathLike)):
+        source = getattr(source, "name", None)
+    return os.fsdecode(source) if isinstance(source, (str, bytes, os.PathLike)) else None

@@ -1,0 +1,1 @@
+"""Provenance of bad elements in eager PyTorch: labels, attribution, births, causes, operands, damage."""

@@ -1,0 +1,372 @@
+"""What made the operand bad: from the decisive operand of a birth back to the event that explains its value."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from whynan.capture.provenance.dependence import broadcast_index, index_ahead
+from whynan.capture.torch.event_log import Held, Operands, Row, held_of
+from whynan.capture.torch.provenance.chain import (
+    CLIPS,
+    CONSTANTS,
+    RANDOM,
+    TRANSPARENT,
+    Part,
+    cast,
+    computed,
+    decisive,
+    made,
+    to_follow,
+)
+from whynan.capture.torch.provenance.operands import (
+    PRODUCTS,
+    Factor,
+    at,
+    decisive_term,
+    dtype_name,
+    finite_range,
+    from_list,
+    locate,
+    number,
+)
+from whynan.capture.torch.sites import PHASES
+from whynan.records import ChainLink, ForwardOperand, Note, shown
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from whynan.capture.torch.context import TraceContext
+    from whynan.capture.torch.event_log import Question
+    from whynan.records import BirthKind, Operand
+
+HOPS = 6
+WEIGHING = {
+    "nll_loss_forward": ("weight", "target"),
+    "nll_loss2d_forward": ("weight", "target"),
+    "_native_multi_head_attention": ("mask",),
+}
+"""By operator the operands that weigh others: what made them, first named first, explains a NaN."""
+
+
+class Causes:
+    """Walks the rows that are still held."""
+
+    def __init__(self, context: TraceContext) -> None:
+        self.context = context
+
+    def links(
+        self,
+        row: Row,
+        forward: Row | None,
+        question: Question,
+        operands: tuple[Operand, ...],
+        place: tuple[int, ...] | None,
+        kind: BirthKind,
+    ) -> tuple[ChainLink, ...]:
+        """The events that made the birth's decisive operand what it is, oldest first.
+
+        Of a birth in backward: what made the operands of the forward operation.
+        """
+        if place is None:
+            return ()
+        if forward is not None:
+            start = self._start_forward(forward, place, tuple(question.outputs[0].shape))
+        else:
+            start = self._start(row, question, operands, kind)
+        if start is None:
+            return ()
+        links: list[ChainLink] = []
+        held, index = start
+        for _ in range(HOPS):
+            if held is None:
+                break
+            link, held, index = self._whole(held) if index is None else self._one(held, index)
+            if link is not None:
+                links.append(link)
+        return tuple(reversed(links))
+
+    def _start(
+        self, row: Row, question: Question, operands: tuple[Operand, ...], kind: BirthKind
+    ) -> tuple[Held | None, tuple[int, ...] | None] | None:
+        chosen = _weighing(row, operands) or decisive(row.operator.base, kind, operands)
+        if chosen is None or chosen.name not in row.operator.arg_names:
+            return None
+        position = row.operator.arg_names.index(chosen.name)
+        held = held_of(question.arguments[0], self.context.rows.writer_of)
+        found = held[position] if position < len(held) else None
+        return (found, chosen.index) if isinstance(found, Held) else None
+
+    def _start_forward(
+        self, forward: Row, place: tuple[int, ...], shape: tuple[int, ...]
+    ) -> tuple[Held | None, tuple[int, ...] | None] | None:
+        kept = self.context.rows.of(forward.ordinal)
+        if kept is None:
+            return None
+        seen: list[tuple[float, Held, tuple[int, ...]]] = []
+        for operand in kept.held:
+            if not isinstance(operand, Held):
+                continue
+            tensor = self.context.rows.value_of(operand)
+            if tensor is None or not _is_aligned(forward, tensor, shape):
+                continue
+            index = _ahead(kept, tensor, place, shape)
+            if index is None:
+                continue
+            value = at(tensor, index)
+            if isinstance(value, (int, float)):
+                seen.append((abs(float(value)), operand, index))
+        if not seen:
+            return None
+        _, held, index = min(seen, key=lambda s: s[0])
+        return held, index
+
+    def _whole(self, held: Held) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
+        """A whole row or tensor as operand: name who wrote it, and stop."""
+        row = self.context.rows.get(held.writer) if held.writer >= 0 else None
+        if row is None:
+            return self._outside(held, None), None, None
+        value = self.context.rows.value_of(held)
+        if value is None or value.numel() == 0:
+            return None, None, None
+        kept = self.context.rows.of(row.ordinal)
+        if kept is None or kept.out is None or math.prod(kept.out[0]) < value.numel():
+            # it wrote a part only, and which part is not asked here
+            return None, None, None
+        low, high = finite_range(value)
+        said = Note.of("made_range", operator=row.operator.base, low=shown(low), high=shown(high))
+        return self._link(row, said), None, None
+
+    def _one(self, held: Held, index: tuple[int, ...]) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
+        """One element as operand: the event that wrote it, in a sentence with its values, and where to look next."""
+        row = self.context.rows.get(held.writer) if held.writer >= 0 else None
+        if row is None:
+            return self._outside(held, index), None, None
+        value = self._value(held, index)
+        kept = self.context.rows.of(row.ordinal)
+        if kept is None or kept.out is None:
+            return self._link(row, made(row, value)), None, None
+        position = _in_output(held, index, kept.out)
+        if position is None:
+            return self._link(row, made(row, value)), None, None
+        if (
+            row.operator.base in ("_softmax", "softmax")
+            and (masked := self._masked(row, kept, position, value)) is not None
+        ):
+            return masked
+        if row.operator.movement and (joined := from_list(row, kept.held, position)) is not None:
+            return None, *joined
+        parts: list[Part] = []
+        factors: list[Factor] = []
+        for name, operand in zip(row.operator.arg_names, kept.held, strict=False):
+            if isinstance(operand, Held):
+                tensor = self._tensor(operand, kept)
+                where = None
+                seen: Any = None
+                if tensor is not None:
+                    where, region = locate(row.operator, name, tensor, kept.held, position)
+                    if where is not None:
+                        seen = at(tensor, where)
+                    elif region is not None:
+                        seen = finite_range(region)
+                        factors.append(Factor(operand, tensor, region))
+                        where = _unravel(int(region.storage_offset()), tensor) if region.numel() else None
+                parts.append((name, seen, operand, where))
+            elif row.operator.pointwise and isinstance(operand, (int, float)) and not isinstance(operand, bool):
+                parts.append((name, operand, None, None))
+        if row.operator.base in PRODUCTS and len(factors) == 2 and isinstance(value, (int, float)):
+            return self._product(row, float(value), factors, parts, held.alias.dtype)
+        return self._sentence(row, value, parts, held.alias.dtype)
+
+    def _masked(
+        self, row: Row, kept: Operands, position: tuple[int, ...], value: Any
+    ) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None] | None:
+        """A logit of -Inf, whose softmax is 0 whatever else is in its row."""
+        operand = next((o for o in kept.held if isinstance(o, Held)), None)
+        tensor = None if operand is None else self._tensor(operand, kept)
+        if tensor is None or value != 0 or len(position) != tensor.dim() or at(tensor, position) != -math.inf:
+            return None
+        return (
+            self._link(row, Note.of("logit_of_infinity", operator=row.operator.base, result=shown(value))),
+            operand,
+            position,
+        )
+
+    def _product(
+        self, row: Row, value: float, factors: list[Factor], parts: list[Part], dtype: torch.dtype
+    ) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
+        """A sum of products: its greatest term, or what is added to it where that is greater."""
+        added = next(
+            (p for p in parts if isinstance(p[1], (int, float)) and p[2] is not None and p[3] is not None), None
+        )
+        computed = (self._computed(factors[0].held), self._computed(factors[1].held))
+        term = decisive_term(factors[0], factors[1], value, computed)
+        if term is None or (added is not None and abs(added[1]) > abs(term.values[0] * term.values[1])):
+            return self._sentence(row, value, parts, dtype)
+        x, y = term.values
+        said = Note.of("product_term", first=shown(x), second=shown(y), result=shown(value), exact=bool(x * y == value))
+        return self._link(row, said), term.follow, _unravel(term.address, term.tensor)
+
+    def _computed(self, held: Held) -> bool:
+        """Whether an operand was computed in this trace, by more than a constant."""
+        row = self.context.rows.get(held.writer) if held.writer >= 0 else None
+        return row is not None and row.operator.base.removesuffix("_") not in CONSTANTS
+
+    def _sentence(
+        self, row: Row, value: Any, parts: list[Part], dtype: torch.dtype
+    ) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
+        base = row.operator.base
+        plain = base.removesuffix("_")
+        seen = any(v is not None and not isinstance(v, tuple) for _, v, _, _ in parts)
+        ranges = [v for _, v, _, _ in parts if isinstance(v, tuple)]
+        first = next((p for p in parts if p[2] is not None), None)
+        if plain in CONSTANTS or plain in RANDOM or (value is None and plain not in TRANSPARENT):
+            return self._link(row, made(row, value)), None, None
+        if plain in TRANSPARENT and first is not None and first[3] is not None:
+            lost = cast(value, first, dtype)
+            return None if lost is None else self._link(row, lost), first[2], first[3]
+        if plain in CLIPS and first is not None and isinstance(first[1], (int, float)) and first[1] != value:
+            return (
+                self._link(row, Note.of("turned_into", operator=plain, operand=shown(first[1]), result=shown(value))),
+                None,
+                None,
+            )
+        if ranges and not seen:
+            low, high = ranges[0]
+            if low is None:
+                return self._link(row, Note.of("gives", operator=plain, result=shown(value))), None, None
+            whole = next(p for p in parts if isinstance(p[1], tuple))
+            if low == high:
+                return (
+                    self._link(row, Note.of("row_of", operator=plain, operand=shown(low), result=shown(value))),
+                    whole[2],
+                    whole[3],
+                )
+            return (
+                self._link(
+                    row, Note.of("range_of", operator=plain, low=shown(low), high=shown(high), result=shown(value))
+                ),
+                None,
+                None,
+            )
+        if not seen:
+            return self._link(row, Note.of("gives", operator=plain, result=shown(value))), None, None
+        follow = to_follow(plain, value, parts)
+        return self._link(row, computed(plain, value, parts, dtype)), follow[0], follow[1]
+
+    def _tensor(self, operand: Held, kept: Operands) -> Tensor | None:
+        if kept.before is not None and kept.held and kept.held[0] is operand:
+            return kept.before
+        return self.context.rows.value_of(operand)
+
+    def _value(self, held: Held, index: tuple[int, ...]) -> Any:
+        tensor = self.context.rows.value_of(held)
+        return at(tensor, index) if tensor is not None else None
+
+    def _outside(self, held: Held, index: tuple[int, ...] | None) -> ChainLink | None:
+        tensor = self.context.rows.value_of(held)
+        if tensor is None:
+            return None
+        name, kind = self.context.names.describe(tensor)
+        if name is None:
+            return None
+        value = None if index is None else shown(at(tensor, index))
+        said = Note.of("outside", sort=kind, tensor=name, index=index, known=index is not None, result=value)
+        phase = "data" if kind == "argument" else None
+        return ChainLink(role="cause", op=None, phase=phase, site=None, typed_summary=said)
+
+    def _link(self, row: Row, said: Note) -> ChainLink:
+        site, _ = self.context.sites.resolve(row.site, self.context.names.module_path(row.module))
+        return ChainLink(role="cause", op=row.operator.name, phase=PHASES[row.phase], site=site, typed_summary=said)
+
+    def forward_operands(
+        self, row: Row, place: tuple[int, ...] | None, shape: tuple[int, ...]
+    ) -> tuple[ForwardOperand, ...]:
+        """The operands of a forward event at the element whose gradient went bad."""
+        kept = self.context.rows.of(row.ordinal)
+        if kept is None and row.phase != 0:
+            # the operands of a backward are not held for a second one
+            return ()
+        if kept is None:
+            return tuple(
+                ForwardOperand(name=n) for n in row.operator.arg_names[:2] if n not in ("dim", "dtype", "alpha")
+            )
+        found: list[ForwardOperand] = []
+        for name, operand in zip(row.operator.arg_names, kept.held, strict=False):
+            if isinstance(operand, Held):
+                tensor = self._tensor(operand, kept)
+                if tensor is None:
+                    found.append(ForwardOperand(name=name))
+                    continue
+                index: tuple[int, ...] | None = None
+                if place is not None and _is_aligned(row, tensor, shape):
+                    index = _ahead(kept, tensor, place, shape)
+                if tensor.numel() == 1:
+                    index = (0,) * tensor.dim()
+                found.append(
+                    ForwardOperand(
+                        name=name,
+                        index=index,
+                        value=None if index is None else at(tensor, index),
+                        dtype=dtype_name(tensor.dtype),
+                        origin="window",
+                    )
+                )
+            elif isinstance(operand, (int, float)) and not isinstance(operand, bool) and name not in ("dim", "alpha"):
+                found.append(ForwardOperand(name=name, value=number(operand), origin="live"))
+        return tuple(found)
+
+
+def _is_aligned(row: Row, tensor: Tensor, shape: tuple[int, ...]) -> bool:
+    """Whether the elements of an operand answer to those of its event's result by position, and so to its gradient."""
+    return row.operator.pointwise or (tuple(tensor.shape) == shape and row.operator.base not in PRODUCTS)
+
+
+def _ahead(kept: Operands, tensor: Tensor, place: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The element of an operand that one of the gradient, which has this shape, is about."""
+    if tuple(tensor.shape) == shape or len(place) != len(shape):
+        return broadcast_index(tensor.shape, place)
+    out = kept.out[0] if kept.out is not None else tensor.shape
+    sizes = zip(reversed(tensor.shape), reversed(shape), strict=False)
+    if len(shape) == len(out) and any(size not in (1, other) for size, other in sizes):
+        # one of a sum over what the operand has several of
+        return None
+    ahead = index_ahead(out, place, shape)
+    return None if ahead is None else broadcast_index(tensor.shape, ahead)
+
+
+def _weighing(row: Row, operands: tuple[Operand, ...]) -> Operand | None:
+    """Of a result that is NaN without a bad score: what weighs the scores, or chooses among them."""
+    scores = next((o for o in operands if o.name == "self"), None)
+    if scores is not None and any(v is None or v - v != 0 for v in (scores.min, scores.max)):
+        return None
+    found = {o.name: o for o in operands if o.dtype is not None}
+    return next((found[name] for name in WEIGHING.get(row.operator.base, ()) if name in found), None)
+
+
+def _in_output(held: Held, index: tuple[int, ...], out: tuple[Any, Any, int]) -> tuple[int, ...] | None:
+    """The index in the writer's output of an element seen through a view of it."""
+    shape, stride, offset = out
+    seen = held.alias
+    address = seen.storage_offset() + sum(i * s for i, s in zip(index, seen.stride(), strict=True)) - offset
+    return _index_at(int(address), shape, stride)
+
+
+def _unravel(address: int, tensor: Tensor) -> tuple[int, ...] | None:
+    """The index of the element of a tensor that lies at a place of its storage."""
+    return _index_at(address - int(tensor.storage_offset()), tensor.shape, tensor.stride())
+
+
+def _index_at(address: int, shape: Any, stride: Any) -> tuple[int, ...] | None:
+    if address < 0:
+        return None
+    order = sorted(range(len(shape)), key=lambda d: -stride[d])
+    result = [0] * len(shape)
+    for d in order:
+        if stride[d] == 0 or shape[d] == 1:
+            continue
+        result[d], address = divmod(address, stride[d])
+        if result[d] >= shape[d]:
+            return None
+    return tuple(result) if address == 0 else None

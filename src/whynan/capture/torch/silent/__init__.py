@@ -1,0 +1,1 @@
+"""Silent damage: numbers that are finite and wrong."""

@@ -1,0 +1,1 @@
+"""Sinks: where bad values leave, and the optimizer steps that consume them."""

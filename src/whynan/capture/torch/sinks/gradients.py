@@ -1,0 +1,328 @@
+"""The gradients and losses that a step is about to consume, and what of them is NaN or Inf."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import torch
+
+from whynan.capture.torch.arrays import local
+from whynan.capture.torch.names import Identities
+from whynan.capture.torch.provenance.interventions import dense, stored_values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from types import FrameType
+
+    from torch import Tensor
+
+    from whynan.records import ScaleFall
+    from whynan.source.decisions import Decision
+
+
+# -- What a step is about to be made of: its losses and its gradients, and what of them is NaN or Inf ------------------
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a step was about to be made of: the losses that were differentiated for it, and its bad gradients.
+
+    `losses`: their bits, a loss each. `bad`: by the parameter, where its gradient is NaN or Inf; None where that is not
+    known any more. `bad_loss`: one of the losses is.
+    """
+
+    losses: tuple[bytes, ...]
+    bad: tuple[tuple[Tensor, Tensor | None], ...]
+    bad_loss: bool
+    spoilt: tuple[Tensor, ...] = ()
+    """Parameters that are NaN or Inf already."""
+    numbers: tuple[float, ...] = ()
+    """The losses as numbers: of one of several elements its greatest magnitude."""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing is NaN or Inf."""
+        return not self.bad and not self.bad_loss
+
+    def same_as(self, other: Judged) -> bool:
+        """Whether both have the same losses, bit for bit, and the same elements of the same gradients are bad.
+
+        Not where the elements of one are not known any more.
+        """
+        if self.losses != other.losses or len(self.bad) != len(other.bad):
+            return False
+        theirs_ = {id(p): mask for p, mask in other.bad}
+        return all(id(p) in theirs_ and _is_same(mask, theirs_[id(p)]) for p, mask in self.bad)
+
+
+def _is_same(one: Tensor | None, other: Tensor | None) -> bool:
+    return one is not None and other is not None and torch.equal(one, other)
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception that has left the program while it held bad numbers, and the frames that it has left."""
+
+    kind: type[BaseException]
+    frames: tuple[FrameType, ...]
+    names_it: bool = False
+    """Whether it says itself that something is NaN or Inf."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A step that was about to spoil the weights, or that a scaler will not make any more.
+
+    Without an optimizer it is a bad number that the program read, or held as it raised: its bits stand for the loss.
+    """
+
+    optimizer: Any
+    step: int
+    judged: Judged
+    skipped: int = 0
+    scale_fall: ScaleFall | None = None
+    """How a loss scaler has skipped steps in vain, where that is why it is one."""
+    lag: int = 0
+    """How many steps later its numbers were read; it has been made then."""
+    raised: Raised | None = None
+    """What the program raised, where that is how it is known."""
+    ahead: bool = False
+    """Whether it is looked at before another one that is made of the same backward."""
+    decision: Decision | None = None
+    """What the program does for the number that it has read, where that is how it is known."""
+    certain: bool = False
+    """Whether that number is known to be a loss, without a replay."""
+    beside: bool = False
+    """Whether another optimizer has stepped on the gradients of the same backward, and moved its weights."""
+
+    def parameters(self) -> list[Tensor]:
+        """What the step would have moved."""
+        return [] if self.optimizer is None else parameters_of(self.optimizer)
+
+
+@dataclass
+class Losses:
+    """The losses that were differentiated since the last step; ``before``: as they were before a scaler's scale."""
+
+    held: list[Tensor] = field(default_factory=list)
+    before: list[Tensor] = field(default_factory=list)
+    _scaled: list[tuple[weakref.ref[Tensor], Tensor]] = field(default_factory=list)
+
+    def scales(self, losses: Any, scaled: Any) -> None:
+        """A loss scaler has multiplied losses by its scale."""
+        if isinstance(losses, torch.Tensor):
+            # the number without its graph
+            if (number := _number_of(losses)) is not None:
+                self._scaled.append((weakref.ref(scaled), number))
+        elif isinstance(losses, (list, tuple)):
+            for loss, out in zip(cast("Iterable[Any]", losses), scaled, strict=False):
+                self.scales(loss, out)
+
+    def discard(self) -> None:
+        """The gradients of what was differentiated so far are not used."""
+        self.held.clear()
+        self.before.clear()
+
+    def clear(self) -> None:
+        """The step is over."""
+        self.discard()
+        self._scaled.clear()
+
+    def note(self, roots: Iterable[Any]) -> None:
+        """A backward begins."""
+        for root in roots:
+            if isinstance(root, torch.Tensor) and root.is_floating_point() and not _is_wrapped(root):
+                if (number := _number_of(root)) is None:
+                    continue
+                self.held.append(number)
+                self.before += [loss for scaled, loss in self._scaled if scaled() is root]
+
+    def bits(self) -> tuple[bytes, ...]:
+        """Each, bit for bit."""
+        return tuple(bytes(t.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()) for t in self.held)
+
+    def numbers(self) -> tuple[float, ...]:
+        """Each as a number; of one of several elements its greatest magnitude."""
+        return tuple(float(t.item() if t.numel() == 1 else t.abs().max()) for t in self.held if t.numel())
+
+    def bad(self, *, scaled: bool) -> bool:
+        """Whether one is NaN or Inf; with `scaled` only a NaN, for an Inf may be the scale's."""
+        return any(not _is_good(t, scaled=scaled) for t in self.held)
+
+
+def _number_of(loss: Tensor) -> Tensor | None:
+    """A loss without its graph, as far as it can be read; a copy where the program may overwrite it."""
+    here = local(loss)
+    return here if here is None else here.detach() if here.numel() > 1 else here.detach().clone()
+
+
+def _is_wrapped(tensor: Tensor) -> bool:
+    """Whether a tensor is one of `torch.func`'s, which has no value of its own and ends with its transform."""
+    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _is_good(tensor: Tensor, *, scaled: bool) -> bool:
+    if tensor.numel() == 1:
+        value: Any = tensor.item()
+        return value == value if scaled else value - value == 0
+    return not bool((torch.isnan if scaled else _not_finite)(tensor).any())
+
+
+def _not_finite(tensor: Tensor) -> Tensor:
+    return ~torch.isfinite(tensor)
+
+
+def parameters_of(optimizer: Any) -> list[Tensor]:
+    """All parameters of an optimizer, in the order of its groups."""
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def gradients_of(optimizer: Any) -> list[tuple[Tensor, Tensor]]:
+    """The parameters of an optimizer that have a gradient, with what this process can read of it."""
+    return [(p, here) for p in parameters_of(optimizer) if p.grad is not None and (here := local(p.grad)) is not None]
+
+
+def norm_of(gradients: list[Tensor]) -> float:
+    """The norm of all gradients, which is finite only if each of them is; it may overflow where they are."""
+    if not gradients:
+        return 0.0
+    try:
+        return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))).item()
+    except (RuntimeError, NotImplementedError, TypeError):
+        # of several dtypes or devices, or sparse
+        return sum(_norm(each) ** 2 for each in gradients) ** 0.5
+
+
+def _norm(gradient: Tensor) -> float:
+    return torch.linalg.vector_norm(stored_values(gradient)).item()
+
+
+@torch.no_grad()
+def judge(optimizer: Any, losses: Losses) -> Judged:
+    """All that is known of a step about to be made."""
+    bad = []
+    for parameter, gradient in gradients_of(optimizer):
+        mask = _not_finite(dense(gradient))
+        if bool(mask.any()):
+            bad.append((parameter, mask))
+    bad_loss = losses.bad(scaled=False)
+    return Judged(losses.bits(), tuple(bad), bad_loss, spoilt_of(optimizer), losses.numbers())
+
+
+def spoilt_of(optimizer: Any) -> tuple[Tensor, ...]:
+    """The parameters of an optimizer that are NaN or Inf."""
+    return tuple(p for p in parameters_of(optimizer) if not is_finite(p))
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Whether what this process can read of a tensor holds no NaN or Inf."""
+    here = local(tensor)
+    return here is None or bool(torch.isfinite(stored_values(here)).all())
+
+
+def device_of(optimizers: Iterable[Any]) -> str:
+    """What optimizers compute on."""
+    kinds = {p.device.type for optimizer in optimizers for p in parameters_of(optimizer)}
+    return next(iter(sorted(kinds - {"cpu"})), "cpu")
+
+
+class Probes:
+    """A step of an optimizer that tries points which it does not keep, and the weights before it.
+
+    The one step for which weights are copied: such an optimizer keeps a hundred copies itself.
+    """
+
+    def __init__(self, optimizer: Any) -> None:
+        self.optimizer = optimizer
+        self.fault: Fault | None = None
+        self.explained: Any = None
+        here = [local(p) for p in parameters_of(optimizer)]
+        self._before = [(p, p.detach().clone()) for p in here if p is not None]
+
+    def tried(self, losses: Losses, step: int) -> Fault | None:
+        """The fault of the first point that is bad, when it has been tried."""
+        if self.fault is None and not (judged := judge(self.optimizer, losses)).is_good:
+            self.fault = Fault(self.optimizer, step, judged)
+            return self.fault
+        return None
+
+    @torch.no_grad()
+    def undone(self) -> bool:
+        """Have the weights be as before, if one is NaN or Inf that was none; whether that was so."""
+        spoilt = any(bool((_not_finite(p) & torch.isfinite(before)).any()) for p, before in self._before)
+        for parameter, before in self._before if spoilt else ():
+            parameter.copy_(before)
+        return spoilt
+
+
+# -- Optimizers that step on the gradients of one backward: the first of them moves weights before the next is judged
+#
+# Which come together is learnt as they do. What is bad for a later one is then explained before the first has
+# stepped, and told of only if the later one does step on it.
+
+
+MOST_UNCLAIMED: Final = 3
+"""So many explanations of what no step came to use, and nothing is explained beforehand any more."""
+
+
+class Together:
+    """The optimizers of one thread that have stepped since its last backward, and those that come after them."""
+
+    def __init__(self) -> None:
+        self._since: list[weakref.ref[Any]] = []
+        self._later: Identities[list[weakref.ref[Any]]] = Identities()
+        self._early: tuple[Fault, Any] | None = None
+        self._unclaimed = 0
+
+    def backward(self) -> None:
+        """Gradients are about to be computed."""
+        self._since.clear()
+        self._early = None
+
+    def step(self, optimizer: Any) -> bool:
+        """An optimizer is about to step; whether another has stepped on these gradients."""
+        first = self._since[0]() if self._since else None
+        self._since.append(weakref.ref(optimizer))
+        if first is None or first is optimizer:
+            return False
+        later = self._later.get(first) or []
+        if not any(known() is optimizer for known in later):
+            self._later.set(first, [*later, weakref.ref(optimizer)])
+        return True
+
+    def after(self, optimizer: Any) -> list[Any]:
+        """The optimizers that will step after this one on the same gradients."""
+        if len(self._since) != 1 or self._unclaimed >= MOST_UNCLAIMED:
+            return []
+        return [o for known in self._later.get(optimizer) or [] if (o := known()) is not None]
+
+    def ahead(self, optimizer: Any, losses: Losses, only: Sequence[int]) -> tuple[Any, Judged] | None:
+        """What is bad for one that will step after this one: it, and what its step would be made of.
+
+        `only`: the numbers of those that are looked at; all where there are none.
+        """
+        for other in self.after(optimizer):
+            if not only or id(other) in only:
+                norm = norm_of([g for _, g in gradients_of(other)])
+                judged = None if norm - norm == 0 else judge(other, losses)
+                if judged is not None and not judged.is_good:
+                    return other, judged
+        return None
+
+    def keep(self, fault: Fault, explained: Any) -> None:
+        """What is known of a step that may come."""
+        self._early = fault, explained
+        self._unclaimed += 1
+
+    def explained(self, fault: Fault) -> tuple[Fault, Any] | None:
+        """What is known of a step that has come, if it is made of the same."""
+        early = self._early
+        if early is None or early[0].optimizer is not fault.optimizer:
+            return None
+        # the losses are those of the first step
+        if not replace(early[0].judged, losses=fault.judged.losses).same_as(fault.judged):
+            return None
+        self._unclaimed = 0
+        return early

@@ -1,0 +1,114 @@
+"""The log of sinks, leaves with the gradients that wait in them, and the engine calls that these came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from whynan.capture.torch.sinks.steps import Steps
+
+if TYPE_CHECKING:
+    import weakref
+
+    from torch import Tensor
+
+    from whynan.capture.provenance.label_sets import LabelSets
+    from whynan.capture.torch.event_log import Rows
+    from whynan.traces import Sink
+
+_RESETS: Final = frozenset(["aten.zero_.default", "aten._foreach_zero_.default"])
+
+
+@dataclass(slots=True)
+class Backward:
+    """One call of the engine: the bad labels of its roots, and whether anything used its gradients.
+
+    `incurable`: what is bad in the roots at any loss scale, being born before the scale was multiplied in.
+    """
+
+    number: int
+    loss: list[Sink]
+    start: int = 0
+    incurable: list[Sink] = field(default_factory=lambda: [])
+    used: bool = False
+    leaves: dict[int, None] = field(default_factory=lambda: {})
+
+
+@dataclass(slots=True)
+class Leaf:
+    """A leaf that a gradient arrived at, the engine calls whose gradients `.grad` holds, and what is bad in it.
+
+    `left` is what the leaf takes along if it is let go of with its gradient.
+    """
+
+    reference: weakref.ref[Tensor]
+    pending: dict[int, Backward]
+    left: list[Sink] = field(default_factory=lambda: [])
+
+
+@dataclass(eq=False)
+class SinkLog:
+    """The sinks that a trace has found, and what of its leaves and outputs may yet become one."""
+
+    found: list[Sink] = field(default_factory=lambda: [])
+    fatal_seen: bool = False
+    outputs: list[tuple[Sink, int]] = field(default_factory=lambda: [])
+    """Outputs of modules that may be followed by a backward, and the ordinals of their events."""
+    last_backward: int = -1
+    steps: Steps = field(default_factory=Steps)
+    skipped_steps: int = 0
+    leaves: dict[int, Leaf] = field(default_factory=lambda: {})
+    unused: dict[int, Leaf] = field(default_factory=lambda: {})
+    """Leaves whose gradients nothing has used, by the address of the leaf."""
+    leaf_sites: dict[int, tuple[weakref.ref[Tensor], int]] = field(default_factory=lambda: {})
+
+    def awaited(self) -> list[Sink]:
+        """The outputs that no backward has followed."""
+        return [sink for sink, ordinal in self.outputs if self.last_backward <= ordinal]
+
+    def forget(self, tensor: Tensor) -> None:
+        """Keep no weak reference to a tensor."""
+        self.leaf_sites.pop(id(tensor), None)
+        self.leaves.pop(id(tensor), None)
+        self.unused = {k: v for k, v in self.unused.items() if v.reference() is not tensor}
+
+    def forget_all(self) -> None:
+        """Keep no weak reference to any tensor."""
+        for held in (self.leaf_sites, self.leaves, self.unused):
+            held.clear()
+
+
+def was_reset(rows: Rows, grad: Tensor) -> bool:
+    """Whether a gradient was last written by a reset to zero."""
+    try:
+        row = rows.get(rows.writer_of(grad))
+    except (RuntimeError, NotImplementedError):
+        return False
+    return row is not None and row.operator.name in _RESETS
+
+
+def incurable(loss: list[Sink], labels: LabelSets, last: set[int]) -> list[Sink]:
+    """A loss as a sink of what was born before its last operation, which multiplies it by the scale.
+
+    `last`: the events that wrote the roots of a backward.
+    """
+    made: list[Sink] = []
+    for sink in loss:
+        early = frozenset(n for n in sink.labels if labels.birth(n).event.ordinal not in last)
+        if early:
+            made.append(replace(sink, labels=early))
+    return made
+
+
+def distinct(found: list[Sink]) -> list[Sink]:
+    """One sink a place, at its worst: a parameter that stays bad for a thousand steps is one."""
+    worst: dict[Any, Sink] = {}
+    for sink in found:
+        key = (sink.kind, sink.name, sink.labels, sink.damage)
+        known = worst.get(key)
+        if known is None:
+            worst[key] = sink
+        else:
+            worse = replace(sink, owner=known.owner) if sink.bad > known.bad else known
+            worst[key] = replace(worse, decision=known.decision or sink.decision)
+    return list(worst.values())

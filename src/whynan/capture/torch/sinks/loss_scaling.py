@@ -1,0 +1,247 @@
+"""Loss scaling: steps that a scaler skips, and a scale that falls and falls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from whynan.capture.torch.provenance import interventions
+from whynan.records import Note, ScaleFall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+    from whynan.capture.torch.context import TraceContext
+    from whynan.capture.torch.sinks.leaves import Leaf
+    from whynan.records import SinkKind
+    from whynan.traces import Sink
+
+
+# -- A loss scale that falls and falls: whether a scaler still looks for its scale, or none will do --------------------
+
+
+SKIPS: Final = 8
+"""So many steps skipped, down to a scale of 1 or less: it is not the scale that makes the gradients bad."""
+DISCARDS: Final = 33
+"""So many times on end a program discards bad gradients by itself: from 2**32, the greatest scale that such scalers
+begin with, down to 1."""
+
+
+@dataclass
+class Falling:
+    """The steps that a scaler has skipped: on end, and since its scale last rose."""
+
+    on_end: int = 0
+    _falls: int = 0
+    _first: float | None = None
+    """The scale of the first of these."""
+    _first_on_end: float | None = None
+    _last: float | None = None
+
+    def skip(self, scale: float | None) -> None:
+        """A step was skipped at this scale."""
+        self._see(scale)
+        if not self.on_end:
+            self._first_on_end = scale
+        if not self._falls:
+            self._first = scale
+        self.on_end += 1
+        self._falls += 1
+
+    def made(self, scale: float | None) -> None:
+        """A step was made at this scale."""
+        self._see(scale)
+        self.on_end = 0
+
+    def forget(self) -> None:
+        """Begin to count anew."""
+        self.on_end = self._falls = 0
+
+    def _see(self, scale: float | None) -> None:
+        if scale is None:
+            return
+        if self._last is not None and scale > self._last:
+            self._falls = 0
+        self._last = scale
+
+    def lost(self) -> ScaleFall | None:
+        """How it fell, where the scaler is not looking for its scale any more; None while it may be."""
+        if self._last is not None and self._last > 1.0:
+            return None
+        if self.on_end >= SKIPS:
+            return ScaleFall(skipped=self.on_end, on_end=True, first=self._first_on_end, last=self._last)
+        if self._falls >= SKIPS and self._first is not None and self._last is not None and self._last < self._first:
+            return ScaleFall(skipped=self._falls, on_end=False, first=self._first, last=self._last)
+        return None
+
+
+@dataclass
+class Discards:
+    """How often a program has discarded bad gradients by itself, as a scaler written by hand does."""
+
+    count: int = 0
+    _on_end: int = 0
+    _noticed_in: int | None = None
+
+    def note(self, backward: int) -> None:
+        """A gradient is gone that nothing has used, of this backward or one before it; each counts once."""
+        if backward != self._noticed_in:
+            self.count += 1
+            self._on_end += 1
+        self._noticed_in = backward
+
+    def made(self) -> None:
+        """A step was made of gradients."""
+        self._on_end = 0
+
+    def lost(self) -> ScaleFall | None:
+        """How often on end, where that is more than the search for a scale takes."""
+        return ScaleFall(skipped=self._on_end, on_end=True) if self._on_end >= DISCARDS else None
+
+
+# -- Steps that a loss scaler skips: what is bad in their gradients reaches nothing ------------------------------------
+
+
+class Scaler:
+    """What a loss scaler of the program's has seen, and what it will not let through.
+
+    `consume` is called with a leaf whose gradient is used.
+    """
+
+    def __init__(self, context: TraceContext, consume: Callable[[Tensor, SinkKind], None]) -> None:
+        self.context = context
+        self.log = context.log
+        self.consume = consume
+        self.waits = False
+        """Whether it saw Inf, and the step that it skips has not been settled."""
+        self._skipping: list[Tensor] = []
+        self._falling = Falling()
+        self._scale: float | None = None
+        self._discards = Discards()
+        self._checked: list[Sink] = []
+        """What was read of gradients that nothing has used yet."""
+        self._excused: list[Sink] = []
+        """What was read of gradients that were discarded then: that was the look at them."""
+        self._lost: ScaleFall | None = None
+        self.given: ScaleFall | None = None
+        """How the scale fell before the one step that is looked at, where the scaler is lost."""
+
+    def unscaled(self, args: Any) -> None:
+        """It looked at gradients: what is bad in them it will skip, unless it has skipped them too often."""
+        grads = interventions.tensors_in(args[0])
+        found_inf, inverse = (*args[1:3], None, None)[:2]
+        if isinstance(inverse, torch.Tensor) and inverse.numel() == 1 and float(inverse):
+            self._scale = 1.0 / float(inverse)
+        if not isinstance(found_inf, torch.Tensor) or not bool((found_inf != 0).any()):
+            return
+        if not self.waits:
+            self._falling.skip(self._scale)
+        self.waits = True
+        lost = self.given or self._falling.lost()
+        if lost is not None:
+            self._lost = lost
+            self._tell(grads, lost)
+        self._forget(grads)
+
+    def makes(self) -> None:
+        """A step is made of gradients, by which a scaler does not skip it."""
+        self._discards.made()
+        self._falling.made(self._scale)
+
+    # -- a program that skips steps by itself ------------------------------------------------------------------------
+
+    def reads(self, sink: Sink) -> bool:
+        """Whether what the program reads stands in gradients that it may yet discard."""
+        left = frozenset(label for leaf in self.log.leaves.values() for s in leaf.left for label in s.labels)
+        if not sink.labels or not sink.labels <= left:
+            return False
+        self._checked.append(sink)
+        return True
+
+    def begins(self) -> None:
+        """A backward begins: what is gone of the gradients of those before it, nothing has used."""
+        self.settle()
+        leaves = [leaf for leaf in self.log.leaves.values() if leaf.left]
+        used = {label for s in self.log.found if s.fatal for label in s.labels} if leaves else set[int]()
+        for leaf in leaves:
+            tensor = leaf.reference()
+            if tensor is not None and (tensor.grad is None or self.context.state_of(tensor.grad) is None):
+                self._discard(leaf, used)
+
+    def _discard(self, leaf: Leaf, used: set[int]) -> None:
+        left, leaf.left = leaf.left, []
+        if all(s.labels & used for s in left):
+            # of a copy of it a step was made
+            return
+        self._discards.note(self.log.last_backward)
+        lost = self._discards.lost()
+        if lost is not None:
+            self._lost = lost
+            self.log.found += [replace(s, scale_fall=lost) for s in left]
+        gone = frozenset(label for s in left for label in s.labels)
+        self._excused += [s for s in self._checked if s.labels & gone]
+        self._checked = [s for s in self._checked if not s.labels & gone]
+
+    def finish(self) -> None:
+        """The run has ended: what was read of gradients that no training discards was no look at them."""
+        self.begins()
+        self.log.found += self._checked
+        if not self.log.steps.met:
+            self.log.found += self._excused
+        self._checked = []
+        # the last word of how far it fell
+        self.log.found = [replace(s, scale_fall=s.scale_fall and self._lost) for s in self.log.found]
+        if self._discards.count:
+            self.context.notes[Note.of("discarded_gradients", times=self._discards.count)] = None
+
+    # -- a scaler of torch's -----------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """It saw Inf and no step came: that was the attempt, and it was skipped."""
+        if self.waits:
+            self.waits = False
+            self.log.steps.skip(self.context.ordinal - self.context.first)
+            self.log.skipped_steps += 1
+
+    def skips(self, grads: list[Tensor]) -> None:
+        """The optimizer is called with gradients that it was told to skip."""
+        self._skipping = grads
+        self._forget(grads)
+
+    def skipped(self) -> None:
+        """That call has ended; a fused optimizer is recorded as writing the gradients that it skipped."""
+        self._forget(self._skipping)
+        self._skipping = []
+
+    def _tell(self, grads: list[Tensor], lost: ScaleFall) -> None:
+        """Gradients that no scale makes finite are the end of a training."""
+        known = len(self.log.found)
+        theirs = {id(g) for g in grads}
+        for leaf in list(self.log.leaves.values()):
+            tensor = leaf.reference()
+            if tensor is not None and id(tensor.grad) in theirs:
+                self.consume(tensor, "gradient")
+        self.log.found[known:] = [replace(s, scale_fall=lost) for s in self.log.found[known:]]
+
+    def _forget(self, grads: list[Tensor]) -> None:
+        """Gradients that are skipped reach nothing; a loss that was bad at any scale does."""
+        if not grads:
+            return
+        for grad in grads:
+            state = self.context.state_of(grad)
+            if state is not None:
+                state.skipped = True
+        skipped = {id(g) for g in grads}
+        for leaf in self.log.leaves.values():
+            tensor = leaf.reference()
+            if tensor is not None and id(tensor.grad) in skipped:
+                for record in leaf.pending.values():
+                    # no scale cures a loss that was bad before it
+                    self.log.found += record.incurable
+                    record.incurable = []
+                leaf.pending.clear()
+                leaf.left = []

@@ -1,0 +1,446 @@
+"""Sinks: losses, gradients, parameters, buffers, outputs, and what is only observed."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from whynan.capture.torch.arrays import State, bad_mask, is_bad, is_strided, local, one_of, readable, strided
+from whynan.capture.torch.event_log import address
+from whynan.capture.torch.names import tensors_of
+from whynan.capture.torch.provenance import interventions
+from whynan.capture.torch.sinks.decisions import decide, ended
+from whynan.capture.torch.sinks.leaves import Backward, Leaf, distinct, incurable, was_reset
+from whynan.capture.torch.sinks.loss_scaling import Scaler
+from whynan.capture.torch.sinks.values_read import held_tensors, is_for_a_bad_number, raised_at
+from whynan.capture.torch.sparse import as_dense
+from whynan.traces import Sink
+from whynan.traces.facts import STILL_HELD
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from whynan.capture.torch.context import TraceContext
+    from whynan.capture.torch.operators import Operator
+    from whynan.capture.torch.provenance.entries import Entries
+    from whynan.capture.torch.sites import Lane
+    from whynan.records import SinkKind
+
+
+# -- Where values leave: losses, gradients, parameters, buffers, outputs, and what is only observed --------------------
+
+
+class Sinks:
+    """All sinks of a trace; a gradient is one only when something consumes it, or when it is left at the end."""
+
+    def __init__(self, context: TraceContext, entries: Entries) -> None:
+        self.context = context
+        self.log = context.log
+        self.entries = entries
+        self.backwards: list[Backward] = []
+        self.scaler = Scaler(context, self.consume)
+        self.in_closure: list[Backward] = []
+        """The engine calls of the closure that the optimizer's step is evaluating."""
+
+    # -- what is read off a tensor -------------------------------------------------------------------------------
+
+    def sink(self, tensor: Tensor, kind: SinkKind, name: str | None, fatal: bool) -> list[Sink]:
+        """The sinks that a tensor makes: one of its bad elements, one of damage in its finite ones."""
+        context = self.context
+        tensor = as_dense(tensor, context)
+        state = context.state_of(tensor)
+        made: list[Sink] = []
+        if not readable(tensor) or (state is None and not is_bad(tensor)):
+            return self._integers(tensor, state, kind, name, fatal)
+        labels = context.labels
+        with torch._C._DisableTorchDispatch():
+            bad = bad_mask(tensor)
+            count = int(bad.sum())
+            if count:
+                counts: dict[frozenset[int], int] = {}
+                if state is not None and state.plane is not None:
+                    plane = torch.where(bad, strided(state.plane, state.itemsize, tensor), 0)
+                    counts = labels.counts(plane)
+                elif (entered := self._unread(tensor, bad)) is not None:
+                    counts = labels.counts(entered)
+                found = frozenset(label for carried in counts for label in carried)
+                seen = Sink(kind, name, count, tensor.numel(), found, fatal, counts=counts, owner=self.log.steps.owner)
+                made.append(replace(seen, value=one_of(tensor, bad)))
+        return made + self._integers(tensor, state, kind, name, fatal)
+
+    def _unread(self, tensor: Tensor, bad: Tensor) -> Tensor | None:
+        """Labels of bad elements that no event has read and none of this trace has computed."""
+        context = self.context
+        if context.narrowed:
+            # what was computed out of sight has not come in
+            return None
+        made = context.rows.get(context.rows.writer_of(tensor))
+        if made is not None and made.operator.base != "lift_fresh" and not made.operator.collective:
+            return None
+        return self.entries.enter_unread(tensor, bad, 0 if made is None else made.site)
+
+    def _integers(
+        self, tensor: Tensor, state: State | None, kind: SinkKind, name: str | None, fatal: bool
+    ) -> list[Sink]:
+        if state is None or state.taint is None or not is_strided(tensor):
+            return []
+        with torch._C._DisableTorchDispatch():
+            plane = strided(state.taint, state.itemsize, tensor)
+            count = int((plane != 0).sum())
+            if not count:
+                return []
+            found = self.context.labels.labels_in(plane)
+        return [Sink(kind, name, count, tensor.numel(), found, fatal, damage=True, owner=self.log.steps.owner)]
+
+    # -- backward ------------------------------------------------------------------------------------------------
+
+    def backward_starts(self, lane: Lane, roots: list[Tensor], *, into_leaves: bool) -> None:
+        """The engine is called: its roots are a loss; `autograd.grad` returns gradients and uses none of them."""
+        self.log.last_backward = self.context.ordinal
+        self.scaler.begins()
+        self.log.steps.micro += 1
+        self.log.fatal_seen = self.log.fatal_seen or into_leaves
+        loss = [s for r in roots for s in self.sink(r, "loss", None, True)] if into_leaves else []
+        record = Backward(len(self.backwards), loss, self.context.ordinal - self.context.first)
+        last = {self.context.rows.writer_of(r) - self.context.first for r in roots} if loss else set()
+        record.incurable = incurable(loss, self.context.labels, last)
+        if loss:
+            self.backwards.append(record)
+        if lane.closure and into_leaves:
+            self.in_closure.append(record)
+        lane.backward = record
+        lane.loss_labels = frozenset(label for s in loss for label in s.labels)
+
+    def gradient_arrives(self, leaf: Tensor, operator: Operator, lane: Lane) -> None:
+        """An event under AccumulateGrad for a leaf."""
+        known = self.log.leaves.get(id(leaf))
+        if known is None or known.reference() is not leaf:
+            if known is not None:
+                self._departed(known)
+            known = self.log.leaves[id(leaf)] = Leaf(weakref.ref(leaf), {})
+        record: Backward | None = lane.backward
+        if (operator.base != "add" and operator.base != "add_") or (
+            known.pending and leaf.grad is not None and was_reset(self.context.rows, leaf.grad)
+        ):
+            known.pending.clear()
+        if record is not None:
+            record.leaves[id(leaf)] = None
+            if record.loss:
+                known.pending[record.number] = record
+
+    def backward_ends(self, record: Backward | None) -> None:
+        """The engine is done: what is bad in the gradients that it left."""
+        if record is None or not self.context.marked:
+            return
+        for number in record.leaves:
+            known = self.log.leaves.get(number)
+            leaf = known.reference() if known is not None else None
+            if known is None or leaf is None or leaf.grad is None:
+                continue
+            if known.pending:
+                self.log.unused[address(leaf)] = known
+            state = self.context.state_of(leaf.grad)
+            bad = state is not None and not state.skipped
+            known.left = self.sink(leaf.grad, "gradient", self.context.names.leaf_name(leaf), True) if bad else []
+
+    def changed(self, written: Sequence[Tensor]) -> None:
+        """Tensors were changed in place outside of an optimizer: by hand, a leaf uses its gradient so."""
+        for tensor in written:
+            known = self.log.unused.pop(address(tensor), None)
+            if known is not None and known.reference() is not None:
+                self._use(known)
+
+    def interrupted(self, record: Backward | None) -> None:
+        """An exception has left the engine: what its backward had born was on its way to a gradient."""
+        if record is None:
+            return
+        born = [b for b in self.context.labels.births if b.label_kind == "birth" and b.event.ordinal >= record.start]
+        self.log.found += [
+            Sink("gradient", None, b.element.count, b.element.total, frozenset((b.label,)), True) for b in born
+        ]
+
+    def _departed(self, leaf: Leaf) -> None:
+        """A leaf was let go of with the gradient that a backward had left: nobody discarded it."""
+        self._use(leaf)
+        self.log.found += leaf.left
+        leaf.left = []
+
+    def _use(self, leaf: Leaf) -> None:
+        """The gradients of a leaf are used, and so are the losses that they came from."""
+        for record in leaf.pending.values():
+            if not record.used:
+                record.used = True
+                self.log.found += record.loss
+        leaf.pending.clear()
+
+    # -- optimizer -----------------------------------------------------------------------------------------------
+
+    def step_starts(self, optimizer: Any, closure: bool) -> None:
+        """An optimizer is about to consume gradients; one that a scaler told to skip does not."""
+        self.scaler.waits = False
+        fresh = self.log.steps.begin(optimizer)
+        parameters = [p for g in optimizer.param_groups for p in g["params"] if isinstance(p, torch.Tensor)]
+        if fresh:
+            self._enter_parameters(parameters)
+        found_inf = getattr(optimizer, "found_inf", None)
+        if isinstance(found_inf, torch.Tensor) and bool(found_inf.any()):
+            self.log.skipped_steps += 1
+            self.scaler.skips([p.grad for p in parameters if p.grad is not None])
+            return
+        self.scaler.makes()
+        if closure:
+            self.in_closure = []
+            return
+        self._consume_all(parameters)
+
+    def _consume_all(self, parameters: list[Tensor]) -> None:
+        for p in parameters:
+            if p.grad is not None:
+                self.consume(p, "gradient")
+
+    def closure_ends(self, optimizer: Any) -> None:
+        """A step with a closure has ended: one that asked once used that loss; a search only probed."""
+        records, self.in_closure = self.in_closure, []
+        if len(records) == 1:
+            self._consume_all([p for g in optimizer.param_groups for p in g["params"] if isinstance(p, torch.Tensor)])
+        for leaf in self.log.leaves.values():
+            for record in records:
+                leaf.pending.pop(record.number, None)
+
+    def _enter_parameters(self, parameters: list[Tensor]) -> None:
+        """Parameters that are bad before their first step are so from outside, not by the optimizer."""
+        for p in (here for p in parameters if (here := local(p)) is not None):
+            state = self.context.state_of(p)
+            if state is None and readable(p) and is_bad(p.detach()):
+                self.entries.enter_parameter(p, self.context.lane().optimizer_site)
+
+    def consume(self, leaf: Tensor, kind: SinkKind) -> None:
+        """A leaf's gradient is used: it is a sink, and so are the losses it came from."""
+        grad = None if leaf.grad is None else local(leaf.grad)
+        state = self.context.state_of(grad) if grad is not None else None
+        if state is not None and state.skipped:
+            return
+        known = self.log.leaves.get(id(leaf))
+        if known is not None:
+            self._use(known)
+            known.left = []
+        if grad is not None and (state is not None or not self._seen(grad)):
+            self.log.found += self.sink(grad, kind, self.context.names.leaf_name(leaf), True)
+
+    def _seen(self, tensor: Tensor) -> bool:
+        """Whether this trace saw what the tensor's last write gave, so that no state means finite."""
+        rows = self.context.rows
+        try:
+            made = rows.writer_of(tensor)
+        except (RuntimeError, NotImplementedError):
+            return True
+        return made >= self.context.first and not self.entries.exchanges.came_by(rows.get(made))
+
+    def step_ends(self, optimizer: Any) -> None:
+        """What a step left in parameters."""
+        self.log.steps.end(optimizer, self.context.ordinal - self.context.first)
+        # a fused optimizer is recorded as writing the gradients that it skipped
+        self.scaler.skipped()
+        for group in optimizer.param_groups if self.context.marked else ():
+            for p in group["params"]:
+                here = local(p) if isinstance(p, torch.Tensor) else None
+                if here is not None and self.context.state_of(here) is not None:
+                    self._stored(here, "parameter", self.context.names.leaf_name(p))
+        self.log.steps.owner = None
+
+    def _stored(self, tensor: Tensor, kind: SinkKind, name: str | None) -> None:
+        """A parameter or buffer with bad elements that were finite before."""
+        labels = self.context.labels
+        for sink in self.sink(tensor, kind, name, True):
+            own = frozenset(
+                label
+                for label in sink.labels
+                if not ((b := labels.birth(label)).kind == "entered" and b.element.tensor == name)
+            )
+            if kind == "buffer":
+                own -= self.context.labels.literals
+            if own:
+                self.log.found.append(replace(sink, labels=own))
+
+    # -- outputs and observation -----------------------------------------------------------------------------------
+
+    def module_returns(self, out: Any) -> None:
+        """An outermost module call has ended."""
+        self.log.fatal_seen = True
+        if not self.context.marked:
+            return
+        for name, tensor in tensors_of(out, "output"):
+            if self.context.state_of(tensor) is not None:
+                made = self.sink(tensor, "output", name, True)
+                if tensor.requires_grad:
+                    # whether a backward follows is known only later
+                    self.log.outputs += [(sink, self.context.ordinal) for sink in made]
+                else:
+                    self.log.found += made
+
+    def outputs_leave(self) -> None:
+        """No backward follows any more: the outputs that one was waited for are sinks."""
+        self.log.found += self.log.awaited()
+        self.log.outputs = []
+
+    def target_returns(self, out: Any) -> None:
+        """The target of `explain` has returned: all of it is a fatal sink."""
+        for name, tensor in tensors_of(out, "output"):
+            self.log.fatal_seen = True
+            self.log.found += self.sink(tensor, "output", name, True)
+
+    def leaves_for_python(self, tensor: Tensor) -> None:
+        """`tolist`, `numpy`, DLPack, `save`: nothing is dispatched, the value leaves."""
+        if self.context.lane().closure:
+            return
+        if self.context.state_of(tensor) is not None:
+            one = tensor.item() if tensor.numel() == 1 and tensor.is_floating_point() else None
+            if not self._decides(tensor, one):
+                self.log.found += self.sink(tensor, "observed", None, False)
+
+    def _decides(self, tensor: Tensor, value: Any) -> bool:
+        """Whether the program decides on what it has read of a tensor."""
+        made = decide(self.context, tensor, value, self.sink)
+        self.log.found += made
+        return bool(made)
+
+    def python_value(self, args: Any, out: Any) -> None:
+        """An event that gave a Python number."""
+        if isinstance(out, float) and out != out:
+            state = self.context.state_of(args[0])
+            if state is not None and state.plane is not None:
+                found = self.context.labels.labels_in(strided(state.plane, state.itemsize, args[0]))
+                self.entries.read(self.context.labels.intern(found) if found else 0)
+        if self.context.lane().closure:
+            return
+        tensors = interventions.tensors_in(args)
+        if len(tensors) == 1 and self._decides(tensors[0], out):
+            return
+        for tensor in tensors:
+            if self.context.state_of(tensor) is not None:
+                seen = self.sink(tensor, "observed", None, False)
+                self.log.found += [s for s in seen if not self.scaler.reads(s)]
+
+    def raised(self, error: BaseException) -> None:
+        """An exception left the region with what its frames held: a fatal sink where it was raised for that."""
+        place = raised_at(error) if is_for_a_bad_number(error) else None
+        made = None if place is None else ended(place)
+        held: list[Sink] = []
+        for name, tensor in held_tensors(error):
+            if self.context.state_of(tensor) is not None:
+                held += self.sink(tensor, "observed", name, made is not None)
+        if made is not None and not held and self.log.found and self.log.found[-1].kind == "observed":
+            # an array that NumPy has: its tensor was read, and is gone
+            held.append(replace(self.log.found.pop(), fatal=True))
+        self.log.found += [replace(sink, decision=made) for sink in held]
+
+    def finish(self) -> list[Sink]:
+        """The run has ended: what is still in `.grad`, in parameters and buffers, and held unread."""
+        self.scaler.finish()
+        context = self.context
+        for leaf in list(self.log.leaves.values()):
+            tensor = leaf.reference()
+            if tensor is None:
+                self._departed(leaf)
+                continue
+            if (
+                tensor.grad is not None
+                and not ((state := context.state_of(tensor.grad)) is not None and state.skipped)
+                and not was_reset(self.context.rows, tensor.grad)
+            ):
+                self.consume(tensor, "gradient")
+            if context.state_of(tensor) is not None:
+                self._stored(tensor, "parameter", context.names.leaf_name(tensor))
+        for reference, _ in list(self.log.leaf_sites.values()):
+            tensor = reference()
+            if tensor is not None and tensor.grad is not None and id(tensor) not in self.log.leaves:
+                state = context.state_of(tensor.grad)
+                if state is not None and not state.skipped:
+                    # put there by hand
+                    self.consume(tensor, "gradient")
+        self.look_at_modules()
+        self.outputs_leave()
+        named: set[int] = set()
+        for leaf in self.log.leaves.values():
+            tensor = leaf.reference()
+            if tensor is not None:
+                named.update(
+                    (id(context.state_of(tensor)), id(context.state_of(tensor.grad)) if tensor.grad is not None else 0)
+                )
+        # what only the window holds, the program does not
+        context.rows.let_go()
+        for state in list(context.marked):
+            if state.reads == 0 and id(state) not in named and state.plane is not None and not state.skipped:
+                self._held(state)
+        return distinct(self.log.found)
+
+    def look_at_modules(self) -> None:
+        """What is bad in the parameters and buffers of the modules that ran."""
+        for root in list(self.context.names.roots) if self.context.marked else ():
+            held: tuple[tuple[SinkKind, Any], ...] = ("parameter", root.parameters()), ("buffer", root.buffers())
+            for kind, tensors in held:
+                for tensor in tensors:
+                    here = local(tensor)
+                    if here is not None and self.context.state_of(here) is not None:
+                        self._stored(here, kind, self.context.names.describe(tensor)[0])
+
+    def _held(self, state: State) -> None:
+        assert state.plane is not None
+        with torch._C._DisableTorchDispatch():
+            found = self.context.labels.labels_in(state.plane)
+            count = int((state.plane != 0).sum())
+        if found:
+            total = max(math.prod(state.shape), count)
+            self.log.found.append(Sink("observed", STILL_HELD, count, total, found, False))
+
+
+# -- What would be a sink if the run ended now: what waits in gradients and outputs for what the program does next -----
+
+
+class Pending:
+    """Reads the sinks of a run that goes on, and changes none of them."""
+
+    def __init__(self, context: TraceContext) -> None:
+        self._context = context
+        self._log = context.log
+        self._read = 0
+        self._found: set[Any] = set()
+
+    def sinks(self) -> list[Sink]:
+        """Gradients that nothing has used or discarded, the losses that they came from, outputs without a backward."""
+        waiting = self._log.awaited()
+        if self._context.entered:
+            # to read a gradient while another thread's engine writes it is a race in PyTorch itself
+            return waiting
+        for leaf in self._log.leaves.values():
+            if (leaf.left or leaf.pending) and self._held(leaf):
+                waiting += leaf.left
+                waiting += [sink for record in leaf.pending.values() for sink in record.loss]
+        return waiting
+
+    def places(self) -> tuple[int, frozenset[Any]]:
+        """How many places the sinks have that were found, and which others wait: differs where one is new."""
+        found = self._log.found
+        self._found.update(map(_place, found[self._read :]))
+        self._read = len(found)
+        return len(self._found), frozenset(map(_place, self.sinks())) - self._found
+
+    def _held(self, leaf: Leaf) -> bool:
+        """Whether the program still has a leaf's gradient, or let the leaf go with it."""
+        tensor = leaf.reference()
+        if tensor is None:
+            return True
+        if tensor.grad is None or was_reset(self._context.rows, tensor.grad):
+            return False
+        state = self._context.state_of(tensor.grad)
+        return state is None or not state.skipped
+
+
+def _place(sink: Sink) -> tuple[Any, ...]:
+    return sink.kind, sink.name, sink.labels, sink.damage

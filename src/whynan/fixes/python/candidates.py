@@ -1,0 +1,440 @@
+"""Candidates: what would mend a hazard, as edits of the file that the birth's site is in."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from whynan.fixes.candidates import Candidate, Declined
+from whynan.fixes.python import double_where
+from whynan.fixes.python.double_where import roots_of, twins_of
+from whynan.fixes.python.edit import Edited, Editor, by_statement, insertions
+from whynan.fixes.python.formula import assigned, functional, helpers_in, pair, returned
+from whynan.fixes.python.imports import statements_of, with_imports
+from whynan.fixes.python.match import Match, Matcher
+from whynan.fixes.python.read import Reader, helper_of, pattern
+from whynan.fixes.python.term import Term
+from whynan.fixes.python.write import NAMINGS, UnwritableError
+from whynan.source.signatures import CASTS, ELEMENTWISE, VIEWS, operator_of
+from whynan.source.text import Place, own_names, parsed, replaced
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from whynan.fixes.python.edit import Root
+    from whynan.fixes.python.formula import Edit
+    from whynan.fixes.python.write import Naming
+    from whynan.records import Finding
+    from whynan.records.intents import FixIntent, FixKind
+    from whynan.source.dataflow import Definition
+
+
+# -- What the operands of an expression were made of, as far up in its function as that is safe to compute again -------
+
+
+_MOST_LEVELS: Final = 6
+_FOLLOWED: Final = (
+    ELEMENTWISE
+    | VIEWS
+    | CASTS
+    | frozenset(
+        "softmax log_softmax softmin logsumexp sum mean prod amax amin max min std var vector_norm normalize cumsum "
+        "cumprod cosine_similarity finfo".split()
+    )
+)
+"""Operators that can make a 0 of what is none, or pass it on, and whose exact values are cheap."""
+_READ: Final = (
+    *(ast.Name, ast.Constant, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.keyword, ast.Tuple),
+    *(ast.List, ast.operator, ast.unaryop, ast.cmpop, ast.expr_context),
+)
+
+
+def levels(reader: Reader, root: Root, known: Sequence[Definition]) -> Iterator[list[Definition]]:
+    """The definitions of what an expression and the known definitions read, one level after the other.
+
+    Each level has all before it. A definition is followed where no other can have made the value there, where it is an
+    expression of PyTorch's operators alone, and where it was computed under the same context managers.
+    """
+    found = list(known)
+    pieces: list[Root] = [root, *(d.value for d in known if d.value is not None)]
+    for _ in range(_MOST_LEVELS):
+        read = [name for piece in pieces for name in _names(piece)]
+        new = [d for d in dict.fromkeys(_followed(reader, root, name) for name in read) if d is not None]
+        new = [d for d in new if d not in found]
+        if not new:
+            return
+        found += new
+        pieces = [d.value for d in new if d.value is not None]
+        yield list(found)
+
+
+def _names(piece: Root) -> list[ast.Name]:
+    """The names that an expression reads, that of an augmented assignment's target among them."""
+    target = [piece.target] if isinstance(piece, ast.AugAssign) and isinstance(piece.target, ast.Name) else []
+    return [*target, *(n for n in ast.walk(piece) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))]
+
+
+def _followed(reader: Reader, root: Root, name: ast.Name) -> Definition | None:
+    """The definition of a name where it is read, if it is one that can be followed."""
+    place = reader.place
+    found = reader.reaching.only(name)
+    if found is None or found.written or not isinstance(found.value, ast.expr):
+        return None
+    statement = place.statement(found.value)
+    if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or statement.value is not found.value:
+        return None
+    if place.is_late(name) or not isinstance(found.node, ast.Name) or not reader.is_pure(found.value):
+        return None
+    same = _managers(place, statement) == _managers(place, place.statement(root))
+    return found if same and all(_is_followed(place, node) for node in ast.walk(found.value)) else None
+
+
+def _managers(place: Place, statement: ast.stmt) -> list[ast.AST]:
+    """The context managers that a statement is under."""
+    return [node for node in place.above(statement) if isinstance(node, (ast.With, ast.AsyncWith))]
+
+
+def _is_followed(place: Place, node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        name, in_place = operator_of(place, node)
+        return name in _FOLLOWED and not in_place
+    return isinstance(node, _READ) and not isinstance(node, ast.MatMult)
+
+
+# -- Candidates: what would mend a hazard, as edits of the file that the birth's site is in ----------------------------
+
+
+_MOST_MATCHES: Final = 6
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Where a birth is: the file, the expression, and the terms of its function, or of one that calls it."""
+
+    path: str
+    place: Place
+    birth: Root
+    reader: Reader
+    call: ast.Call | None = None
+
+    @property
+    def start(self) -> Root:
+        """The expression of the function that the birth is, or is in a call of."""
+        return self.birth if self.call is None else self.call
+
+
+def candidates(text: str, finding: Finding, intents: Sequence[FixIntent]) -> list[Candidate | Declined]:
+    """For each intent the edit of a file's text that it comes to at a finding's site, or why there is none.
+
+    `text` is that of the file of the site, as it was when the program ran. In the order of the intents; a guard that
+    follows from what left the birth out comes first. Settings are no edits, and an absorbed birth is not mended.
+    """
+    wanted = [intent for intent in intents if intent.kind != "setting"]
+    if finding.fate == "absorbed":
+        return []
+    spot = _spot(text, finding)
+    if isinstance(spot, str):
+        return [Declined(intent.title, spot) for intent in wanted]
+    left_out = None if finding.around is None else finding.around.left_out
+    masked = left_out is not None and left_out.op.split(".")[1] in ("mul", "nan_to_num")
+    spots = [spot, *_callers(spot, finding)]
+    return _without_repeats([*_selecting(spot, masked), *(_first(spots, intent) for intent in wanted)])
+
+
+def possible(text: str, finding: Finding, intents: Sequence[FixIntent]) -> list[Candidate | Declined]:
+    """All that `candidates` may have made of a finding, of which a report holds less than the run knew."""
+    wanted = [intent for intent in intents if intent.kind != "setting"]
+    spot = _spot(text, finding)
+    if isinstance(spot, str):
+        return [Declined(intent.title, spot) for intent in wanted]
+    spots = [spot, *_callers(spot, finding)]
+    found = [one for masked in (False, True) for one in _selecting(spot, masked)]
+    return _without_repeats([*found, *(_candidate(at, intent) for at in spots for intent in wanted)])
+
+
+def _selecting(spot: Spot, masked: bool) -> list[Candidate | Declined]:
+    """The guard that a selection asks for, where there is one; ``masked``: a product with a mask is one."""
+    chosen = double_where.guarded(spot.reader, spot.birth, masked=masked)
+    return [] if chosen is None else [_selected(spot, chosen)]
+
+
+def _first(spots: Sequence[Spot], intent: FixIntent) -> Candidate | Declined:
+    """The candidate in the birth's own function, else in one that calls it."""
+    found = [_candidate(spot, intent) for spot in spots[:1]]
+    for spot in spots[1:]:
+        if isinstance(found[-1], Candidate):
+            break
+        found.append(_candidate(spot, intent))
+    return found[-1] if isinstance(found[-1], Candidate) else found[0]
+
+
+def _callers(spot: Spot, finding: Finding) -> list[Spot]:
+    """The calls of the birth's function in the file, where it is a small one that only computes a value.
+
+    Those in functions that the finding's chain goes through come first.
+    """
+    place, function = spot.place, spot.reader.reaching.function
+    if not isinstance(function, ast.FunctionDef):
+        return []
+    calls = [
+        node
+        for node in place.parents
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == function.name
+        and helper_of(place, node.func) is function
+    ]
+    passed = {link.site.function for link in finding.chain if link.site is not None}
+    calls.sort(key=lambda c: (place.qualified(place.function(c)) not in passed, c.lineno, c.col_offset))
+    readers = {caller: Reader(place, caller) for caller in {place.function(c) for c in calls} if caller is not function}
+    return [
+        Spot(spot.path, place, spot.birth, readers[caller], call)
+        for call in calls
+        if (caller := place.function(call)) in readers
+    ]
+
+
+def _without_repeats(found: list[Candidate | Declined]) -> list[Candidate | Declined]:
+    texts: set[str] = set()
+    kept: list[Candidate | Declined] = []
+    for candidate in found:
+        if isinstance(candidate, Candidate):
+            if candidate.edited in texts:
+                continue
+            texts.add(candidate.edited)
+        kept.append(candidate)
+    return kept
+
+
+def _spot(text: str, finding: Finding) -> Spot | str:
+    if finding.site is None:
+        return "it is not known where in the source it is"
+    place = Place(text)
+    if place.tree is None or parsed(text) is None:
+        return f"{finding.site.file} does not parse"
+    birth = place.node_at(finding.site)
+    if birth is None:
+        return f"no expression stands at line {finding.site.line} where the run had one"
+    return Spot(finding.site.file, place, birth, Reader(place, place.function(birth)))
+
+
+def _candidate(spot: Spot, intent: FixIntent) -> Candidate | Declined:
+    wanted, tree = pattern(intent.pattern)
+    repaired = pattern(intent.replacement)[0]
+    if intent.kind != "reformulation" and any(_matches(spot, repaired)):
+        return Declined(intent.title, "it is written so already")
+    reason, unfit = f"{_short(spot.place.code(spot.birth))} is not written as {intent.pattern}", True
+    for root, match in _matches(spot, wanted):
+        for naming in NAMINGS:
+            if naming == "nowhere" and not _is_repeatable(spot, match):
+                break
+            try:
+                edited = Editor(spot.reader, naming).edited(root, tree, intent, match)
+                return _made(spot, intent, match, [edited, *_twins(spot, root, intent, naming)])
+            except UnwritableError as error:
+                reason, unfit = str(error), False
+    return Declined(intent.title, reason, unfit)
+
+
+def _is_repeatable(spot: Spot, match: Match) -> bool:
+    terms = [value for value in match.variables.values() if isinstance(value, Term)]
+    return all(term.node is None or spot.reader.is_pure(term.node) for term in terms)
+
+
+def _matches(spot: Spot, wanted: Term) -> Iterator[tuple[Root, Match]]:
+    """Where a pattern matches with the birth as one of its own operators, the smallest expression first."""
+    matcher = Matcher(spot.reader)
+    count = 0
+    for root in roots_of(spot.reader, spot.start):
+        for match in matcher.matches(wanted, spot.reader.read(root)):
+            if spot.birth in match.nodes:
+                yield root, match
+                count += 1
+                break
+        if count >= _MOST_MATCHES:
+            return
+    if count == 0 and spot.call is None:
+        yield from _operands(spot, matcher, wanted)
+
+
+def _operands(spot: Spot, matcher: Matcher, wanted: Term) -> Iterator[tuple[Root, Match]]:
+    """Where a pattern is what an operand of the birth is made of: no operator of its own is to be changed."""
+    for operand in spot.reader.read(spot.birth).operands:
+        made = operand
+        while (following := spot.reader.expanded(made)) is not None:
+            made = following
+        if made.node is not None and wanted.name == made.name:
+            match = next((m for m in matcher.matches(wanted, made) if made.node in m.nodes), None)
+            if match is not None:
+                yield made.node, match
+
+
+def _twins(spot: Spot, root: Root, intent: FixIntent, naming: Naming) -> list[Edited]:
+    """The same expression of the same values elsewhere in the function, mended alike."""
+    wanted, tree = pattern(intent.pattern)
+    found: list[Edited] = []
+    for twin in twins_of(spot.reader, root):
+        match = next(Matcher(spot.reader).matches(wanted, spot.reader.read(twin)), None)
+        for other in NAMINGS[NAMINGS.index(naming) :]:
+            if match is None:
+                break
+            with suppress(UnwritableError):
+                found.append(Editor(spot.reader, other).edited(twin, tree, intent, match))
+                break
+    return found
+
+
+def _made(spot: Spot, intent: FixIntent, match: Match, everywhere: Sequence[Edited]) -> Candidate:
+    edits = sorted({edit for edited in everywhere for edit in edited.edits})
+    imports = {module for edited in everywhere for module in edited.imports}
+    root = everywhere[0].root
+    definitions = match.definitions
+    if intent.kind == "guard" and isinstance(root, ast.expr):
+        around = double_where.enclosing(spot.reader, root)
+        if around is not None:
+            root, more = around
+            definitions = (*definitions, *more)
+    return _written(spot, intent.title, intent.kind, root, definitions, edits, imports, everywhere)
+
+
+def _selected(spot: Spot, chosen: double_where.Guarded) -> Candidate | Declined:
+    if isinstance(chosen.edits, str):
+        return Declined(chosen.title, chosen.edits)
+    edited = Edited(chosen.root, list(chosen.edits), chosen.imports)
+    try:
+        return _written(
+            spot, chosen.title, "guard", chosen.root, chosen.definitions, chosen.edits, chosen.imports, [edited]
+        )
+    except UnwritableError as error:
+        return Declined(chosen.title, str(error))
+
+
+def _written(
+    spot: Spot,
+    title: str,
+    kind: FixKind,
+    root: Root,
+    definitions: Sequence[Definition],
+    edits: Sequence[Edit],
+    imports: set[str],
+    everywhere: Sequence[Edited],
+) -> Candidate:
+    place, first = spot.place, everywhere[0]
+    if any(a[1] > b[0] for a, b in itertools.pairwise(edits)):
+        raise UnwritableError("its parts overlap")
+    lines = by_statement(place, everywhere)
+    edited = replaced(place.text, [*edits, *insertions(place, lines)])
+    if parsed(edited) is None or not _is_kept(place, edited, edits, sum(map(len, lines.values()))):
+        raise UnwritableError("it cannot be written there")
+    if imports:
+        edited = with_imports(edited, imports)
+        if parsed(edited) is None:
+            raise UnwritableError("its imports cannot be added")
+    chain, line = _chain(spot, kind, root, definitions)
+    own = first.rewritten if isinstance(first.root, ast.AugAssign) or _rebinds(place, first) else None
+    before = [*(assigned(d.name, functional(place, d.value)) for d in chain if d.value is not None)]
+    after: list[str] = []
+    for d in chain:
+        if d.value is not None:
+            after += [assigned(*line) for line in lines.pop(place.statement(d.value), ())]
+            after.append(assigned(d.name, functional(place, d.value, edits)))
+    after += [assigned(*line) for line in lines.pop(place.statement(root), ())]
+    is_root = root is first.root and own is not None
+    before.append(returned(functional(place, root)))
+    after.append(returned(own if is_root and own is not None else functional(place, root, edits)))
+    before, after = [*helpers_in(place, before), *before], [*helpers_in(place, after), *after]
+    function = spot.reader.reaching.function
+    original, repaired = pair(before, after, line, statements_of(place), imports, own=own_names(function))
+    return Candidate(title, kind, spot.path, edited, original, repaired, place.qualified(function))
+
+
+def _chain(spot: Spot, kind: FixKind, root: Root, definitions: Sequence[Definition]) -> tuple[list[Definition], int]:
+    """The definitions that a formula has, in the order of the source, and the line at which it begins.
+
+    What changes a value is compared in terms of what the operands were made of: 0 may be no 0 but what a softmax
+    underflowed to.
+    """
+    chain = _in_order(spot, definitions)
+    line = _line(spot, root, chain)
+    if kind == "reformulation":
+        return chain, line
+    for more in levels(spot.reader, root, chain):
+        further = _in_order(spot, more)
+        try:
+            chain, line = further, _line(spot, root, further)
+        except UnwritableError:
+            break
+    return chain, line
+
+
+def _rebinds(place: Place, first: Edited) -> bool:
+    """Whether a statement that wrote in place now gives the name another value."""
+    statement = place.statement(first.root)
+    return first.rewritten is not None and isinstance(statement, ast.Expr) and statement.value is first.root
+
+
+def _in_order(spot: Spot, definitions: Sequence[Definition]) -> list[Definition]:
+    """The definitions that were followed, and what these were written into, in the order of the source."""
+    found = list(dict.fromkeys(definitions))
+    for definition in found:  # grows: what is written in place has an earlier value
+        value = definition.value
+        if not definition.written or value is None:
+            continue
+        for node in ast.walk(value):
+            if isinstance(node, ast.Name) and node.id == definition.name:
+                earlier = spot.reader.reaching.only(node)
+                if earlier is not None and earlier.value is not None and earlier not in found:
+                    found.append(earlier)
+    return sorted(found, key=lambda d: spot.place.span(d.value)[0] if d.value is not None else 0)
+
+
+def _line(spot: Spot, root: Root, chain: Sequence[Definition]) -> int:
+    """The line before which what the pieces read has the values that they read."""
+    place, reaching = spot.place, spot.reader.reaching
+    pieces: list[Root] = [*(d.value for d in chain if d.value is not None), root]
+    if place.is_late(root):
+        return place.statement(root).lineno
+    made = {d.name: d for d in chain}
+    loads = [n for piece in pieces for n in ast.walk(piece) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    loads += [n.target for n in pieces if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)]
+    outer = [n for n in loads if not (n.id in made and reaching.of(n) <= frozenset(chain))]
+    if any(_is_made_before(place, n, chain) for n in outer):
+        raise UnwritableError("what it reads is never all there at one statement")
+    # the earliest: a visit learns what the calls behind it give
+    for statement in sorted({place.statement(p) for p in pieces}, key=lambda s: s.lineno):
+        if all(reaching.entering(statement, n.id) == reaching.of(n) for n in outer):
+            return statement.lineno
+    raise UnwritableError("what it reads is never all there at one statement")
+
+
+def _is_made_before(place: Place, name: ast.Name, chain: Sequence[Definition]) -> bool:
+    """Whether a definition that was followed gives a name another value than it has where it is read."""
+    start = place.span(place.statement(name))[0]
+    values = [d.value for d in chain if d.name == name.id and d.value is not None]
+    return any(place.span(place.statement(value))[0] < start for value in values)
+
+
+def _is_kept(place: Place, edited: str, edits: Sequence[Edit], added: int) -> bool:
+    """Whether every statement without an edit in it is what it was, and there are so many more as were added."""
+    tree = ast.parse(edited)
+    before = [s for s in place.parents if isinstance(s, ast.stmt)]
+    touched: list[ast.stmt] = []
+    for statement in before:
+        start, end = place.span(statement)
+        if any(start - 1 <= edit[0] <= end for edit in edits):
+            touched.append(statement)
+    kept = sorted(ast.dump(s) for s in before if s not in touched)
+    after = [ast.dump(node) for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+    for dump in kept:
+        if dump not in after:
+            return False
+        after.remove(dump)
+    return len(after) == len(touched) + added
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 60 else f"{line[:57]}..."

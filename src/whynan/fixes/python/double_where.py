@@ -1,0 +1,282 @@
+"""The double ``where``: the operand of what a selection leaves out is made harmless, too."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from whynan.fixes.python.edit import Editor
+from whynan.fixes.python.formula import Edit
+from whynan.fixes.python.write import UnwritableError, Written, binding
+from whynan.source import signatures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from whynan.fixes.python.edit import Root
+    from whynan.fixes.python.read import Reader
+    from whynan.source.dataflow import Definition
+
+
+# -- The expressions that a birth is part of, or that its value flows into: where a pattern may be rooted --------------
+
+
+_MOST_ROOTS: Final = 200
+
+
+def roots_of(reader: Reader, birth: Root) -> Iterator[Root]:
+    """The birth's expression, those around it, then those that read the names that it was given; the nearest first."""
+    place = reader.place
+    waiting: list[Root] = [birth]
+    seen: set[ast.AST] = set()
+    while waiting and len(seen) < _MOST_ROOTS:
+        start = waiting.pop(0)
+        chain: list[Root] = [start]
+        for node in place.above(start):
+            if isinstance(node, ast.AugAssign):
+                chain.append(node)
+            if not isinstance(node, (ast.expr, ast.keyword)):
+                break
+            if isinstance(node, ast.expr):
+                chain.append(node)
+        for node in chain:
+            if node not in seen:
+                seen.add(node)
+                if not isinstance(node, (ast.Name, ast.Attribute, ast.Starred)):
+                    yield node
+        waiting += [load for node in chain for load in _readers(reader, node) if load not in seen]
+
+
+def _readers(reader: Reader, value: Root) -> list[ast.Name]:
+    """Where the name that an expression is the value of is read, and can be nothing else."""
+    reaching = reader.reaching
+    made = [d for d in reaching.definitions() if d.value is value]
+    found = [
+        node
+        for node in reaching.at
+        if isinstance(node, ast.Name) and any(reaching.only(node) is definition for definition in made)
+    ]
+    return sorted(found, key=lambda node: (node.lineno, node.col_offset))
+
+
+def twins_of(reader: Reader, root: Root) -> list[Root]:
+    """The other expressions of the function that are the same, of the same values."""
+    if not isinstance(root, ast.expr) or not reader.is_pure(root):
+        return []
+    place, key = reader.place, reader.read(root).key
+    found: list[Root] = []
+    for node in ast.walk(reader.reaching.function):
+        if type(node) is not type(root) or node is root or place.is_late(node):
+            continue
+        if root in place.above(node) or node in place.above(root):
+            continue
+        if place.function(node) is reader.reaching.function and reader.read(node).key == key:
+            found.append(node)
+    return found
+
+
+# -- The guard that a selection asks for: the operand of what it leaves out is made harmless there (double where) ------
+
+
+_HARMLESS: Final = {
+    "log": 1,
+    "log2": 1,
+    "log10": 1,
+    "log1p": 0,
+    "sqrt": 1,
+    "rsqrt": 1,
+    "reciprocal": 1,
+    "div": 1,
+    "pow": 1,
+    "exp": 0,
+    "exp2": 0,
+    "expm1": 0,
+    "sinh": 0,
+    "cosh": 0,
+    "acos": 0,
+    "asin": 0,
+    "atanh": 0,
+    "acosh": 2,
+    "logit": 0.5,
+    "erfinv": 0,
+    "lgamma": 1,
+    "digamma": 1,
+    "tan": 0,
+    "fmod": 1,
+    "remainder": 1,
+    "square": 0,
+    "vector_norm": 1,
+    "softmax": 0,
+    "log_softmax": 0,
+}
+"""An operand with which the operator and its derivative are finite."""
+_SECOND: Final = frozenset({"div", "fmod", "remainder"})
+"""Operators of which the second operand is the dangerous one."""
+_SYMBOLS: Final[dict[type[ast.operator], str]] = {ast.Div: "div", ast.Pow: "pow", ast.Mod: "remainder"}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """An expression that leaves out another: where ``mask`` holds (``when`` True) or does not, the other is taken."""
+
+    node: ast.expr
+    mask: ast.expr
+    when: bool
+    number: bool = False
+    definitions: tuple[Definition, ...] = ()
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """The edits of a double where, or why there are none; ``root`` is the selection, with which it is judged."""
+
+    title: str
+    root: Root
+    edits: list[Edit] | str
+    imports: set[str] = field(default_factory=set[str])
+    definitions: tuple[Definition, ...] = ()
+
+
+def guarded(reader: Reader, birth: Root, *, masked: bool) -> Guarded | None:
+    """The double where for a birth that a selection leaves out; None where no selection around it is known.
+
+    ``masked``: a product with a mask is one too.
+    """
+    chosen = selection_of(reader, birth, factors=masked)
+    operand = _operand(reader, birth)
+    if chosen is None or operand is None:
+        return None
+    node, safe = operand
+    title = f"a harmless operand where {_short(reader.place.code(chosen.mask))} leaves the result out"
+    try:
+        edits, imports = _edits(reader, chosen, node, safe)
+    except UnwritableError as error:
+        return Guarded(title, chosen.node, str(error))
+    return Guarded(title, chosen.node, edits, imports, chosen.definitions)
+
+
+def enclosing(reader: Reader, root: ast.expr) -> tuple[ast.expr, tuple[Definition, ...]] | None:
+    """The selection around an expression, with the definitions on the way to it."""
+    chosen = selection_of(reader, root, factors=False)
+    return None if chosen is None else (chosen.node, chosen.definitions)
+
+
+def selection_of(reader: Reader, birth: Root, *, factors: bool) -> Selection | None:
+    """The nearest selection that an expression, or the name that it is given, stands in; products only on demand."""
+    path: set[ast.AST] = {birth}
+    definitions: list[Definition] = []
+    for root in roots_of(reader, birth):
+        for definition in reader.reaching.definitions():
+            if definition.value is not None and definition.value in path and definition not in definitions:
+                definitions.append(definition)
+        names = {d.name for d in definitions}
+        found = _selecting(reader, root, path, names, factors=factors)
+        if found is not None:
+            used = {n.id for n in ast.walk(found.node) if isinstance(n, ast.Name)}
+            needed = tuple(_needed(definitions, used))
+            return Selection(found.node, found.mask, found.when, found.number, needed)
+        path.add(root)
+    return None
+
+
+def _needed(definitions: Sequence[Definition], used: set[str]) -> list[Definition]:
+    found: list[Definition] = []
+    for definition in reversed(definitions):
+        if definition.name in used and definition.value is not None:
+            found.append(definition)
+            used |= {n.id for n in ast.walk(definition.value) if isinstance(n, ast.Name)}
+    return list(reversed(found))
+
+
+def _selecting(reader: Reader, root: Root, path: set[ast.AST], names: set[str], *, factors: bool) -> Selection | None:
+    def leads(node: ast.AST) -> bool:
+        if node in path:
+            return True
+        return isinstance(node, ast.Name) and node.id in names and reader.expanded(reader.read(node)) is not None
+
+    if isinstance(root, ast.BinOp) and isinstance(root.op, ast.Mult) and factors:
+        for inner, mask in ((root.left, root.right), (root.right, root.left)):
+            if leads(inner) and not leads(mask) and reader.read(mask).name != "number":
+                return Selection(root, mask, when=True, number=True)
+    if not isinstance(root, ast.Call):
+        return None
+    term = reader.read(root)
+    if term.name == "where" and len(term.children) == 3:
+        condition, first, second = (t.node for t in term.operands)
+        if isinstance(condition, ast.expr):
+            if first is not None and leads(first):
+                return Selection(root, condition, when=True)
+            if second is not None and leads(second):
+                return Selection(root, condition, when=False)
+    mask, value = term.child("mask"), term.child("input")
+    if term.name != "masked_fill" or mask is None or value is None or value.node is None:
+        return None
+    filled = isinstance(mask.node, ast.expr) and leads(value.node)
+    return Selection(root, mask.node, when=False) if filled and isinstance(mask.node, ast.expr) else None
+
+
+def _operand(reader: Reader, birth: Root) -> tuple[ast.expr, float] | None:
+    """The dangerous operand of an operator, and what would be harmless in its place."""
+    place = reader.place
+    if isinstance(birth, (ast.BinOp, ast.AugAssign)):
+        name = _SYMBOLS.get(type(birth.op))
+        if name is None:
+            return None
+        left = birth.left if isinstance(birth, ast.BinOp) else birth.target
+        right = birth.right if isinstance(birth, ast.BinOp) else birth.value
+        if name == "pow" and isinstance(birth, ast.AugAssign):
+            return None
+        return (right if name in _SECOND else left), _HARMLESS[name]
+    if not isinstance(birth, ast.Call):
+        return None
+    name, in_place = signatures.operator_of(place, birth)
+    if name is None or name not in _HARMLESS:
+        return None
+    is_method = signatures.function_of(place, birth.func) is None
+    values = [*([birth.func.value] if is_method and isinstance(birth.func, ast.Attribute) else []), *birth.args]
+    at = 1 if name in _SECOND else 0
+    if at >= len(values) or (in_place and at == 0):
+        return None
+    return values[at], _HARMLESS[name]
+
+
+def _edits(reader: Reader, chosen: Selection, node: ast.expr, safe: float) -> tuple[list[Edit], set[str]]:
+    place = reader.place
+    if not reader.is_pure(chosen.mask):
+        raise UnwritableError(f"{_short(place.code(chosen.mask))} would be evaluated twice")
+    statement = place.statement(node)
+    for name in ast.walk(chosen.mask):
+        if isinstance(name, ast.Name) and reader.reaching.of(name) != reader.reaching.entering(statement, name.id):
+            raise UnwritableError(f"{name.id} of the mask is not known yet where the operand is read")
+    if _is_guarded(reader, node, chosen.mask):
+        raise UnwritableError("it is written so already")
+    if not place.is_whole(node):
+        raise UnwritableError("the position of the expression in its string is not known")
+    editor = Editor(reader)
+    writer = editor.writer(node)
+    mask = place.code(chosen.mask)
+    if chosen.number:
+        mask = f"{Written(mask, binding(mask)).within(3)} != 0"
+    given = [place.code(node), repr(safe)]
+    text = f"{writer.torch()}.where({mask}, {', '.join(given if chosen.when else given[::-1])})"
+    return [editor.replacing(node, Written(text))], writer.imports
+
+
+def _is_guarded(reader: Reader, node: ast.expr, mask: ast.expr) -> bool:
+    """Whether an operand is already selected by the same mask."""
+    term = reader.read(node)
+    while (made := reader.expanded(term)) is not None:
+        term = made
+    wanted = reader.read(mask)
+    for name in ("condition", "mask"):
+        given = term.child(name)
+        if given is not None and term.name in ("where", "masked_fill"):
+            own = given.operands[0] if given.name == "ne" and given.operands else given
+            return given.key == wanted.key or own.key == wanted.key
+    return False
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 40 else f"{line[:37]}..."

@@ -1,0 +1,330 @@
+"""Where a pattern matches a term of the program, following its variables to their definitions."""
+
+from __future__ import annotations
+
+import ast
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from whynan.fixes.python.term import NONE, Nodes, Term, coefficient, number, power, product_of, sum_of
+from whynan.source import signatures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from whynan.fixes.python.read import Reader
+    from whynan.source.dataflow import Definition
+
+_MOST_WAYS: Final = 4000
+_SOFTMAX: Final = ("softmax", "log_softmax")
+
+
+@dataclass(frozen=True)
+class Missing:
+    """An argument that the source does not give, of this operator."""
+
+    operator: str
+
+
+@dataclass(frozen=True)
+class Match:
+    """What a pattern's variables stand for, and what of the source it took in.
+
+    ``places`` tells which term a node of the pattern is. What is not the pattern's own is kept around it: casts and
+    views as ``wrappers`` (the call, and the operand of it), and ``factors`` and ``terms`` that it is multiplied by and
+    added to. ``definitions`` are those that were followed.
+    """
+
+    variables: dict[str, Term | Missing] = field(default_factory=dict[str, "Term | Missing"])
+    places: dict[ast.AST, Term] = field(default_factory=dict["ast.AST", Term])
+    nodes: Nodes = NONE
+    wrappers: tuple[tuple[ast.Call, ast.expr], ...] = ()
+    definitions: tuple[Definition, ...] = ()
+    dtype: Term | None = None
+    factors: tuple[Term, ...] = ()
+    terms: tuple[Term, ...] = ()
+
+
+def is_divisor(term: Term) -> bool:
+    """Whether a factor is divided by."""
+    exponent = term.operands[1] if term.name == "pow" and len(term.operands) == 2 else None
+    return exponent is not None and exponent.name == "number" and exponent.value == -1
+
+
+def _divides(node: ast.AST) -> bool:
+    """Whether a node of the source is a division."""
+    match node:
+        case ast.BinOp(op=ast.Div()) | ast.AugAssign(op=ast.Div()):
+            return True
+        case ast.Call(func=ast.Attribute(attr=name)):
+            return name.rstrip("_") in ("div", "divide", "true_divide")
+        case _:
+            return False
+
+
+class Matcher:
+    """Matches patterns with the terms of one function."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._ways = 0
+
+    def matches(self, pattern: Term, term: Term) -> Iterator[Match]:
+        """Every way in which a pattern is a term, the plainest first."""
+        self._ways = 0
+        empty = Match()
+        if pattern.name == "mul":
+            yield from self._product(pattern, term, empty, whole=False)
+        elif pattern.name == "add":
+            yield from self._sum(pattern, term, empty, whole=False)
+        else:
+            yield from self._match(pattern, term, empty, elementwise=True)
+            if term.name == "mul":
+                yield from self._product(pattern, term, empty, whole=False)
+
+    def _match(self, pattern: Term, term: Term, found: Match, *, elementwise: bool) -> Iterator[Match]:
+        self._ways += 1
+        if self._ways > _MOST_WAYS:
+            return
+        if pattern.node is not None:
+            found = replace(found, places={**found.places, pattern.node: term})
+        if pattern.name == "variable":
+            yield from self._bind(pattern.text, term, found)
+            return
+        yield from self._plain(pattern, term, found, elementwise=elementwise)
+        made = self._reader.expanded(term)
+        definition = self._reader.definition(term)
+        if made is not None:
+            followed = found if definition is None else replace(found, definitions=(*found.definitions, definition))
+            yield from self._match(pattern, made, followed, elementwise=elementwise)
+        elif elementwise and pattern.name != "number" and pattern.name != term.name:
+            yield from self._within(pattern, term, found)
+        if is_divisor(term):
+            yield from self._divided(pattern, term, found, elementwise=elementwise)
+
+    def _divided(self, pattern: Term, term: Term, found: Match, *, elementwise: bool) -> Iterator[Match]:
+        """Opens a divisor's name that stands for a power: the two are one."""
+        divisor, exponent = term.operands
+        made, definition = self._reader.expanded(divisor), self._reader.definition(divisor)
+        if made is not None and made.name == "pow" and definition is not None:
+            opened = power(made, exponent, own=term.own)
+            followed = replace(found, definitions=(*found.definitions, definition))
+            yield from self._match(pattern, opened, followed, elementwise=elementwise)
+
+    def _within(self, pattern: Term, term: Term, found: Match) -> Iterator[Match]:
+        """Looks through a cast or a view, which then goes around the replacement."""
+        inner = term.child("input")
+        if term.name not in signatures.CASTS | signatures.VIEWS or inner is None or not isinstance(term.node, ast.Call):
+            return
+        operand = inner.node
+        if isinstance(operand, ast.expr):
+            wrapped = replace(found, wrappers=((term.node, operand), *found.wrappers), nodes=found.nodes | term.own)
+            yield from self._match(pattern, inner, wrapped, elementwise=True)
+
+    def _plain(self, pattern: Term, term: Term, found: Match, *, elementwise: bool) -> Iterator[Match]:
+        match pattern.name:
+            case "number":
+                if term.name == "number" and math.isclose(term.value, pattern.value, rel_tol=1e-9):
+                    yield found
+            case "constant":
+                if term.key == pattern.key:
+                    yield found
+            case "mul":
+                yield from self._product(pattern, term, found, whole=True)
+            case "add":
+                yield from self._sum(pattern, term, found, whole=True)
+            case "pow" if term.name == "pow" and len(pattern.children) == len(term.children):
+                yield from self._power(pattern, term, found, elementwise=elementwise)
+            case name if name == term.name:
+                yield from self._operator(pattern, term, found, elementwise=elementwise)
+            case _:
+                pass
+
+    def _power(self, pattern: Term, term: Term, found: Match, *, elementwise: bool) -> Iterator[Match]:
+        used = replace(found, nodes=found.nodes | term.own)
+        exponent = pattern.operands[1]
+        if exponent.name == "variable" and term.operands[1].node is None:
+            return  # a division, a root: no power that the source writes
+        if term.origin is not None and exponent.name == "number" and exponent.value == -1:
+            yield from self._match(pattern.operands[0], term.origin, used, elementwise=elementwise)
+        for based in self._match(pattern.operands[0], term.operands[0], used, elementwise=elementwise):
+            yield from self._match(exponent, term.operands[1], based, elementwise=False)
+
+    def _operator(self, pattern: Term, term: Term, found: Match, *, elementwise: bool) -> Iterator[Match]:
+        used = replace(found, nodes=found.nodes | term.own)
+        wanted = dict(pattern.children)
+        given = dict(term.children)
+        extra = given.keys() - wanted.keys()
+        if extra == {"dtype"} and term.name in _SOFTMAX:
+            used = replace(used, dtype=given["dtype"])
+        elif extra:
+            return
+        pairs: list[tuple[Term, Term]] = []
+        for i, (parameter, inner) in enumerate(pattern.children):
+            if parameter in given:
+                pairs.append((inner, given[parameter]))
+            elif i and inner.name == "variable" and not isinstance(used.variables.get(inner.text), Term):
+                used = replace(used, variables={**used.variables, inner.text: Missing(term.name)})
+            else:
+                return
+        inside = elementwise and term.name in signatures.ELEMENTWISE
+        yield from self._all(pairs, used, elementwise=inside)
+
+    def _all(self, pairs: Sequence[tuple[Term, Term]], found: Match, *, elementwise: bool) -> Iterator[Match]:
+        if not pairs:
+            yield found
+            return
+        for first in self._match(*pairs[0], found, elementwise=elementwise):
+            yield from self._all(pairs[1:], first, elementwise=elementwise)
+
+    def _bind(self, name: str, term: Term, found: Match) -> Iterator[Match]:
+        if term.hidden:
+            return
+        known = found.variables.get(name)
+        if known is None:
+            yield replace(found, variables={**found.variables, name: term})
+        elif isinstance(known, Term) and self.same(known, term):
+            yield found
+
+    def same(self, first: Term, second: Term) -> bool:
+        """Whether two terms have one value."""
+        return first.key == second.key or self._reader.full_key(first) == self._reader.full_key(second)
+
+    # -- products and sums
+
+    def _opened(self, items: list[Term], name: str, found: Match) -> tuple[list[Term], Match] | None:
+        """Names that stand for a product (a sum) among the factors (the terms), opened."""
+        opened: list[Term] = []
+        changed = False
+        for item in items:
+            made, definition = self._reader.expanded(item), self._reader.definition(item)
+            if made is not None and definition is not None and made.name == name:
+                found = replace(found, definitions=(*found.definitions, definition), nodes=found.nodes | made.own)
+                opened += made.operands
+                changed = True
+            elif (twin := next((o for o in opened if self.same(o, item)), None)) is not None:
+                opened.append(twin)
+                changed = changed or twin.key != item.key
+            else:
+                opened.append(item)
+        return (opened, found) if changed else None
+
+    def _product(self, pattern: Term, term: Term, found: Match, *, whole: bool) -> Iterator[Match]:
+        wanted_number, wanted = coefficient(pattern)
+        given_number, given = coefficient(term)
+        if term.name == "mul":
+            found = replace(found, nodes=found.nodes | term.own)
+        yield from self._factors(wanted_number, wanted, given_number, given, found, whole=whole)
+        opened = self._opened(given, "mul", found)
+        if opened is not None:
+            items, followed = opened
+            again_number, again = coefficient(product_of([number(given_number), *items]))
+            yield from self._factors(wanted_number, wanted, again_number, again, followed, whole=whole)
+
+    def _factors(
+        self,
+        wanted_number: float,
+        wanted: list[Term],
+        given_number: float,
+        given: list[Term],
+        found: Match,
+        *,
+        whole: bool,
+    ) -> Iterator[Match]:
+        ratio = given_number / wanted_number if wanted_number else 1.0
+        if abs(wanted_number) != 1 and not whole and not math.isclose(abs(ratio), 1):
+            return
+        fixed = [w for w in wanted if w.name != "variable"]
+        free = [w for w in wanted if w.name == "variable"]
+        for left, matched in self._assigned(fixed, given, found):
+            rest, unbound = self._taken(left, free, matched, "mul")
+            if rest is None:
+                continue
+            if unbound:
+                if rest or not math.isclose(ratio, 1) or any(map(is_divisor, fixed)):
+                    yield from self._shared(unbound, rest, ratio, matched, "mul")
+            elif whole and not rest and math.isclose(ratio, 1):
+                yield matched
+            elif not whole:
+                more = [*rest] if math.isclose(ratio, 1) else [number(ratio), *rest]
+                yield replace(matched, factors=(*matched.factors, *more))
+        for divisor in fixed if any(map(_divides, found.nodes)) else ():
+            variable = divisor.operands[0] if is_divisor(divisor) else divisor
+            if variable.name == "variable" and given_number not in (0, 1, -1) and wanted_number == 1:
+                # the divisor is a number, and has become the product's own
+                others = [w for w in wanted if w is not divisor]
+                for matched in self._bind(variable.text, number(1 / given_number), found):
+                    yield from self._factors(1.0, others, 1.0, given, matched, whole=whole)
+
+    def _taken(
+        self, given: list[Term], free: list[Term], found: Match, name: str
+    ) -> tuple[list[Term] | None, list[Term]]:
+        """What is left of the parts without those that variables are which are known already; these missing: None."""
+        rest, unbound = list(given), list[Term]()
+        for variable in free:
+            known = found.variables.get(variable.text)
+            if not isinstance(known, Term):
+                unbound.append(variable)
+                continue
+            for part in known.operands if known.name == name else (known,):
+                at = next((i for i, item in enumerate(rest) if self.same(part, item)), None)
+                if at is None:
+                    return None, unbound
+                del rest[at]
+        return rest, unbound
+
+    def _assigned(self, wanted: list[Term], given: list[Term], found: Match) -> Iterator[tuple[list[Term], Match]]:
+        """Each wanted one matched with one that is given, in every way; with those that are left."""
+        if not wanted:
+            yield given, found
+            return
+        is_negative = coefficient(wanted[0])[0] < 0
+        alike = [i for i, item in enumerate(given) if (coefficient(item)[0] < 0) == is_negative]
+        for i in [*alike, *(i for i in range(len(given)) if i not in alike)]:
+            for matched in self._match(wanted[0], given[i], found, elementwise=True):
+                yield from self._assigned(wanted[1:], [*given[:i], *given[i + 1 :]], matched)
+
+    def _shared(self, free: list[Term], rest: list[Term], constant: float, found: Match, name: str) -> Iterator[Match]:
+        """The variables among the factors (the terms) take what is left, each one part and the last all the rest."""
+        join, neutral = (product_of, 1.0) if name == "mul" else (sum_of, 0.0)
+        if len(free) == 1:
+            parts = [*rest] if constant == neutral else [number(constant), *rest]
+            if not parts and name == "add":
+                return
+            whole = parts[0] if len(parts) == 1 else join(parts or [number(neutral)])
+            known = replace(found, places={**found.places, **({free[0].node: whole} if free[0].node else {})})
+            yield from self._bind(free[0].text, whole, known)
+            return
+        for i, item in enumerate(rest):
+            for bound in self._match(free[0], item, found, elementwise=True):
+                yield from self._shared(free[1:], [*rest[:i], *rest[i + 1 :]], constant, bound, name)
+
+    def _sum(self, pattern: Term, term: Term, found: Match, *, whole: bool) -> Iterator[Match]:
+        if term.name == "add":
+            found = replace(found, nodes=found.nodes | term.own)
+        given = list(term.operands) if term.name == "add" else [term]
+        yield from self._terms(pattern, given, found, whole=whole)
+        opened = self._opened(given, "add", found)
+        if opened is not None:
+            given, found = opened
+            yield from self._terms(pattern, given, found, whole=whole)
+        if not whole:
+            other = [product_of([number(-1), item]) for item in given]
+            for matched in self._terms(pattern, other, found, whole=True):
+                yield replace(matched, factors=(*matched.factors, number(-1)))
+
+    def _terms(self, pattern: Term, given: list[Term], found: Match, *, whole: bool) -> Iterator[Match]:
+        fixed = [w for w in pattern.operands if w.name != "variable"]
+        free = [w for w in pattern.operands if w.name == "variable"]
+        for left, matched in self._assigned(fixed, given, found):
+            rest, unbound = self._taken(left, free, matched, "add")
+            if rest is None:
+                continue
+            if unbound:
+                if rest:
+                    yield from self._shared(unbound, rest, 0.0, matched, "add")
+            elif not rest:
+                yield matched
+            elif not whole:
+                yield replace(matched, terms=(*matched.terms, *rest))

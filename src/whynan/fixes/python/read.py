@@ -1,0 +1,389 @@
+"""Terms from source: the expressions of a function, small functions that it calls, and patterns."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from whynan.fixes.python.term import (
+    BINARY,
+    NONE,
+    Node,
+    Nodes,
+    Term,
+    applied,
+    bound,
+    canonical_term,
+    is_sliced,
+    number,
+    number_of,
+    power,
+    product_of,
+    sliced,
+    sum_of,
+)
+from whynan.ops import spelling
+from whynan.source import signatures
+from whynan.source.dataflow import Reaching
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from whynan.source.dataflow import Definition
+    from whynan.source.text import Function, Place
+
+
+# -- The small functions of a file whose calls can be read as what they compute, and the arguments of such a call ------
+
+
+def helper_of(place: Place, callee: ast.expr) -> ast.FunctionDef | None:
+    """The function of the module that a call is of, where it can be no other and only computes a value."""
+    if not isinstance(callee, ast.Name) or place.tree is None:
+        return None
+    named = [n for n in place.tree.body if isinstance(n, ast.FunctionDef) and n.name == callee.id]
+    stored = [
+        n for n in place.parents if isinstance(n, ast.Name) and n.id == callee.id and isinstance(n.ctx, ast.Store)
+    ]
+    arguments = [n for n in place.parents if isinstance(n, ast.arg) and n.arg == callee.id]
+    if len(named) != 1 or stored or arguments or callee.id in place.imports:
+        return None
+    function = named[0]
+    given = function.args
+    if function.decorator_list or given.vararg or given.kwarg or given.posonlyargs:
+        return None
+    body = [s for s in function.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+    if not body or not isinstance(body[-1], ast.Return) or body[-1].value is None:
+        return None
+    return function if all(isinstance(s, (ast.Assign, ast.AnnAssign)) for s in body[:-1]) else None
+
+
+def result_of(function: ast.FunctionDef) -> ast.expr:
+    """The expression that such a function returns."""
+    last = function.body[-1]
+    assert isinstance(last, ast.Return)
+    assert last.value is not None
+    return last.value
+
+
+def arguments_of(function: ast.FunctionDef, call: ast.Call) -> dict[str, ast.expr] | None:
+    """The arguments of a call by parameter, defaults among them; None where they do not fit."""
+    parameters = [a.arg for a in [*function.args.args, *function.args.kwonlyargs]]
+    positional = [a.arg for a in function.args.args]
+    if len(call.args) > len(positional) or any(isinstance(a, ast.Starred) for a in call.args):
+        return None
+    given = dict(zip(positional, call.args, strict=False))
+    for keyword in call.keywords:
+        if keyword.arg is None or keyword.arg in given:
+            return None
+        given[keyword.arg] = keyword.value
+    defaults = dict(zip(reversed(positional), reversed(function.args.defaults), strict=False))
+    for name, value in [
+        *defaults.items(),
+        *zip([a.arg for a in function.args.kwonlyargs], function.args.kw_defaults, strict=True),
+    ]:
+        if value is not None:
+            given.setdefault(name, value)
+    return given if set(given) == set(parameters) else None
+
+
+# -- Reads the expressions of a function as terms ----------------------------------------------------------------------
+
+
+_PLAIN: Final = frozenset({"int", "float", "len", "min", "max", "abs", "range", "tuple", "list", "bool", "isinstance"})
+
+
+class Reader:
+    """The terms of one function's expressions."""
+
+    def __init__(self, place: Place, function: Function | ast.Module) -> None:
+        self.place = place
+        self.reaching = Reaching(place, function)
+        self._read: dict[ast.AST, Term] = {}
+        self._keys: dict[int, tuple[Term, object]] = {}
+        self._results: dict[ast.Call, Term | None] = {}
+
+    def read(self, node: Node) -> Term:
+        """The term of an expression."""
+        if node not in self._read:
+            self._read[node] = self._term(node)
+        return self._read[node]
+
+    def _term(self, node: Node) -> Term:
+        own: Nodes = frozenset({node})
+        constant = number_of(self.place, node)
+        if constant is not None and isinstance(node, ast.expr):
+            return number(constant, node)
+        match node:
+            case ast.Constant(value=value):
+                return Term("constant", text=repr(value), key=("constant", repr(value)), node=node)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return product_of([number(-1), self.read(operand)], node, own=own)
+            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+                return self.read(operand)
+            case ast.BinOp(left=left, op=symbol, right=right) if type(symbol) in BINARY:
+                return self._binary(BINARY[type(symbol)], left, right, node)
+            case ast.AugAssign(target=ast.Name() as left, op=symbol, value=right) if type(symbol) in BINARY:
+                return self._binary(BINARY[type(symbol)], left, right, node)
+            case ast.Compare(left=left, ops=[symbol], comparators=[right]) if type(symbol) in spelling.COMPARISONS:
+                return self._binary(spelling.COMPARISONS[type(symbol)], left, right, node)
+            case ast.Call():
+                return self._call(node) or self._leaf(node)
+            case (
+                ast.Subscript(value=ast.Call() as call, slice=ast.Constant(value=0))
+                | ast.Attribute(value=ast.Call() as call, attr="values")
+            ):
+                found = self._call(call)
+                if found is not None and found.name in ("max", "min") and found.child("dim") is not None:
+                    return applied("a" + found.name, found.children, node, own=own | {call})
+                return self._leaf(node)
+            case ast.Subscript(value=value) if is_sliced(node):
+                return sliced(self.read(value), node)
+            case ast.Attribute(value=ast.Call(args=[ast.Attribute(value=value, attr="dtype")]) as call, attr=limit):
+                if self.place.meaning(call.func) != ["torch", "finfo"]:
+                    return self._leaf(node)
+                kind = applied("finfo", [("input", self.read(value))], own=frozenset({call}))
+                return applied("." + limit, [("input", kind)], node, own=own)
+            case _:
+                return self._leaf(node)
+
+    def _binary(self, name: str, left: ast.expr, right: ast.expr, node: Node) -> Term:
+        parameters = ("input", "exponent" if name == "pow" else "other")
+        given = list(zip(parameters, (self.read(left), self.read(right)), strict=True))
+        return canonical_term(name, given, node, frozenset({node}))
+
+    def _call(self, node: ast.Call) -> Term | None:
+        if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
+            return None
+        name, _ = signatures.operator_of(self.place, node)
+        values = list(node.args)
+        settings: dict[str, ast.expr] = {}
+        if name is None:
+            instance = self._instance(node.func)
+            if instance is None:
+                return None
+            name, settings = instance
+        elif signatures.function_of(self.place, node.func) is None and isinstance(node.func, ast.Attribute):
+            values.insert(0, node.func.value)
+            if name == "where":
+                values[:2] = values[1::-1]
+        keywords = {k.arg: self.read(k.value) for k in node.keywords if k.arg is not None}
+        keywords |= {k: self.read(value) for k, value in settings.items()}
+        if keywords.keys() & {"alpha", "rounding_mode", "out"}:
+            return None
+        given = bound(name, [self.read(value) for value in values], keywords)
+        if not given:
+            return None
+        if name in ("max", "min"):
+            name = {1: "a" + name}.get(len(given), name)
+        return canonical_term(name, given, node, frozenset({node}))
+
+    def _instance(self, callee: ast.expr) -> tuple[str, dict[str, ast.expr]] | None:
+        """The operator that an instance of a module without parameters is: ``nn.Softmax(dim=-1)``."""
+        made = self._attribute(callee) if isinstance(callee, ast.Attribute) else callee
+        if not isinstance(made, ast.Call):
+            return None
+        names = self.place.meaning(made.func)
+        if names is None or names[:2] != ["torch", "nn"] or names[-1] not in signatures.MODULES:
+            return None
+        name, parameters = signatures.MODULES[names[-1]]
+        given = dict(zip(parameters.split(), made.args, strict=False))
+        given |= {k.arg: k.value for k in made.keywords if k.arg is not None}
+        if any(not _is_constant(value) for value in given.values()):
+            return None
+        given.pop("inplace", None)
+        return name, given
+
+    def _attribute(self, callee: ast.Attribute) -> ast.expr | None:
+        """What ``self.name`` was set to, where the class does so once."""
+        if not (isinstance(callee.value, ast.Name) and callee.value.id == "self"):
+            return None
+        owner = next((n for n in self.place.above(callee) if isinstance(n, ast.ClassDef)), None)
+        if owner is None:
+            return None
+        made: list[ast.expr | None] = []
+        for node in ast.walk(owner):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr == callee.attr:
+                parent = self.place.parents[node]
+                made.append(parent.value if isinstance(parent, ast.Assign) else None)
+        return made[0] if len(made) == 1 else None
+
+    def _leaf(self, node: Node) -> Term:
+        pure = self.is_pure(node)
+        names = sorted(
+            (n.id, tuple(sorted(id(d) for d in self.reaching.of(n)))) for n in ast.walk(node) if isinstance(n, ast.Name)
+        )
+        key = ("leaf", ast.dump(node), tuple(names)) if pure else ("leaf", id(node))
+        return Term("leaf", key=key, node=node)
+
+    def is_pure(self, node: ast.AST) -> bool:
+        """Whether an expression has the same value each time, and does nothing else."""
+        for inner in ast.walk(node):
+            if isinstance(inner, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, ast.AugAssign)):
+                return False
+            if isinstance(inner, ast.Call) and not self.is_pure_call(inner):
+                return False
+        return True
+
+    def is_pure_call(self, node: ast.Call) -> bool:
+        """Whether a call itself, its arguments apart, has the same value each time and does nothing else."""
+        if isinstance(node.func, ast.Name) and node.func.id in _PLAIN and node.func.id not in self.place.assigned:
+            return True
+        if (self.place.meaning(node.func) or [""])[0] == "math":
+            return True
+        name, in_place = signatures.operator_of(self.place, node)
+        if name is None:
+            return self._instance(node.func) is not None
+        return name in signatures.PURE and not in_place
+
+    def definition(self, term: Term) -> Definition | None:
+        """The only assignment that made a name's value, where its expression is known."""
+        if term.name != "leaf" or not isinstance(term.node, ast.Name):
+            return None
+        found = self.reaching.only(term.node)
+        if found is None or found.value is None or self.place.is_late(term.node) or self.place.is_late(found.value):
+            return None
+        return found
+
+    def expanded(self, term: Term) -> Term | None:
+        """The term of the expression that a name stands for."""
+        if term.name == "leaf" and isinstance(term.node, ast.NamedExpr):
+            return self.read(term.node.value)
+        if term.name == "leaf" and isinstance(term.node, ast.Call):
+            return self._called(term.node)
+        found = self.definition(term)
+        return None if found is None or found.value is None else self.read(found.value)
+
+    def _called(self, node: ast.Call) -> Term | None:
+        """What a call of a small function of the same file computes."""
+        if node not in self._results:
+            self._results[node] = None  # a function that calls itself is none of these
+            function = helper_of(self.place, node.func)
+            given = arguments_of(function, node) if function is not None else None
+            if function is not None and given is not None:
+                arguments = {name: self.read(value) for name, value in given.items()}
+                inner = self if function is self.reaching.function else Reader(self.place, function)
+                found = _inlined(inner, inner.read(result_of(function)), arguments)
+                self._results[node] = None if found is None else replace(found, own=found.own | {node}, node=None)
+        return self._results[node]
+
+    def full_key(self, term: Term, depth: int = 24) -> object:
+        """What a term is, whatever names its parts were given."""
+        known = self._keys.get(id(term))
+        if known is not None:
+            return known[1]
+        made = self.expanded(term) if term.name == "leaf" and depth else None
+        if made is not None:
+            key = self.full_key(made, depth - 1)
+        elif not term.children:
+            key = term.key
+        else:
+            rebuilt = _rebuilt(term, [(p, self._opened(c, depth - 1)) for p, c in term.children])
+            key = rebuilt.key
+        self._keys[id(term)] = term, key
+        return key
+
+    def _opened(self, term: Term, depth: int) -> Term:
+        return replace(term, name="leaf" if not term.children else term.name, key=self.full_key(term, depth))
+
+
+def _inlined(inner: Reader, term: Term, arguments: dict[str, Term]) -> Term | None:
+    """A term of a called function as one of its caller: its parameters as what they were given; None where it cannot.
+
+    Names of the module stay, and names of the function become what they stand for.
+    """
+    if term.name == "leaf":
+        return _leaf(inner, term, arguments)
+    if not term.children:
+        return term
+    children: list[tuple[str, Term]] = []
+    for parameter, child in term.children:
+        found = _inlined(inner, child, arguments)
+        if found is None:
+            return None
+        children.append((parameter, found))
+    if all(new is old for (_, new), (_, old) in zip(children, term.children, strict=True)):
+        return term
+    operands = [child for _, child in children]
+    rebuilt: Callable[[], Term] = {
+        "add": lambda: sum_of(operands, own=term.own, hidden=term.hidden),
+        "mul": lambda: product_of(operands, own=term.own),
+        "pow": lambda: power(operands[0], operands[1], own=term.own, divided=term.origin is not None),
+    }.get(term.name, lambda: applied(term.name, children, own=term.own))
+    return rebuilt()
+
+
+def _leaf(inner: Reader, term: Term, arguments: dict[str, Term]) -> Term | None:
+    node = term.node
+    made = inner.expanded(term)
+    if made is not None:
+        return _inlined(inner, made, arguments)
+    if isinstance(node, ast.Name):
+        definition = inner.reaching.only(node)
+        if definition is not None and isinstance(definition.node, ast.arg):
+            return arguments.get(node.id)
+    if node is None or not inner.is_pure(node):
+        return None
+    names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+    if any(definition.node is not None for name in names for definition in inner.reaching.of(name)):
+        return None
+    return replace(term, key=("global", ast.dump(node)))
+
+
+def _rebuilt(term: Term, children: list[tuple[str, Term]]) -> Term:
+    if term.name in ("add", "mul"):
+        key = (term.name, tuple(sorted(repr(c.key) for _, c in children)))
+        return Term(term.name, tuple(children), key=key)
+    return applied(term.name, children)
+
+
+def _is_constant(node: ast.expr) -> bool:
+    try:
+        ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return False
+    return True
+
+
+# -- Reads a pattern of the language of intents as a term --------------------------------------------------------------
+
+
+def pattern(text: str) -> tuple[Term, ast.expr]:
+    """A pattern of the language of intents as a term, with the tree whose nodes its parts are."""
+    tree = ast.parse(text, mode="eval").body
+    return _pattern(tree), tree
+
+
+def _pattern(node: ast.expr) -> Term:
+    own: Nodes = frozenset({node})
+    constant = number_of(None, node)
+    if constant is not None:
+        return number(constant, node)
+    match node:
+        case ast.Name(id=name):
+            return Term("variable", text=name, key=("variable", name), node=node)
+        case ast.Constant(value=value):
+            return Term("constant", text=repr(value), key=("constant", repr(value)), node=node)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return product_of([number(-1), _pattern(operand)], node, own=own)
+        case ast.BinOp(left=left, op=symbol, right=right):
+            name = BINARY[type(symbol)]
+            parameters = ("input", "exponent" if name == "pow" else "other")
+            given = list(zip(parameters, (_pattern(left), _pattern(right)), strict=True))
+            return canonical_term(name, given, node, own)
+        case ast.Compare(left=left, ops=[symbol], comparators=[right]):
+            given = [("input", _pattern(left)), ("other", _pattern(right))]
+            return applied(spelling.COMPARISONS[type(symbol)], given, node, own=own)
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=keywords):
+            operator = signatures.canonical(name)[0]
+            named = {k.arg: _pattern(k.value) for k in keywords if k.arg is not None}
+            given = bound(operator, [_pattern(a) for a in arguments], named) or []
+            if operator in ("max", "min") and len(given) == 1:
+                operator = "a" + operator
+            return canonical_term(operator, given, node, own)
+        case ast.Attribute(value=value, attr=attribute):
+            return applied("." + attribute, [("input", _pattern(value))], node, own=own)
+        case ast.Subscript(value=value):
+            return sliced(_pattern(value), node)
+        case _:
+            return applied(ast.dump(node), [], node, own=NONE)

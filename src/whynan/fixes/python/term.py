@@ -1,0 +1,344 @@
+"""Terms of source expressions: one form for the many spellings of one computation."""
+
+from __future__ import annotations
+
+import ast
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from whynan.source import signatures
+from whynan.source.definitions import arithmetic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from whynan.source.text import Place
+
+
+# -- An expression as a term: one form for the many spellings of one computation ---------------------------------------
+
+
+Key = object
+Nodes = frozenset[ast.AST]
+NONE: Nodes = frozenset()
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """An operator and its operands by parameter; a ``number``; a ``leaf``, which is any other expression of the source.
+
+    Sums (``add``) and products (``mul``) have any number of operands in any order, and no other sum or product directly
+    in them; what is divided by is a ``pow`` to a negative number, its ``origin`` the divisor. In a pattern a
+    ``variable`` stands for any term.
+
+    ``node`` is what the term is written as, None for a part that no expression of the source is; ``own`` are the
+    operator nodes that the term is made of, its operands apart. A ``hidden`` term is computed within an operator
+    (``1 + x`` in ``log1p(x)``).
+    """
+
+    name: str
+    children: tuple[tuple[str, Term], ...] = ()
+    value: float = 0.0
+    text: str = ""
+    key: Key = None
+    node: ast.expr | ast.AugAssign | None = None
+    own: Nodes = NONE
+    hidden: bool = False
+    origin: Term | None = None
+
+    @property
+    def operands(self) -> tuple[Term, ...]:
+        """The operands, without their parameters' names."""
+        return tuple(child for _, child in self.children)
+
+    def child(self, parameter: str) -> Term | None:
+        """The operand that is given for a parameter."""
+        return next((child for name, child in self.children if name == parameter), None)
+
+
+def number(value: float, node: ast.expr | None = None) -> Term:
+    """A constant."""
+    return Term("number", value=float(value), key=("number", float(value)), node=node)
+
+
+def applied(
+    name: str,
+    children: Iterable[tuple[str, Term]],
+    node: ast.expr | ast.AugAssign | None = None,
+    *,
+    own: Nodes = NONE,
+) -> Term:
+    """An operator on its operands."""
+    given = tuple(children)
+    return Term(name, given, key=(name, tuple((p, c.key) for p, c in given)), node=node, own=own)
+
+
+def sliced(value: Term, node: ast.Subscript) -> Term:
+    """A part of a tensor, with its slices as they are written."""
+    index = Term("constant", text=index_of(node), key=("constant", ast.dump(node.slice)))
+    return applied("slice", [("input", value), ("index", index)], node, own=frozenset({node}))
+
+
+def index_of(node: ast.Subscript) -> str:
+    """What stands between the brackets of a subscript."""
+    bare = ast.Subscript(ast.Name("x", ast.Load()), node.slice, ast.Load())
+    return ast.unparse(bare).removeprefix("x[").removesuffix("]")
+
+
+def is_sliced(node: ast.Subscript) -> bool:
+    """Whether a subscript is of slices and numbers alone: ``[..., 1:]``, and not ``[0]`` nor ``[mask]``."""
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    known = (ast.Slice, ast.Constant, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context, ast.Tuple)
+    return any(isinstance(p, ast.Slice) for p in parts) and all(isinstance(n, known) for n in ast.walk(node.slice))
+
+
+def sum_of(
+    terms: Sequence[Term], node: ast.expr | ast.AugAssign | None = None, *, own: Nodes = NONE, hidden: bool = False
+) -> Term:
+    """The sum of terms; numbers are added up, sums in it opened."""
+    constant, items, nodes = 0.0, list[Term](), set(own)
+    for term in terms:
+        inner = term.operands if term.name == "add" else (term,)
+        if term.name == "add":
+            nodes |= term.own
+        for item in inner:
+            if item.name == "number":
+                constant += item.value
+            else:
+                items.append(item)
+    if constant or not items:
+        items.append(number(constant))
+    if len(items) == 1:
+        return replace(items[0], node=node or items[0].node, own=items[0].own | own)
+    key = ("add", tuple(sorted(repr(item.key) for item in items)))
+    return Term("add", tuple(("", i) for i in items), key=key, node=node, own=frozenset(nodes), hidden=hidden)
+
+
+def product_of(factors: Sequence[Term], node: ast.expr | ast.AugAssign | None = None, *, own: Nodes = NONE) -> Term:
+    """The product of factors; numbers are multiplied, products in it opened, equal factors made a square."""
+    constant, items, nodes = 1.0, list[Term](), set(own)
+    for factor in factors:
+        if factor.name == "mul":
+            nodes |= factor.own
+        for item in factor.operands if factor.name == "mul" else (factor,):
+            if item.name == "number":
+                constant *= item.value
+            else:
+                items.append(item)
+    items = _squared(items, own)
+    if constant != 1 or not items:
+        items.insert(0, number(constant))
+    if len(items) == 1:
+        return replace(items[0], node=node or items[0].node, own=items[0].own | own)
+    key = ("mul", tuple(sorted(repr(item.key) for item in items)))
+    return Term("mul", tuple(("", i) for i in items), key=key, node=node, own=frozenset(nodes))
+
+
+def _squared(items: list[Term], own: Nodes) -> list[Term]:
+    found: list[Term] = []
+    for item in items:
+        same = next((i for i, other in enumerate(found) if other.key == item.key and item.name != "pow"), None)
+        if same is None:
+            found.append(item)
+        else:
+            found[same] = power(found[same], number(2), own=own)
+    return found
+
+
+def power(
+    base: Term,
+    exponent: Term,
+    node: ast.expr | ast.AugAssign | None = None,
+    *,
+    own: Nodes = NONE,
+    divided: bool = False,
+) -> Term:
+    """A power; ``divided`` says that it is a divisor."""
+    origin = base if divided else None
+    if exponent.name == "number":
+        if base.name == "number" and (base.value > 0 or exponent.value == int(exponent.value)) and base.value:
+            return number(base.value**exponent.value)
+        inner = base.child("exponent") if base.name == "pow" else None
+        if exponent.value == -1 and inner is not None and inner.name == "number":
+            found = power(base.operands[0], number(-inner.value), node, own=own | base.own)
+            return replace(found, origin=origin)
+        if exponent.value == 1:
+            return replace(base, own=base.own | own)
+    found = applied("pow", (("input", base), ("exponent", exponent)), node, own=own)
+    return replace(found, origin=origin)
+
+
+def negated(term: Term) -> Term:
+    """The term with the other sign."""
+    return product_of([number(-1), term])
+
+
+def coefficient(term: Term) -> tuple[float, list[Term]]:
+    """The number that a product has as a factor, and its other factors."""
+    if term.name == "number":
+        return term.value, []
+    if term.name != "mul":
+        return 1.0, [term]
+    constant = math.prod(item.value for item in term.operands if item.name == "number")
+    return constant, [item for item in term.operands if item.name != "number"]
+
+
+# -- The one form that the spellings of an operator share --------------------------------------------------------------
+
+
+BINARY: Final[dict[type[ast.operator], str]] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.Pow: "pow",
+    ast.MatMult: "matmul",
+    ast.Mod: "remainder",
+}
+_EXPONENTS: Final = {"sqrt": 0.5, "rsqrt": -0.5, "square": 2.0, "reciprocal": -1.0}
+Node = ast.expr | ast.AugAssign
+
+
+def canonical_term(name: str, given: Sequence[tuple[str, Term]], node: Node | None, own: Nodes) -> Term:
+    """An operator on its arguments, in the one form that its spellings share."""
+    values = dict(given)
+    first = given[0][1] if given else None
+    second = values.get("other") or values.get("exponent")
+    simple = len(given) == 2 and second is not None and first is not None
+    if first is not None and len(given) == 1:
+        if name == "clone":
+            return replace(first, own=first.own | own) if first.name != "leaf" else first
+        if name == "neg":
+            return product_of([number(-1), first], node, own=own)
+        if name in _EXPONENTS:
+            return power(first, number(_EXPONENTS[name]), node, own=own, divided=name == "reciprocal")
+        if name == "log1p":
+            return applied("log", [("input", sum_of([number(1), first], own=own, hidden=True))], node, own=own)
+        if name == "expm1":
+            return sum_of([applied("exp", [("input", first)], own=own), number(-1)], node, own=own)
+        if name in ("log2", "log10"):
+            scale = 1 / math.log(2 if name == "log2" else 10)
+            return product_of([number(scale), applied("log", [("input", first)], own=own)], node, own=own)
+    if simple and first is not None and second is not None:
+        match name:
+            case "add":
+                return sum_of([first, second], node, own=own)
+            case "sub":
+                return sum_of([first, product_of([number(-1), second])], node, own=own)
+            case "rsub":
+                return sum_of([second, product_of([number(-1), first])], node, own=own)
+            case "mul":
+                return product_of([first, second], node, own=own)
+            case "div":
+                return product_of([first, power(second, number(-1), own=own, divided=True)], node, own=own)
+            case "pow":
+                return power(first, second, node, own=own)
+            case _:
+                pass
+    if name in ("clamp_min", "clamp_max"):
+        given = [given[0], ("min" if name == "clamp_min" else "max", given[-1][1])]
+        name = "clamp"
+    if name == "mse_loss" and set(values) == {"input", "target"}:
+        difference = sum_of([values["input"], product_of([number(-1), values["target"]])], own=own)
+        return applied("mean", [("input", power(difference, number(2), own=own))], node, own=own)
+    return applied(name, given, node, own=own)
+
+
+def bound(name: str, values: Sequence[Term], keywords: dict[str, Term]) -> list[tuple[str, Term]] | None:
+    """Arguments by the names of the operator's parameters, in its order; None where they do not fit."""
+    parameters = signatures.SIGNATURES.get(name, ("input",))
+    if len(values) > len(parameters):
+        parameters = (*parameters, *(f"argument{i}" for i in range(len(parameters), len(values))))
+    given = dict(zip(parameters, values, strict=False))
+    for keyword, value in keywords.items():
+        key = keyword
+        if keyword not in parameters and signatures.KEYWORDS.get(keyword) in parameters:
+            key = signatures.KEYWORDS[keyword]
+            if keyword == "unbiased" and value.name == "constant":
+                value = number(1 if value.text == "True" else 0)
+        if key in given:
+            return None
+        given[key] = value
+    order = {parameter: i for i, parameter in enumerate(parameters)}
+    kept = {p: v for p, v in given.items() if not _is_default(p, v)}
+    return sorted(kept.items(), key=lambda item: order.get(item[0], len(order)))
+
+
+def _is_default(parameter: str, value: Term) -> bool:
+    if parameter not in signatures.DEFAULTS:
+        return False
+    default = signatures.DEFAULTS[parameter]
+    return (
+        value.text == repr(default) if value.name == "constant" else value.value == default and value.name == "number"
+    )
+
+
+# -- The values of expressions that are made of numbers alone ----------------------------------------------------------
+
+
+_NAMED: Final = {"pi": math.pi, "inf": math.inf, "nan": math.nan}
+"""What these names are in a replacement."""
+
+
+def number_of(place: Place | None, node: ast.AST) -> float | None:
+    """The value of an expression of numbers alone, those of ``math`` among them; None for any other."""
+    match node:
+        case ast.Constant(value=bool()):
+            return None
+        case ast.Constant(value=int() | float() as value):
+            return float(value)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            inner = number_of(place, operand)
+            return None if inner is None else -inner
+        case ast.BinOp(left=left, op=symbol, right=right):
+            first, second = number_of(place, left), number_of(place, right)
+            if first is None or second is None:
+                return None
+            return arithmetic(symbol, first, second)
+        case ast.Attribute() if place is not None:
+            names = place.meaning(node)
+            value = getattr(math, names[1], None) if names and names[0] == "math" and len(names) == 2 else None
+            return float(value) if isinstance(value, float) else None
+        case ast.Call(func=callee, args=arguments, keywords=[]) if place is not None:
+            names = place.meaning(callee)
+            values = [number_of(place, a) for a in arguments]
+            if names and names[0] == "math" and len(names) == 2 and values and None not in values:
+                return _evaluated(names[1], [v for v in values if v is not None])
+            return None
+        case _:
+            return None
+
+
+def _evaluated(name: str, values: list[float]) -> float | None:
+    function = getattr(math, name, None)
+    try:
+        value = function(*values) if callable(function) else None
+    except (ValueError, TypeError, ArithmeticError):
+        return None
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def folded(node: ast.expr) -> float | None:
+    """The value of a part of a replacement that is made of numbers alone."""
+    match node:
+        case ast.Name(id=name):
+            return _NAMED.get(name)
+        case ast.Constant(value=bool()):
+            return None
+        case ast.Constant(value=int() | float() as value):
+            return float(value)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            inner = folded(operand)
+            return None if inner is None else -inner
+        case ast.BinOp(left=left, op=ast.Div(), right=right):
+            first, second = folded(left), folded(right)
+            return None if first is None or not second else first / second
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            first, second = folded(left), folded(right)
+            return None if first is None or second is None else first * second
+        case ast.Call(func=ast.Name(id=("log" | "sqrt" | "exp") as name), args=[argument]):
+            inner = folded(argument)
+            return None if inner is None or inner <= 0 else float(getattr(math, name)(inner))
+        case _:
+            return None

@@ -1,0 +1,380 @@
+"""Writes a replacement as source text, as the source around it is written."""
+
+from __future__ import annotations
+
+import ast
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+from whynan.fixes.python.match import Missing, is_divisor
+from whynan.fixes.python.term import Term, folded, index_of, negated, sum_of
+from whynan.source import signatures
+from whynan.source.text import replaced
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from whynan.fixes.python.match import Match
+    from whynan.fixes.python.repeated_parts import Lets
+    from whynan.source.text import Place
+
+_SYMBOLS: Final[dict[type[ast.operator], tuple[str, int]]] = {
+    ast.Add: ("+", 3),
+    ast.Sub: ("-", 3),
+    ast.Mult: ("*", 4),
+    ast.Div: ("/", 4),
+    ast.Pow: ("**", 6),
+}
+_COMPARED: Final[dict[type[ast.cmpop], str]] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+}
+ATOM: Final = 8
+_REDUCTIONS: Final = frozenset({"sum", "mean", "prod", "amax", "amin", "logsumexp", "vector_norm", "std", "var"})
+_OVER_ALL: Final = frozenset({"softmax", "log_softmax", "logsumexp"})
+_SOFTMAX: Final = frozenset({"softmax", "log_softmax"})
+
+
+Naming = Literal["above", "within", "nowhere"]
+"""Where what is read several times is given a name."""
+NAMINGS: Final[tuple[Naming, ...]] = ("above", "within", "nowhere")
+
+
+class UnwritableError(Exception):
+    """A replacement cannot be written there, with the reason."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """Text of an expression and how tightly it binds."""
+
+    text: str
+    binds: int = ATOM
+
+    def within(self, binds: int) -> str:
+        """The text as an operand of what binds so tightly."""
+        return self.text if self.binds >= binds else f"({self.text})"
+
+
+def binding(text: str) -> int:
+    """How tightly the outermost operator of an expression's text binds."""
+    node = ast.parse(f"({text}\n)", mode="eval").body
+    match node:
+        case ast.BinOp(op=symbol):
+            return _SYMBOLS.get(type(symbol), ("", 1))[1]
+        case ast.UnaryOp(op=ast.Not()):
+            return 1
+        case ast.UnaryOp():
+            return 5
+        case ast.Name() | ast.Call() | ast.Attribute() | ast.Subscript() | ast.List() | ast.JoinedStr():
+            return ATOM
+        case ast.Tuple():
+            return ATOM if text.lstrip().startswith("(") else 0
+        case ast.Constant(value=value):
+            # a number's dot is not an attribute's
+            return ATOM if not isinstance(value, int) or isinstance(value, bool) else ATOM - 1
+        case _:
+            return 0
+
+
+def is_simple(text: str) -> bool:
+    """Whether an expression may be read twice as well as once: a name, a chain of attributes, a constant."""
+    node = ast.parse(f"({text}\n)", mode="eval").body
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    if isinstance(node, ast.UnaryOp):
+        node = node.operand
+    return isinstance(node, (ast.Name, ast.Constant))
+
+
+@dataclass
+class Writer:
+    """Writes the replacement of one match; ``methods`` is the style of the source around it.
+
+    ``imports`` collects the modules that have to be imported. ``naming`` says where what is read several times is
+    given a name: on a line above the statement, which ``above`` collects, on its way, or not at all. ``lets`` are
+    such parts of the replacement, ``called`` what variables are called, and ``moved`` what is read on lines above.
+    """
+
+    place: Place
+    methods: bool
+    visible: dict[str, str]
+    naming: Naming = "above"
+    lets: Lets = field(default_factory=dict[str, ast.expr])
+    called: dict[str, str] = field(default_factory=dict[str, str])
+    above: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    moved: list[Term] = field(default_factory=list[Term])
+    names: dict[str, str] = field(default_factory=dict[str, str])
+    imports: set[str] = field(default_factory=set[str])
+
+    def __post_init__(self) -> None:
+        self._bound: dict[str, str] = {}
+        self._depth = 0
+
+    def torch(self) -> str:
+        """The name that torch has in the file."""
+        return self._module("torch")
+
+    def _module(self, module: str) -> str:
+        for name, meaning in self.visible.items():
+            if meaning == module:
+                return name
+        parent, _, last = module.rpartition(".")
+        if parent:
+            return f"{self._module(parent)}.{last}"
+        if module in self.place.assigned or module in self.visible:
+            raise UnwritableError(f"the name {module} is something else there")
+        self.imports.add(module)
+        return module
+
+    # -- terms of the source
+
+    def term(self, term: Term) -> Written:
+        """The text of a term of the source: its own where it has one."""
+        if isinstance(term.node, ast.expr) and not _writes(self.place, term.node):
+            text = self.place.code(term.node)
+            return Written(text, binding(text))
+        match term.name:
+            case "number":
+                return self._number(term.value)
+            case "mul":
+                return self._product(term)
+            case "add":
+                return self._sum(term)
+            case "pow":
+                base = self.term(term.operands[0]).within(7)
+                return Written(f"{base} ** {self.term(term.operands[1]).within(6)}", 6)
+            case "leaf" | "slice":
+                raise UnwritableError("what it reads is written into there")
+            case name:
+                arguments = {p: self.term(c) for p, c in term.children}
+                return self._call(name, list(arguments.values()), {})
+
+    def _number(self, value: float) -> Written:
+        if not math.isfinite(value):
+            return Written(f'float("{value}")')
+        text = repr(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
+        return Written(text, 5 if value < 0 else ATOM - 1)
+
+    def _product(self, term: Term) -> Written:
+        above = [f for f in term.operands if not is_divisor(f) and not (f.name == "number" and f.value == -1)]
+        below = [f for f in term.operands if is_divisor(f)]
+        sign = "-" if any(f.name == "number" and f.value == -1 for f in term.operands) else ""
+        text = " * ".join(self.term(f).within(5 if i else 4) for i, f in enumerate(above)) or "1"
+        for factor in below:
+            divisor = factor.origin or factor.operands[0]
+            text += f" / {self.term(divisor).within(5)}"
+        if sign and len(above) == 1 and not below and above[0].name == "add":
+            items = above[0].operands
+            if 2 * sum(map(_is_negative, items)) >= len(items):
+                return self._sum(sum_of([negated(item) for item in items]))
+        if len(above) == 1 and not below:
+            return Written(sign + self.term(above[0]).within(5), 5 if sign else self.term(above[0]).binds)
+        return Written(sign + text, 4)
+
+    def _sum(self, term: Term) -> Written:
+        text = ""
+        for item in sorted(term.operands, key=_is_negative):
+            own = self.term(item).within(3)
+            if not text:
+                text = own
+            elif own.startswith("-"):
+                text += f" - {own[1:].lstrip()}"
+            else:
+                text += f" + {self.term(item).within(4)}"
+        return Written(text, 3)
+
+    # -- the replacement
+
+    def replacement(self, node: ast.expr, match: Match, counts: Mapping[str, int]) -> Written:
+        """The text of a replacement, or of a part of one; ``counts`` says how often the whole reads each variable."""
+        return self._write(node, match, counts)
+
+    def _write(self, node: ast.expr, match: Match, counts: Mapping[str, int]) -> Written:
+        value = folded(node)
+        if value is not None:
+            return self._constant(node, value)
+        match node:
+            case ast.Name(id=name):
+                return self._variable(name, match, counts)
+            case ast.Constant(value=value):
+                return Written(repr(value), ATOM - isinstance(value, int))
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return Written("-" + self._write(operand, match, counts).within(5), 5)
+            case ast.BinOp(left=left, op=symbol, right=right):
+                text, binds = _SYMBOLS[type(symbol)]
+                first = self._write(left, match, counts)
+                second = self._write(right, match, counts)
+                if text == "*" and first.text == "1":
+                    return second
+                left_side, right_side = first.within(binds + (text == "**")), second.within(binds + (text != "**"))
+                return Written(f"{left_side} {text} {right_side}", binds)
+            case ast.Compare(left=left, ops=[symbol], comparators=[right]):
+                if _number_in(left, match) is not None and _number_in(right, match) is not None:
+                    raise UnwritableError(f"{ast.unparse(left)} is a number there")
+                first = self._write(left, match, counts).within(3)
+                return Written(f"{first} {_COMPARED[type(symbol)]} {self._write(right, match, counts).within(3)}", 1)
+            case ast.Attribute(value=ast.Call(func=ast.Name(id="finfo"), args=[value]), attr=attribute):
+                if _number_in(value, match) is not None:
+                    raise UnwritableError(f"{ast.unparse(value)} is a number there")
+                own = self._write(value, match, counts).within(ATOM)
+                return Written(f"{self.torch()}.finfo({own}.dtype).{attribute}")
+            case ast.Attribute(value=value, attr=attribute):
+                return Written(f"{self._write(value, match, counts).within(ATOM)}.{attribute}")
+            case ast.Subscript(value=value):
+                return Written(f"{self._write(value, match, counts).within(ATOM)}[{index_of(node)}]")
+            case ast.Call(func=ast.Name(id=name)):
+                return self._operator(name, node, match, counts)
+            case ast.List(elts=parts):
+                return Written("[" + ", ".join(self._write(p, match, counts).within(1) for p in parts) + "]")
+            case ast.Tuple(elts=parts):
+                return Written("(" + ", ".join(self._write(p, match, counts).within(1) for p in parts) + ",)")
+            case _:
+                raise UnwritableError(f"{ast.unparse(node)} is no expression that can be written")
+
+    def _constant(self, node: ast.expr, value: float) -> Written:
+        if isinstance(node, ast.Call):
+            math_name = next((n for n, meaning in self.visible.items() if meaning == "math"), None)
+            if math_name is not None:
+                return Written(f"{math_name}.{ast.unparse(node)}")
+            return self._number(value)
+        if isinstance(node, ast.Name):
+            return self._number(value)
+        text = ast.unparse(node)
+        return Written(text, binding(text))
+
+    def _variable(self, name: str, match: Match, counts: Mapping[str, int]) -> Written:
+        if name in self._bound:
+            return Written(self._bound[name])
+        let = self.lets.get(name)
+        if let is not None:
+            self._depth += 1
+            written = self._write(let, match, counts)
+            self._depth -= 1
+            return self._named(name, written)
+        value = match.variables.get(name)
+        if value is None:
+            raise UnwritableError(f"nothing there says what {name} is")
+        if isinstance(value, Missing):
+            raise UnwritableError(f"{value.operator} is called there without its {name}")
+        own = self.names.get(name)
+        if own is not None:
+            return Written(own)
+        written = self.term(value)
+        if counts[name] > 1 and not is_simple(written.text) and self.naming != "nowhere":
+            self.moved.append(value)
+            return self._named(name, written)
+        if self._depth:
+            self.moved.append(value)
+        return written
+
+    def _named(self, name: str, written: Written) -> Written:
+        """What is read again, by the name that it is given here."""
+        own = self._bound[name] = self.fresh(name)
+        if self.naming == "within":
+            return Written(f"({own} := {written.text})")
+        self.above.append((own, written.text))
+        return Written(own)
+
+    def fresh(self, name: str) -> str:
+        """A name that the file does not have."""
+        base = self.called.get(name) or ("operand" if len(name) == 1 else name)
+        taken = self.place.names | set(self._bound.values())
+        candidates = [base, *(f"{base}_{i}" for i in range(2, 100))]
+        return next(c for c in candidates if c not in taken)
+
+    def _operator(self, name: str, node: ast.Call, match: Match, counts: Mapping[str, int]) -> Written:
+        if name != "where" and node.args and _number_in(node.args[0], match) is not None:
+            raise UnwritableError(f"{ast.unparse(node.args[0])} is a number there")
+        values: list[Written] = []
+        keywords: dict[str, Written] = {}
+        parameters = signatures.SIGNATURES.get(signatures.canonical(name)[0], ("input",))
+        left_out = False
+        total: str | None = None
+        for i, argument in enumerate(node.args):
+            given = match.variables.get(argument.id) if isinstance(argument, ast.Name) else None
+            if isinstance(given, Missing) and i:
+                left_out = True
+                total = given.operator if parameters[i : i + 1] == ("dim",) else total
+            elif left_out or parameters[i : i + 1] == ("keepdim",):
+                keywords[parameters[i]] = self._write(argument, match, counts)
+            else:
+                values.append(self._write(argument, match, counts))
+        for keyword in node.keywords:
+            given = match.variables.get(keyword.value.id) if isinstance(keyword.value, ast.Name) else None
+            if keyword.arg is not None and not isinstance(given, Missing):
+                keywords[keyword.arg] = self._write(keyword.value, match, counts)
+        if match.dtype is not None and name in _SOFTMAX:
+            keywords["dtype"] = self.term(match.dtype)
+        if name in _OVER_ALL and total in _REDUCTIONS:
+            return self._over_all(name, values[0])
+        return self._call(name, values, keywords)
+
+    def _over_all(self, name: str, operand: Written) -> Written:
+        """An operator that asks for a dimension, over all elements."""
+        text = f"{operand.within(ATOM)}.flatten()"
+        over = f"{self.torch()}.{name}({text}, 0)"
+        if name == "logsumexp":
+            return Written(over)
+        if not is_simple(operand.text):
+            raise UnwritableError(f"{name} is needed over all elements of {operand.text}")
+        return Written(f"{over}.view_as({operand.text})")
+
+    def _call(self, name: str, values: list[Written], keywords: dict[str, Written]) -> Written:
+        given = [v.within(1) for v in values] + [f"{k}={v.within(1)}" for k, v in keywords.items()]
+        rest = ", ".join(given[1:])
+        is_method = name in signatures.METHODS or name in signatures.TENSOR_ONLY
+        if name in signatures.TENSOR_ONLY or (self.methods and is_method and values[0].binds == ATOM):
+            return Written(f"{values[0].within(ATOM)}.{name}({rest})")
+        has_functional = "torch.nn.functional" in self.visible.values()
+        if name in signatures.FUNCTIONAL or (name in _SOFTMAX and (has_functional or len(given) == 1)):
+            module = self._module("torch.nn.functional")
+        elif name in signatures.LINALG:
+            module = f"{self.torch()}.linalg"
+        elif name in signatures.SPECIAL:
+            module = f"{self.torch()}.special"
+        else:
+            module = self.torch()
+        return Written(f"{module}.{name}({', '.join(given)})")
+
+    def around(self, written: Written, match: Match) -> Written:
+        """What the source has around the pattern's own operators: casts and views, factors, terms."""
+        for call, operand in match.wrappers:
+            start = self.place.span(call)[0]
+            inner = self.place.span(operand)
+            text = replaced(self.place.code(call), [(inner[0] - start, inner[1] - start, written.within(ATOM))])
+            written = Written(text)
+        for factor in match.factors:
+            if factor.name == "number" and factor.value == -1:
+                written = Written("-" + written.within(5), 5)
+            elif is_divisor(factor):
+                divisor = factor.origin or factor.operands[0]
+                written = Written(f"{written.within(4)} / {self.term(divisor).within(5)}", 4)
+            else:
+                written = Written(f"{self.term(factor).within(4)} * {written.within(5)}", 4)
+        for item in match.terms:
+            other = self.term(item).within(3)
+            text = f"{other} - {written.text[1:]}" if written.text.startswith("-") and written.binds >= 4 else None
+            written = Written(text or f"{other} + {written.within(4)}", 3)
+        return written
+
+
+def _number_in(node: ast.expr, match: Match) -> float | None:
+    """The number that a part of a replacement is, where it is one or stands for one."""
+    value = match.variables.get(node.id) if isinstance(node, ast.Name) else None
+    if isinstance(value, Term):
+        return value.value if value.name == "number" else None
+    return folded(node)
+
+
+def _is_negative(term: Term) -> bool:
+    return term.name == "mul" and any(f.name == "number" and f.value < 0 for f in term.operands)
+
+
+def _writes(place: Place, node: ast.expr) -> bool:
+    return any(isinstance(n, ast.Call) and signatures.operator_of(place, n)[1] for n in ast.walk(node))

@@ -1,0 +1,1 @@
+"""Checkpoints from strangers' files, and their post-mortem."""

@@ -1,0 +1,1 @@
+"""ONNX models and their inputs, from strangers' files."""

@@ -1,0 +1,174 @@
+"""What moves from step to step beside the names of a frame: counters, positions, buffers, generators of numbers.
+
+A step's code may read an attribute that the step itself changes (where a loader of one's own stands, how often a module
+was called). Which ones move is learnt in the first steps, by looking through everything; from then on each mark keeps
+the values of those alone.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import types
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from whynan.replay.open_files import go_to, is_read, position
+from whynan.source.ownership import Owner, owner_of
+
+_LOOKS: Final = frozenset((1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000))
+"""The marks at which everything is looked through."""
+_MOST: Final = 20_000
+_LONGEST: Final = 256
+_DEEPEST: Final = 6
+_PLAIN: Final = (int, float, bool, str, type(None))
+
+
+class Slot(NamedTuple):
+    """A place that holds something: how it is read, and written."""
+
+    read: Callable[[], Any]
+    write: Callable[[Any], object]
+
+
+class Moving:
+    """The places that have been seen to change between marks, and the generators of numbers that the program holds."""
+
+    def __init__(self) -> None:
+        self._marks = 0
+        self._seen: dict[tuple[int, Any], tuple[Any, Any]] = {}
+        self._slots: dict[tuple[int, Any], Slot] = {}
+
+    def now(self, roots: Callable[[], Iterable[dict[str, Any]]]) -> list[tuple[Slot, Any]]:
+        """The places that move, with what they hold at this mark; `roots` gives the program's names."""
+        self._marks += 1
+        if self._marks in _LOOKS:
+            self._look(roots())
+        return [(slot, slot.read()) for slot in self._slots.values()]
+
+    def _look(self, roots: Iterable[dict[str, Any]]) -> None:
+        seen: dict[tuple[int, Any], tuple[Any, Any]] = {}
+        for key, holder, value, slot in _places(roots):
+            if slot is not None and value is _ALWAYS:
+                self._slots.setdefault(key, slot)
+            elif slot is not None:
+                seen[key] = holder, value
+                before = self._seen.get(key)
+                if before is not None and before[0] is holder and before[1] != value:
+                    self._slots.setdefault(key, slot)
+        self._seen = seen
+
+
+_ALWAYS: Final = object()
+
+
+def put(values: list[tuple[Slot, Any]]) -> None:
+    """Have the places hold that."""
+    for slot, value in values:
+        slot.write(value)
+
+
+def _places(roots: Iterable[dict[str, Any]]) -> Iterator[tuple[tuple[int, Any], Any, Any, Slot | None]]:
+    """Every place that may move, reached from some names: its key, what it is in, what tells that it has changed."""
+    known: set[int] = set()
+    waiting: deque[tuple[Any, int]] = deque((value, 0) for names in roots for value in list(names.values()))
+    while waiting and len(known) < _MOST:
+        value, depth = waiting.popleft()
+        if id(value) in known or isinstance(value, _PLAIN):
+            continue
+        known.add(id(value))
+        if isinstance(value, Tensor):
+            if not value.requires_grad and value.is_leaf and not value.is_inference():
+                yield (id(value), None), value, value._version, _of_tensor(value)
+        elif is_read(value):
+            yield (id(value), None), value, _ALWAYS, _of_file(value)
+        elif (slot := _of_generator(value)) is not None:
+            yield (id(value), None), value, _ALWAYS, slot
+        elif depth < _DEEPEST:
+            for key, inner, slot in _inside(value):
+                if isinstance(inner, _PLAIN):
+                    yield (id(value), key), value, inner, slot
+                else:
+                    waiting.append((inner, depth + 1))
+
+
+def _inside(value: Any) -> Iterator[tuple[Any, Any, Slot | None]]:
+    """What an object holds: attributes, items, what a function closes over."""
+    kind = type(value)
+    if kind is dict or kind is list:
+        if len(value) <= _LONGEST:
+            for key, inner in list(value.items() if kind is dict else enumerate(value)):
+                yield key, inner, Slot(lambda k=key: value[k], lambda v, k=key: value.__setitem__(k, v))
+    elif kind is tuple:
+        yield from ((key, inner, None) for key, inner in enumerate(value[:_LONGEST]))
+    elif kind is types.FunctionType:
+        if owner_of(value.__code__.co_filename) is Owner.USER:
+            yield from _closed_over(value)
+    elif kind is types.MethodType:
+        yield 0, value.__self__, None
+        yield 1, value.__func__, None
+    elif isinstance(value, nn.Module) or _is_theirs(kind):
+        attributes: dict[str, Any] = getattr(value, "__dict__", {})
+        for key, inner in list(attributes.items()):
+            yield key, inner, Slot(lambda k=key: attributes.get(k), lambda v, k=key: attributes.__setitem__(k, v))
+
+
+def _closed_over(function: types.FunctionType) -> Iterator[tuple[Any, Any, Slot | None]]:
+    for number, cell in enumerate(function.__closure__ or ()):
+        try:
+            inner = cell.cell_contents
+        except ValueError:
+            continue
+        yield number, inner, Slot(lambda c=cell: c.cell_contents, lambda v, c=cell: setattr(c, "cell_contents", v))
+
+
+def _is_theirs(kind: type) -> bool:
+    """Whether a class is the program's own."""
+    module: Any = sys.modules.get(kind.__module__)
+    file: Any = getattr(module, "__file__", None)
+    return isinstance(file, str) and owner_of(file) is Owner.USER
+
+
+def _of_tensor(tensor: Tensor) -> Slot:
+    def write(value: Tensor) -> None:
+        with torch.no_grad():
+            tensor.copy_(value)
+
+    return Slot(lambda: tensor.detach().clone(), write)
+
+
+def _of_file(file: Any) -> Slot:
+    """The place where one is in a file; the file may go."""
+    reference = weakref.ref(file)
+
+    def read() -> int | None:
+        held = reference()
+        return position(held) if held is not None and is_read(held) else None
+
+    def write(at: int | None) -> None:
+        held = reference()
+        if held is not None:
+            go_to(held, at)
+
+    return Slot(read, write)
+
+
+def _of_generator(value: Any) -> Slot | None:
+    """The place of a generator's state, if it is one."""
+    if isinstance(value, torch.Generator):
+        return Slot(value.get_state, value.set_state)
+    if isinstance(value, random.Random):
+        # that of the system has no state
+        return None if isinstance(value, random.SystemRandom) else Slot(value.getstate, value.setstate)
+    numpy: Any = sys.modules.get("numpy.random")
+    if numpy is not None and isinstance(value, numpy.Generator):
+        bits = value.bit_generator
+        return Slot(lambda: bits.state, lambda v: setattr(bits, "state", v))
+    if numpy is not None and isinstance(value, numpy.RandomState):
+        return Slot(value.get_state, value.set_state)
+    return None

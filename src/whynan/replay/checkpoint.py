@@ -1,0 +1,265 @@
+"""What is kept at a step's end so that what follows can be run again: where the program stands, by reference.
+
+A mark is taken where nothing has been looked at yet: after a step (before the first one, as an optimizer is made), and
+as the first module is called after it. It holds of each of the user's frames the names that the code after it reads and
+changes; every other name still is what it was.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import torch
+
+from whynan.replay.carried_state import Moving, Slot
+from whynan.replay.continuation.code import Tail, tail_after, tail_from, tail_inside
+from whynan.replay.continuation.code import owner_of as function_of
+from whynan.replay.snapshot import Rng, ScalerState, rng
+from whynan.source.ownership import Owner, owner_of
+from whynan.source.syntax import Span, syntax_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import CodeType, FrameType
+
+    from whynan.capture.torch.interposition.data_loading import Came
+
+_FRAMES: Final = 24
+"""So many frames are looked at, the innermost first."""
+Kind = Literal["begin", "step", "model"]
+"""Where a mark is taken: at the head of a watch's block, after a step, as a module is called."""
+_MOST_ITEMS: Final = 256
+_MOST_BATCHES: Final = 32
+"""So many batches are held from one step to the next."""
+_MOST_CODES: Final = 4096
+"""So many places of the program are remembered, and all forgotten beyond that."""
+
+_spans: dict[tuple[int, int], Span | None] = {}
+_codes: dict[tuple[int, int], CodeType] = {}
+_tails: dict[tuple[int, int, str], tuple[CodeType, Tail | None, tuple[str, ...]]] = {}
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One turn of a loop: the values of its targets, and which of them the program has given another value since."""
+
+    values: dict[str, Any]
+    stale: frozenset[str]
+
+
+@dataclass
+class Standing:
+    """One of the user's frames at a mark: what comes after it, and the values that will have changed."""
+
+    frame: FrameType
+    tail: Tail
+    values: dict[str, Any]
+    turns: list[list[Turn]]
+    """Of each loop around it, the innermost first, what its further turns began with."""
+
+    def goes_round(self) -> int | None:
+        """The loop that has turned though its targets are the objects that they were: the innermost ``for``.
+
+        None where one of the loops was seen to turn, where the frame has left it, or where the program gives a target
+        another value, so that what the loop was given is not known.
+        """
+        span = span_at(self.frame)
+        inner = next((k for k, loop in enumerate(self.tail.loops) if loop.kind == "for"), None)
+        if span is None or inner is None or any(self.turns):
+            return None
+        loop = self.tail.loops[inner]
+        is_inside = (loop.body[0].lineno, loop.body[0].col_offset) <= (span.line, span.column)
+        ends = loop.body[-1].end_lineno or 0, loop.body[-1].end_col_offset or 0
+        if not is_inside or ends < (span.end_line, span.end_column):
+            return None
+        return None if loop.stored_before(ends[0] + 1, 0) & {*loop.targets} else inner
+
+
+@dataclass
+class Mark:
+    """A point of the program from which it can be run again."""
+
+    kind: Kind
+    frames: tuple[Standing, ...]
+    rng: Rng
+    scaler: ScalerState | None = None
+    moving: list[tuple[Slot, Any]] = field(default_factory=list)
+    batches: list[tuple[Any, Came]] = field(default_factory=list)
+    """What loaders have given since, and where that came from."""
+    began: float = field(default_factory=time.monotonic)
+
+    def prune(self, alive: list[FrameType]) -> None:
+        """Let go of frames that have returned: they would hold their tensors."""
+        self.frames = tuple(s for s in self.frames if s.frame in alive)
+
+    def turn(self) -> None:
+        """Note what the loops around the mark have gone on to: the targets of those that have turned."""
+        for standing in self.frames:
+            span = None
+            for loop, turns in zip(standing.tail.loops, standing.turns, strict=True):
+                if not loop.targets or len(turns) >= _MOST_ITEMS:
+                    continue
+                values = standing.frame.f_locals
+                found = {name: values[name] for name in loop.targets if name in values}
+                before = turns[-1].values if turns else standing.values
+                if any(before.get(name, _NOTHING) is not found.get(name, _NOTHING) for name in loop.targets):
+                    span = span or span_at(standing.frame)
+                    stale = (
+                        frozenset(loop.targets)
+                        if span is None
+                        else loop.stored_before(span.line, span.column) & {*loop.targets}
+                    )
+                    turns.append(Turn(found, stale))
+
+
+_NOTHING: Final = object()
+
+
+def stack(*, libraries: bool = False) -> list[FrameType]:
+    """The user's frames, and with `libraries` theirs, the innermost first, as they are called now."""
+    wanted = (Owner.USER, Owner.LIBRARY) if libraries else (Owner.USER,)
+    found: list[FrameType] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and len(found) < _FRAMES:
+        if owner_of(frame.f_code.co_filename) in wanted:
+            found.append(frame)
+        frame = frame.f_back
+    return found
+
+
+def mark(kind: Kind) -> Mark:
+    """Take a mark here."""
+    standing: list[Standing] = []
+    # what a library does after a step, its logging and its saving, is not to be run again
+    frames = stack(libraries=kind == "model")
+    for frame in frames[:1] if kind == "begin" else frames:
+        tail, wanted = _tail(frame, kind)
+        if tail is not None:
+            values = frame.f_locals if wanted else {}
+            kept = {name: values[name] for name in wanted if name in values}
+            standing.append(Standing(frame, tail, kept, [[] for _ in tail.loops]))
+    return Mark(kind, tuple(standing), rng())
+
+
+def _tail(frame: FrameType, kind: Kind) -> tuple[Tail | None, tuple[str, ...]]:
+    """What comes after, from or inside the statement that a frame stands at, and the names to be kept for it."""
+    key = id(frame.f_code), frame.f_lasti, kind
+    known = _tails.get(key)
+    if known is None or known[0] is not frame.f_code:
+        if len(_tails) >= _MOST_CODES:
+            _tails.clear()
+            _spans.clear()
+            _codes.clear()
+        span, tree = span_at(frame), syntax_of(frame.f_code.co_filename).tree
+        owner = None if tree is None or span is None else function_of(tree, frame.f_code)
+        cut = {"begin": tail_inside, "step": tail_after, "model": tail_from}[kind]
+        tail = None if owner is None or span is None else cut(owner, span)
+        known = _tails[key] = frame.f_code, tail, () if tail is None else _wanted(tail, after=kind != "model")
+    return known[1:]
+
+
+def _wanted(tail: Tail, *, after: bool) -> tuple[str, ...]:
+    """The names that the code reads and changes, and the targets of the loops around it."""
+    # the statement after which it begins has not come to its end yet: what it stores is there later
+    changed = tail.live & tail.stored - (tail.by_statement if after else frozenset[str]())
+    return tuple({*changed, *(name for loop in tail.loops for name in loop.targets)})
+
+
+def span_at(frame: FrameType) -> Span | None:
+    """Where a frame stands, as ``co_positions`` has it."""
+    code, at = frame.f_code, frame.f_lasti
+    key = id(code), at
+    if key not in _spans or _codes.get(key) is not code:
+        line, end_line, column, end_column = next(itertools.islice(code.co_positions(), at // 2, None))
+        if line is None or end_line is None or column is None or end_column is None:
+            _spans[key] = None
+        else:
+            _spans[key] = Span(line, end_line, column, end_column)
+        _codes[key] = code
+    return _spans[key]
+
+
+def _names(made: Mark) -> Iterator[dict[str, Any]]:
+    for standing in made.frames:
+        yield standing.frame.f_locals
+        if standing.frame.f_globals is not standing.frame.f_locals:
+            yield standing.frame.f_globals
+
+
+class Marks(threading.local):
+    """The marks of one training, kept from its last step; each thread has its own."""
+
+    def __init__(self) -> None:
+        self.after_step: Mark | None = None
+        self.at_model: Mark | None = None
+        self._scaler: Any = None
+        self._moving = Moving()
+
+    def clear(self) -> None:
+        """Keep none."""
+        self.after_step = self.at_model = self._scaler = None
+
+    def begin(self) -> None:
+        """A watch begins, at the head of its block."""
+        self.after_step = self._mark("begin")
+
+    def made(self) -> None:
+        """An optimizer has been made: what follows leads to its first step."""
+        if self.after_step is None:
+            self.after_step = self._mark("step")
+
+    def step(self, scaler: Any) -> None:
+        """A step has been made, perhaps by a loss scaler: what came before it is done."""
+        self._scaler = scaler
+        self.at_model = None
+        self.after_step = self._mark("step")
+
+    def scales(self, scaler: Any) -> None:
+        """A loss scaler has scaled a loss: the first does before any step, and knows what it knew at each mark."""
+        if self._scaler is None:
+            self._scaler = scaler
+            for made in self.kept():
+                if made.scaler is None:
+                    made.scaler = ScalerState(scaler)
+
+    def model(self) -> None:
+        """A module is about to be called."""
+        self._go_on()
+        if self.at_model is None:
+            self.at_model = self._mark("model")
+
+    def backward(self) -> None:
+        """A backward is about to begin."""
+        self._go_on()
+
+    def batch(self, batch: Any, came: Came) -> None:
+        """A loader has given a batch, and where that came from."""
+        if not torch.is_grad_enabled():
+            # of an evaluation, of which no step is made
+            return
+        for known in self.kept():
+            if len(known.batches) < _MOST_BATCHES:
+                known.batches.append((batch, came))
+
+    def kept(self) -> list[Mark]:
+        """The marks that there are, what runs the most first."""
+        return [m for m in (self.after_step, self.at_model) if m is not None]
+
+    def _mark(self, kind: Kind) -> Mark:
+        made = mark(kind)
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            if self._scaler is not None:
+                made.scaler = ScalerState(self._scaler)
+            made.moving = self._moving.now(lambda: _names(made))
+        return made
+
+    def _go_on(self) -> None:
+        alive = stack(libraries=True)
+        for known in self.kept():
+            known.prune(alive)
+            known.turn()

@@ -1,0 +1,1 @@
+"""The continuation of a frame."""

@@ -1,0 +1,251 @@
+"""The ways to what led to a step: a part of the program's loop from a mark on, or its step function.
+
+The code is the user's own, from its source; the values that it begins with are those of the mark, by reference.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import time
+import types
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+
+from whynan.replay.checkpoint import stack
+from whynan.replay.continuation.code import compiled
+from whynan.replay.continuation.liveness import GOES_ON, ending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+    from whynan.capture.torch.interposition.data_loading import Came
+    from whynan.replay.carried_state import Slot
+    from whynan.replay.checkpoint import Mark, Standing
+    from whynan.replay.snapshot import Rng, ScalerState
+
+_MOST_TURNS: Final = 64
+
+
+class TooLong(BaseException):
+    """The replay has gone round a loop so often that it will not come to the step."""
+
+
+class Way(Protocol):
+    """One way to run what led to a step again."""
+
+    @property
+    def kind(self) -> Literal["loop", "step"]:
+        """What is run again: a part of the program's loop, or its step function."""
+        ...
+
+    @property
+    def where(self) -> str:
+        """The same for a reader: ``from line 12 of train``."""
+        ...
+
+    @property
+    def rng(self) -> Rng:
+        """The generators of random numbers as they were at its beginning."""
+        ...
+
+    @property
+    def scaler(self) -> ScalerState | None:
+        """The loss scaler as it was then, if there is one."""
+        ...
+
+    @property
+    def began(self) -> float:
+        """When the program was there, by ``time.monotonic``."""
+        ...
+
+    @property
+    def moving(self) -> list[tuple[Slot, Any]]:
+        """What moves from step to step, as it was then."""
+        ...
+
+    @property
+    def batches(self) -> list[tuple[Any, Came]]:
+        """What loaders have given since, and where that came from."""
+        ...
+
+    @property
+    def amid(self) -> str | None:
+        """Where it begins, if the step has done something before that; else None."""
+        ...
+
+    def roots(self) -> list[Any]:
+        """What its code can change."""
+        ...
+
+    def prepared(self, is_over: Callable[[], bool]) -> Callable[[], object]:
+        """Its code, with the values that it begins with; raises where it cannot be made.
+
+        `is_over`: whether it has come to its end, which the program may have caught.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Tailed:
+    """From a mark, in one of the frames that were there at it."""
+
+    mark: Mark
+    standing: Standing
+    kind: Literal["loop"] = "loop"
+
+    @property
+    def where(self) -> str:
+        return f"from {self._place}"
+
+    @property
+    def amid(self) -> str | None:
+        return self._place if self.mark.kind == "model" else None
+
+    @property
+    def _place(self) -> str:
+        statements = self.standing.tail.statements
+        line = f"line {statements[0].lineno} of " if statements else "the end of "
+        return f"{line}{self.standing.frame.f_code.co_qualname}"
+
+    @property
+    def rng(self) -> Rng:
+        return self.mark.rng
+
+    @property
+    def scaler(self) -> ScalerState | None:
+        return self.mark.scaler
+
+    @property
+    def began(self) -> float:
+        return self.mark.began
+
+    @property
+    def moving(self) -> list[tuple[Slot, Any]]:
+        return self.mark.moving
+
+    @property
+    def batches(self) -> list[tuple[Any, Came]]:
+        return self.mark.batches
+
+    def roots(self) -> list[Any]:
+        return [self.standing.values, self.standing.frame.f_locals, self.standing.frame.f_globals]
+
+    def prepared(self, is_over: Callable[[], bool]) -> Callable[[], object]:
+        return _prepared(self, is_over)
+
+
+@dataclass(frozen=True)
+class Called:
+    """The program's step function, called with the same arguments."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    rng: Rng
+    scaler: ScalerState | None = None
+    moving: list[tuple[Slot, Any]] = field(default_factory=list)
+    batches: list[tuple[Any, Came]] = field(default_factory=list)
+    began: float = field(default_factory=time.monotonic)
+    kind: Literal["step"] = "step"
+
+    @property
+    def amid(self) -> None:
+        return None
+
+    @property
+    def where(self) -> str:
+        return f"by calling {getattr(self.function, '__qualname__', type(self.function).__name__)}"
+
+    def roots(self) -> list[Any]:
+        return [self.function, self.args, self.kwargs]
+
+    def prepared(self, is_over: Callable[[], bool]) -> Callable[[], object]:
+        del is_over
+        return functools.partial(self.function, *self.args, **self.kwargs)
+
+
+def ways(marks: list[Mark], left: tuple[FrameType, ...] = ()) -> Iterator[Tailed]:
+    """The ways to what led to here, the best first: what runs the most of it, and least else.
+
+    `left`: the frames that an exception has left, where the program is over.
+    """
+    alive = [*left, *stack(libraries=True)]
+    for mark in marks:
+        mark.turn()
+        standing = next((s for s in mark.frames if any(s.frame is frame for frame in alive)), None)
+        if standing is not None:
+            yield Tailed(mark, standing)
+
+
+def _prepared(way: Tailed, is_over: Callable[[], bool]) -> Callable[[], None]:
+    """The code of a way, with the values that it begins with; raises ``ValueError`` where it cannot be made."""
+    standing = way.standing
+    frame = standing.frame
+    tail = dataclasses.replace(standing.tail, statements=ending(standing.tail.statements))
+    code = frame.f_code
+    values = {**frame.f_locals, **standing.values}
+    loops = ((k, loop) for k, loop in enumerate(tail.loops) if loop.items is not None)
+    items: dict[str, Any] = {str(loop.items): _until(is_over, _items(way, k)) for k, loop in loops}
+    items[GOES_ON] = lambda: not is_over()
+    if code.co_name == "<module>":
+        made = compiled(tail)
+
+        def run_module() -> None:
+            namespace = frame.f_globals
+            saved = dict(namespace)
+            namespace.update(values, **items)
+            try:
+                exec(made, namespace)
+            finally:
+                namespace.clear()
+                namespace.update(saved)
+
+        return run_module
+    free = {name: values[name] for name in code.co_freevars if name in values}
+    own = [n for n in (*code.co_varnames, *code.co_cellvars) if n in values and n not in free]
+    # the first argument comes first: `super()` takes it
+    names = [*dict.fromkeys(own), *items]
+    made = compiled(tail, parameters=names, free=list(free))
+    closure = tuple(types.CellType(free[name]) for name in made.co_freevars)
+    function = types.FunctionType(made, frame.f_globals, code.co_name, None, closure)
+    given = {**values, **items}
+    return lambda: function(*(given[name] for name in made.co_varnames[: made.co_argcount]))
+
+
+def _until(is_over: Callable[[], bool], items: Iterator[Any]) -> Iterator[Any]:
+    for item in items:
+        if is_over():
+            return
+        yield item
+
+
+def _items(way: Tailed, k: int) -> Iterator[Any]:
+    """What a loop around the mark has gone on to; the last once more where nobody saw it turn."""
+    loop, turns = way.standing.tail.loops[k], way.standing.turns[k]
+    rows: list[Any] = []
+    batches = (batch for batch, _ in way.mark.batches)
+    for turn in turns:
+        if not turn.stale:
+            rows.append(loop.item(turn.values))
+            continue
+        batch = next(batches, None)
+        if batch is not None and loop.shape == "enumerate" and loop.targets[0] not in turn.stale:
+            rows.append((turn.values[loop.targets[0]], batch))
+        elif batch is not None and loop.shape != "enumerate":
+            rows.append(batch)
+        else:
+            rows.append(loop.item(turn.values))
+    if not rows and k == way.standing.goes_round():
+        rows.append(loop.item(way.standing.values))
+    return itertools.chain(rows, _again(rows))
+
+
+def _again(rows: list[Any]) -> Iterator[Any]:
+    for _ in range(_MOST_TURNS):
+        if not rows:
+            return
+        yield rows[-1]
+    raise TooLong

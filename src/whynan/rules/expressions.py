@@ -1,0 +1,374 @@
+"""The expression around a birth: which part of it the birth is, and what was computed from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from whynan.expr import Expressions, Term
+from whynan.expr.normal import ONE, add
+from whynan.rules.base import STRUCTURE, Explanation
+from whynan.rules.facts import (
+    INF,
+    base,
+    forward_base,
+    forward_is_zero,
+    forward_value,
+    infinite,
+    is_nan,
+    is_zero,
+    limit,
+    operand,
+    result,
+    said,
+    value,
+)
+from whynan.rules.wording import doing, given, readable, spelled, spelled_forward
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from whynan.records import Finding, Neighbourhood, Note
+
+_LOGS: Final = ("log", "log2", "log10")
+_QUOTIENTS: Final = ("div", "true_divide")
+_SUMS_OF_PRODUCTS: Final = ("mm", "bmm", "mv", "dot", "vdot", "einsum", "matmul")
+_SCATTERS: Final = ("index_add", "scatter_add", "scatter_reduce", "scatter")
+_SUMS: Final = ("sum", "cumsum", "mean")
+_EXPONENTIALS: Final = ("exp", "exp2", "expm1", "cosh", "sinh")
+_DECAYING: Final = ("softmax", "sigmoid", "exp")
+
+
+_known: list[tuple[Neighbourhood, Expressions]] = []
+"""Of the last finding: every rule asks for them."""
+
+
+def expressions(finding: Finding) -> Expressions | None:
+    """The terms around a birth; None where nothing is known of what is around it."""
+    around = finding.around
+    if around is None:
+        return None
+    if not _known or _known[0][0] is not around:
+        _known[:] = [(around, Expressions(around))]
+    return _known[0][1]
+
+
+def logarithm_of_zero(finding: Finding) -> tuple[Expressions, Term] | None:
+    """Of a birth at the logarithm of 0, or in its derivative there: what the logarithm is taken of."""
+    found = expressions(finding)
+    backward = finding.phase == "backward"
+    name = forward_base(finding) if backward else base(finding)
+    if found is None or name not in (*_LOGS, "log1p", "xlogy"):
+        return None
+    shifted, by = name == "log1p", "other" if name == "xlogy" else "self"
+    at = forward_value(finding, by) if backward else value(finding, by)
+    if at != -1 if shifted else not (forward_is_zero(finding, by) if backward else is_zero(finding, by)):
+        return None
+    of = found.argument(found.middle, by)
+    if of is None:
+        return None
+    return found, bare(add(ONE, of) if shifted else of)
+
+
+def of_infinity(finding: Finding) -> bool:
+    """Whether the 0 is that of an exponential, a softmax or a sigmoid of -Inf, which is exact."""
+    return any(link.role == "cause" and _is_of_infinity(link.typed_summary) for link in finding.chain)
+
+
+def _is_of_infinity(said: Note) -> bool:
+    if said.kind not in ("logit_of_infinity", "computed") or said.values["result"] != 0:
+        return False
+    is_infinite = said.kind == "logit_of_infinity" or said.values["operands"] == (-INF,)
+    return is_infinite and str(said.values["operator"]).lower().endswith(_DECAYING)
+
+
+def divisors(finding: Finding) -> frozenset[Term]:
+    """What a birth at a division divides by, without exponents."""
+    found = expressions(finding)
+    name = forward_base(finding) if finding.phase == "backward" else base(finding)
+    by = None if found is None else found.argument(found.middle, "other" if name in _QUOTIENTS else "self")
+    return frozenset() if by is None else frozenset(part for part, _ in factors(bare(by)))
+
+
+def exponential_too_large(finding: Finding) -> Expressions | None:
+    """Of a birth at an exponential out of the range of its dtype, or in a derivative with it: what is around it."""
+    if _derived_from_infinity(finding):
+        return expressions(finding)
+    if finding.phase == "backward" and forward_base(finding) != "cosh":
+        return expressions(finding) if _slope_of_infinity(finding) else None
+    if finding.birth != "overflow" or base(finding) not in _EXPONENTIALS:
+        return None
+    return expressions(finding)
+
+
+def sum_of_exponentials_too_large(finding: Finding) -> Expressions | None:
+    """Of a birth at a sum of exponentials, or of products with them, that are finite themselves: what is around it."""
+    found = expressions(finding)
+    if found is None or finding.phase == "backward" or finding.birth != "overflow" or base(finding) not in _SUMS:
+        return None
+    of = found.argument(found.middle, "self")
+    is_so = of is not None and any(part.is_call("exp") and power == 1 for part, power in factors(bare(of)))
+    return found if is_so else None
+
+
+def _derived_from_infinity(finding: Finding) -> bool:
+    """Whether it is the derivative of an exponential that was Inf in the forward, of a finite operand."""
+    at = forward_value(finding, "self") if forward_base(finding) in _EXPONENTIALS else None
+    return at is not None and abs(at) < INF and base(finding) == "mul" and infinite(finding)
+
+
+def _slope_of_infinity(finding: Finding) -> bool:
+    """Whether the NaN of a derivative comes from an exponential that was Inf in the forward."""
+    if forward_base(finding) in _EXPONENTIALS:
+        return is_nan(finding) and {abs(_factor(finding, n) or 0.0) for n in ("self", "other")} == {0.0, INF}
+    below = forward_value(finding, "other") if forward_base(finding) in _QUOTIENTS else None
+    return is_nan(finding) and below is not None and abs(below) == INF
+
+
+def root_at_zero(finding: Finding) -> tuple[Expressions, Term] | None:
+    """Of a birth in the derivative of a root, or of a fractional power, at 0: what the root is taken of."""
+    name = forward_base(finding)
+    found = expressions(finding)
+    if found is None or name not in ("sqrt", "pow", "float_power") or not forward_is_zero(finding, "self"):
+        return None
+    power = 0.5 if name == "sqrt" else found.exponent(found.middle)
+    of = found.argument(found.middle, "self")
+    return (found, bare(of)) if of is not None and power is not None and 0 < power < 1 else None
+
+
+def quotients_by_zero(finding: Finding) -> tuple[Expressions, list[Term]] | None:
+    """Of a birth at a division by 0, or in its derivative: the quotient, and what was computed from it."""
+    backward = finding.phase == "backward"
+    name = forward_base(finding) if backward else base(finding)
+    by = "other" if name in _QUOTIENTS else "self"
+    found = expressions(finding)
+    if found is None or name not in (*_QUOTIENTS, "reciprocal", "rsqrt", "pow"):
+        return None
+    if name == "pow" and not (found.exponent(found.middle) or 0) < 0:
+        return None
+    if not (forward_is_zero(finding, by) if backward else is_zero(finding, by)):
+        return None
+    return found, [bare(found.of(found.middle)), *downstream(found)]
+
+
+def mean_of_chosen(finding: Finding) -> tuple[Expressions, Term] | None:
+    """Of a birth at 0/0, in a mean over the elements that a mask or weights choose: the mask or the weights."""
+    at = quotients_by_zero(finding)
+    for term in () if at is None else at[1]:
+        above = [base.arguments[0] for base, power in factors(term) if power == 1 and base.is_call("sum")]
+        below = [base.arguments[0] for base, power in factors(term) if power == -1 and base.is_call("sum")]
+        for chosen in below:
+            if at is not None and any(_chooses(chosen, of) for of in above):
+                return at[0], chosen
+        if at is not None and (mask := _summed_by(term, below)) is not None:
+            return at[0], mask
+    return None
+
+
+def _summed_by(term: Term, sums: list[Term]) -> Term | None:
+    """The matrix of ones and zeros that a product of matrices sums with, where its own sum is below the line."""
+    products = [base for base, power in factors(term) if power == 1 and base.is_call("matmul")]
+    return next((chosen for chosen in sums if any(chosen in product.arguments for product in products)), None)
+
+
+def mean_of_segments(finding: Finding) -> bool:
+    """Of a birth at 0/0: whether values summed by an index are divided by how often it occurs."""
+    at = quotients_by_zero(finding)
+    parts = factors(at[1][0]) if at is not None else ()
+    sums = [base for base, power in parts if power == 1 and base.is_call(*_SCATTERS)]
+    counts = [base for base, power in parts if power == -1 and base.is_call(*_SCATTERS, "bincount")]
+    return any(_index(made) == _index(count) is not None for made in sums for count in counts)
+
+
+def _index(term: Term) -> Term | None:
+    arguments = term.arguments
+    return arguments[0] if term.is_call("bincount") else arguments[1] if len(arguments) > 2 else None
+
+
+def _chooses(chosen: Term, of: Term) -> bool:
+    if of.is_call("where"):
+        return of.arguments[0] == without_negation(chosen)
+    parts = [base for base, _ in factors(of)]
+    return len(parts) > 1 and chosen in parts
+
+
+def without_negation(mask: Term) -> Term:
+    """The mask that is negated; any other as it is."""
+    return mask.arguments[0] if mask.is_call("bitwise_not", "logical_not", "not") else mask
+
+
+def logarithms_of_zero(finding: Finding) -> list[Term]:
+    """Of a birth at the logarithm of 0, or in a derivative with it: what was computed from it."""
+    at = logarithm_of_zero(finding)
+    if at is not None:
+        # xlogy is a product with its logarithm already
+        made = bare(at[0].of(at[0].middle))
+        return [*([made] if made.kind == "product" else []), *downstream(at[0])]
+    product = zero_times_infinity(finding) if finding.phase == "backward" else None
+    if product is not None:
+        return [product[1], *downstream(product[0])]
+    found = expressions(finding)
+    if found is None or not _slope_of_product(finding):
+        return []
+    return [bare(found.of(found.middle)), *downstream(found)]
+
+
+def _slope_of_product(finding: Finding) -> bool:
+    """Whether a derivative of xlogy or entr is that of a logarithm of 0."""
+    name = readable(forward_base(finding))
+    return (name == "xlogy" and forward_is_zero(finding, "other")) or (
+        name == "entr" and forward_is_zero(finding, "self")
+    )
+
+
+def bare(term: Term) -> Term:
+    """A term without the number that it is multiplied by."""
+    if term.kind == "sum" and not term.constant and len(term.parts) == 1:
+        return term.parts[0][0]
+    return term
+
+
+def downstream(found: Expressions) -> list[Term]:
+    """What was computed from the birth, the next first, without the numbers that it was multiplied by.
+
+    Of a sum what is added as well: a product of vectors multiplies and adds in one operation.
+    """
+    terms = [bare(found.of(event)) for event in found.after()]
+    return [part for term in terms for part in (term, *(map(bare, term.arguments) if term.is_call("sum") else ()))]
+
+
+def factors(term: Term) -> tuple[tuple[Term, float], ...]:
+    """The factors of a product with their exponents; anything else is its only one."""
+    return term.parts if term.kind == "product" else ((term, 1.0),)
+
+
+def goes_into(found: Expressions, name: str) -> bool:
+    """Whether a function of this name is a factor of the birth, or of something that was computed from it."""
+    terms = [bare(found.of(found.middle)), *downstream(found)]
+    return any(part.is_call(name) for term in terms for part, _ in factors(term))
+
+
+def leaves(term: Term) -> frozenset[Term]:
+    """What a term was computed from, as far as is known."""
+    if term.kind == "leaf":
+        return frozenset((term,))
+    return frozenset(leaf for part in term.arguments for leaf in leaves(part))
+
+
+def bounds(found: Expressions, term: Term) -> str:
+    """`` for x = -200``, or from where to where all of x is; empty where the values of a term are not known."""
+    for operation in found.operations.values():
+        for argument in operation.arguments:
+            if argument.shape is None or argument.min is None or argument.max is None:
+                continue
+            if found.argument(operation.event, argument.name) != term:
+                continue
+            low, high = said(float(argument.min)), said(float(argument.max))
+            return f" for x = {low}" if low == high else f" (all of x is from {low} to {high})"
+    return ""
+
+
+def at_the_logarithm(finding: Finding, what: str, of: str) -> str:
+    """The sentence of a logarithm of 0: what is 0, and of which values."""
+    if finding.phase == "backward":
+        gradient = value(finding, "self")
+        outcome = f": {said(gradient)} / 0 is {result(finding)}" if gradient is not None else ""
+        return f"the derivative of {forward_base(finding)} divides by {what}, which is 0 here{of}{outcome}"
+    name = doing(finding) if finding.phase == "inference" else base(finding)
+    name = "log" if name == "xlogy" else name
+    zero = "-1" if base(finding) == "log1p" else "0"
+    return f"{name}({zero}) is {result(finding)}: {what} is 0 here{of}"
+
+
+def at_the_exponential(finding: Finding, whole: str) -> str:
+    """The sentence of exponentials that are too large, or whose sum is: the operand, and what they are a part of."""
+    if base(finding) in _SUMS:
+        return f"{doing(finding)} of {given(finding)} exceeds {limit(finding)}, inside {whole}"
+    if _derived_from_infinity(finding):
+        shown = f"{forward_base(finding)}({said(forward_value(finding, 'self'))})"
+        return f"{shown} was Inf in the forward, inside {whole}; its derivative, made of that, is {result(finding)}"
+    backward = bool(forward_base(finding)) and base(finding) not in _EXPONENTIALS
+    at = forward_value(finding, "self") if backward else value(finding, "self")
+    if backward and forward_base(finding) in _QUOTIENTS:
+        return f"an exponential exceeds {limit(finding)}, and the derivative of {whole} is NaN: a quotient by Inf"
+    name = doing(finding) if finding.phase == "inference" else forward_base(finding) if backward else base(finding)
+    shown = f"{name}({said(at)})" if at is not None else name
+    if backward:
+        return f"{shown} exceeds {limit(finding)}, and 0 × Inf is NaN in the derivative of {whole}"
+    return f"{shown} exceeds {limit(finding)}, inside {whole}"
+
+
+def at_the_logarithms(finding: Finding, whole: str) -> str:
+    """The sentence of the logarithm of 0 as a part of a product."""
+    if finding.phase != "backward":
+        return f"log(0) is {result(finding)}, in {whole}"
+    if base(finding) == "mul":
+        return at_the_product(finding, whole)
+    above, below = value(finding, "self"), value(finding, "other")
+    shown = f"{said(above)} / {said(below)}" if base(finding) == "div" and None not in (above, below) else "log(0)"
+    return f"{shown} is {result(finding)}, in the derivative of {whole}"
+
+
+def at_the_root(finding: Finding, what: str) -> str:
+    """The sentence of the derivative of a root, or of a fractional power, at 0: what is 0."""
+    if forward_base(finding) != "sqrt":
+        lowered = value(finding, "exponent")
+        power = "a power below 1" if lowered is None else f"y ** {said(lowered + 1)}"
+        return f"the derivative of {power} is infinite at 0, and {what} is 0 here"
+    gradient = value(finding, "self") if base(finding) == "div" else None
+    outcome = f": {said(gradient)} / 0 is {result(finding)}" if gradient is not None else ""
+    return f"the derivative of sqrt divides by twice the root, and {what} is 0 here{outcome}"
+
+
+def at_a_root(finding: Finding, fits: Callable[[Term], bool], what: str, explanation: str) -> Explanation | None:
+    """The explanation of a root at 0 of a term that fits, which is called so; None of any other."""
+    at = root_at_zero(finding)
+    if at is None or not fits(at[1]):
+        return None
+    return Explanation(at_the_root(finding, what), explanation, STRUCTURE)
+
+
+def at_the_quotient(finding: Finding, what: str) -> str:
+    """The sentence of a division by 0: what it is divided by."""
+    if finding.phase == "backward":
+        return f"the derivative of a quotient divides by its denominator, and {what} is 0 here"
+    above = value(finding, "self") if base(finding) in _QUOTIENTS else 1.0
+    shown = f"{said(above)} / 0" if above is not None else "a division by 0"
+    return f"{shown} is {result(finding)}: {what} is 0 here"
+
+
+def zero_times_infinity(finding: Finding) -> tuple[Expressions, Term] | None:
+    """Of a birth at 0 times an infinity, or in the derivative of a product there: the product."""
+    first, second = _factor(finding, "self"), _factor(finding, "other")
+    found = expressions(finding)
+    if found is not None and base(finding) in _SUMS_OF_PRODUCTS and finding.birth == "invalid" and infinite(finding):
+        made = bare(found.of(found.middle))
+        return (found, bare(made.arguments[0])) if made.is_call("sum") and is_nan(finding) else None
+    if found is None or base(finding) != "mul" or first is None or second is None:
+        return None
+    if {abs(first), abs(second)} != {0.0, INF} or forward_base(finding) not in ("", "mul"):
+        return None
+    return found, bare(found.of(found.middle))
+
+
+def at_the_product(finding: Finding, what: str) -> str:
+    """The sentence of 0 times an infinity: which product it is."""
+    first, second = said(_factor(finding, "self")), said(_factor(finding, "other"))
+    if base(finding) in _SUMS_OF_PRODUCTS:
+        return f"{doing(finding)} is NaN, because a product that it adds is 0 × Inf, in {what}"
+    of = "in the derivative of" if finding.phase == "backward" else "in"
+    return f"{first} × {second} is NaN, {of} {what}{_factors_named(finding)}"
+
+
+def _factors_named(finding: Finding) -> str:
+    """``: p is 0 and log_p is -Inf here``, as far as the source names the factors."""
+    backward = finding.phase == "backward"
+    name, at = (spelled_forward, forward_value) if backward else (spelled, _factor)
+    told = [(name(finding, side), at(finding, side)) for side in ("self", "other")]
+    known = [f"{text} is {said(number)}" for text, number in told if text and number is not None]
+    return f": {' and '.join(known)} here" if known else ""
+
+
+def _factor(finding: Finding, name: str) -> float | None:
+    """The value of a factor; a mask of booleans has zeros and ones."""
+    found = operand(finding, name)
+    return float(found.value) if found is not None and isinstance(found.value, bool) else value(finding, name)

@@ -1,0 +1,225 @@
+"""What mends the operations that many rules are about, and the words that fixes are written with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from whynan.records.intents import FixIntent
+
+if TYPE_CHECKING:
+    from whynan.rules.base import Rule
+
+
+_LISTED: Final = 6
+"""So many fixes stand on a rule's page."""
+
+
+def mended_by(rule: Rule) -> tuple[str, ...]:
+    """What a rule's page lists as fixes, best first: title and kind of the first few, and how many more there are."""
+    told = list(dict.fromkeys(f"{fix.title} ({fix.kind})" for fix in rule.fixes))
+    more = len(told) - _LISTED
+    return (*told[:_LISTED], f"and {more} more") if more > 0 else tuple(told)
+
+
+def reformulation(title: str, pattern: str, replacement: str, **names: str) -> FixIntent:
+    """The same function, computed otherwise; ``names`` are of what it has more than once."""
+    return FixIntent(title, "reformulation", pattern, replacement, tuple(names.items()))
+
+
+def guard(title: str, pattern: str, replacement: str, **names: str) -> FixIntent:
+    """What changes nothing but what is bad; ``names`` are of what it has more than once."""
+    return FixIntent(title, "guard", pattern, replacement, tuple(names.items()))
+
+
+def epsilon(title: str, pattern: str, replacement: str, **names: str) -> FixIntent:
+    """A small number that moves healthy elements too; ``names`` are of what it has more than once."""
+    return FixIntent(title, "epsilon", pattern, replacement, tuple(names.items()))
+
+
+def setting(title: str, *dtypes: str) -> FixIntent:
+    """An argument of what is no expression of the program's; for births of these dtypes, or of all."""
+    return FixIntent(title, "setting", dtypes=dtypes)
+
+
+def greatest(x: str) -> str:
+    """The largest magnitude of each row, never 0 nor subnormal; no gradient flows through it, its dimension stays."""
+    return f"detach(clamp(amax(abs({x}), dim=d, keepdim=True), min=finfo({x}).tiny))"
+
+
+def times_greatest(reduced: str, x: str) -> str:
+    """What a scaled row was reduced to, times what it was scaled by; the row's dimension stays as ``k`` says."""
+    return f"{reduced} * amax({greatest(x)}, dim=d, keepdim=k)"
+
+
+def scaled(x: str) -> str:
+    """A row by its largest magnitude, so that no power of it leaves the range."""
+    return f"{x} / {greatest(x)}"
+
+
+def where_zero(condition: str, function: str, x: str, *, value: str = "0", safe: str = "1") -> str:
+    """``function`` (a text with a place for its operand) but where the condition holds, and ``value`` there."""
+    return f"where({condition}, {value}, {function.format(f'where({condition}, {safe}, {x})')})"
+
+
+QUOTIENT: Final = (guard("a denominator of 1 where it is 0", "a / b", "a / where(b == 0, 1, b)", denominator="b"),)
+"""A quotient is what is above the line where what is below it is 0: of 0 / 0 that is 0."""
+POLE: Final = (
+    guard("0 where the denominator is 0", "a / b", "where(b == 0, 0, a / where(b == 0, 1, b))", denominator="b"),
+    guard("0 where the operand is 0", "rsqrt(b)", where_zero("b == 0", "rsqrt({})", "b")),
+    guard("0 where the base is 0", "b ** p", where_zero("b == 0", "{} ** p", "b"), base="b"),
+)
+"""A quotient, and what has a pole at 0 as it has, is 0 there."""
+LARGE_QUOTIENT: Final = (
+    guard(
+        "the smallest normal number instead of a denominator of 0",
+        "a / b",
+        "a / where(b == 0, finfo(b).tiny, b)",
+        denominator="b",
+    ),
+)
+"""A quotient is large where its denominator is 0."""
+_LOGARITHMS: Final = ("log", "log2", "log10")
+LOG: Final = tuple(
+    guard(
+        "the smallest normal number instead of 0 in the logarithm",
+        f"{log}(x)",
+        f"{log}(where(x == 0, finfo(x).tiny, x))",
+    )
+    for log in _LOGARITHMS
+)
+"""A logarithm is large and negative at 0, and its gradient 0."""
+LOG_ABOVE: Final = tuple(
+    guard(
+        "the smallest normal number instead of 0 and below in the logarithm",
+        f"{log}(x)",
+        f"{log}(where(x <= 0, finfo(x).tiny, x))",
+    )
+    for log in _LOGARITHMS
+)
+"""A logarithm is large and negative at 0 and below, and its gradient 0."""
+LOG_BY_ROUNDING: Final = (
+    *(
+        guard(
+            "the rounding of 1 instead of 0 and below in the logarithm",
+            f"{log}(x)",
+            f"{log}(where(x <= 0, finfo(x).eps, x))",
+        )
+        for log in _LOGARITHMS
+    ),
+    epsilon("logsigmoid(-x) instead of log(1 - sigmoid(x) - eps)", "log(c - sigmoid(x))", "logsigmoid(-x)"),
+)
+"""A difference of what is about 1 that is 0 or below by its own rounding is about as large as that is."""
+LOG_OF_ONE: Final = tuple(
+    guard("1 instead of 0 in the logarithm", f"{log}(x)", f"{log}(where(x == 0, 1, x))") for log in _LOGARITHMS
+)
+"""A logarithm is 0 at 0: for products with what is 0 there."""
+LOG1P: Final = (
+    guard(
+        "the number next to -1 instead of -1 and below in log1p",
+        "log1p(x)",
+        "log1p(where(x <= -1, finfo(x).eps / 2 - 1, x))",
+    ),
+)
+LOG_EPSILON: Final = tuple(
+    epsilon("a small number as the least operand of the logarithm", f"{log}(x)", f"{log}(clamp(x, min=1e-10))")
+    for log in _LOGARITHMS
+)
+ROOT: Final = (
+    guard("a gradient of 0 where the root is 0", "sqrt(x)", where_zero("x == 0", "sqrt({})", "x")),
+    guard("a gradient of 0 where the power is 0", "x ** p", where_zero("x == 0", "{} ** p", "x"), base="x"),
+)
+"""A root is 0 at 0, and so is its gradient."""
+ROOT_ABOVE: Final = (
+    guard("0 where the operand is 0 or below", "sqrt(x)", where_zero("x <= 0", "sqrt({})", "x")),
+    guard("0 where the operand is 0 or below", "rsqrt(x)", where_zero("x <= 0", "rsqrt({})", "x")),
+)
+"""A root is 0 below 0 too."""
+ROOT_EPSILON: Final = (epsilon("a small number inside the root", "sqrt(x)", "sqrt(x + 1e-12)"),)
+SOFTMAX: Final = (
+    reformulation("softmax(x) instead of exp(x) / sum(exp(x))", "exp(x) / sum(exp(x), d, True)", "softmax(x, d)"),
+    reformulation(
+        "softmax(x) instead of exp(x) / sum(exp(x))", "exp(x) / unsqueeze(sum(exp(x), d), d)", "softmax(x, d)"
+    ),
+    reformulation(
+        "exp(x - logsumexp(x)) instead of exp(x) / sum(exp(x))",
+        "exp(x) / sum(exp(x))",
+        "exp(x - logsumexp(flatten(x), 0))",
+    ),
+)
+"""A softmax by hand."""
+NORM: Final = (
+    reformulation(
+        "vector_norm of the row over its largest magnitude, times that",
+        "sqrt(sum(x**2, d, k))",
+        times_greatest(f"vector_norm({scaled('x')}, dim=d, keepdim=k)", "x"),
+        scale=greatest("x"),
+    ),
+    reformulation(
+        "vector_norm(x) instead of sqrt(sum(x**2))", "sqrt(sum(x**2, d, k))", "vector_norm(x, dim=d, keepdim=k)"
+    ),
+)
+"""The length of a vector by hand."""
+_MEAN_SQUARE: Final = f"mean(({scaled('x')}) ** 2, dim=d, keepdim=k)"
+MEAN_ROOT: Final = (
+    reformulation(
+        "the root of the mean square of the row over its largest magnitude, times that",
+        "sqrt(mean(x**2, d, k))",
+        times_greatest(where_zero(f"{_MEAN_SQUARE} == 0", "sqrt({})", _MEAN_SQUARE), "x"),
+        scale=greatest("x"),
+        mean_square=_MEAN_SQUARE,
+    ),
+)
+"""The root of a mean square by hand."""
+_ORIGIN: Final = "logical_and(a == 0, b == 0)"
+_HYPOT: Final = f"where({_ORIGIN}, 0, hypot(where({_ORIGIN}, 1, a), b))"
+MAGNITUDE: Final = (
+    reformulation("hypot(a, b) instead of sqrt(a**2 + b**2)", "sqrt(a**2 + b**2)", _HYPOT, at_origin=_ORIGIN),
+    guard("a gradient of 0 where both are 0", "hypot(a, b)", _HYPOT, at_origin=_ORIGIN),
+)
+"""The length of a vector of two."""
+_UNIT: Final = scaled("x")
+_LENGTH: Final = f"vector_norm({_UNIT}, dim=d, keepdim=True)"
+UNIT: Final = tuple(
+    reformulation(
+        "the row over its largest magnitude before its norm, and 0 where all of it is 0",
+        pattern,
+        f"where({_LENGTH} == 0, 0, ({_UNIT}) / where({_LENGTH} == 0, 1, {_LENGTH}))",
+        scale=greatest("x"),
+        scaled=_UNIT,
+        norm=_LENGTH,
+    )
+    for pattern in (
+        "x / vector_norm(x, 2, d, True)",
+        "x / sqrt(sum(x**2, d, True))",
+    )
+)
+"""A vector over its length."""
+BELOW_ONE: Final = "1 - finfo(x).eps / 2"
+"""The greatest number below 1."""
+MASKED: Final = tuple(
+    guard(
+        f"the most negative finite number instead of -Inf in {name}",
+        f"{name}(x, d)",
+        f"{name}(clamp(x, min=finfo(x).min), d)",
+    )
+    for name in ("softmax", "log_softmax")
+)
+"""A row of -Inf has equal probabilities."""
+BOUNDED: Final = (
+    *(
+        guard(
+            f"the largest number where {name} exceeds it",
+            f"{name}(x)",
+            where_zero(f"{name}(x) > finfo(x).max", f"{name}({{}})", "x", value="finfo(x).max", safe="0"),
+            exceeds=f"{name}(x) > finfo(x).max",
+        )
+        for name in ("exp", "exp2", "expm1", "cosh")
+    ),
+    guard(
+        "the largest number where sinh exceeds it",
+        "sinh(x)",
+        where_zero("abs(sinh(x)) > finfo(x).max", "sinh({})", "x", value="sign(x) * finfo(x).max", safe="0"),
+        exceeds="abs(sinh(x)) > finfo(x).max",
+    ),
+)
+"""An exponential ends at the largest number of the dtype, with a gradient of 0."""

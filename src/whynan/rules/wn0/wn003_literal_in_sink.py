@@ -1,0 +1,110 @@
+"""WN003 literal-in-sink: a constant Inf or NaN arrived in a loss, a gradient or a parameter.
+
+What it is
+    An infinity that the program itself writes (a mask, an initial minimum) was carried into a fatal sink.
+
+Why it breaks
+    A masked place was selected or reduced although it should have been left out.
+
+Example
+    Bad::
+
+        logits = torch.zeros(2, 3, requires_grad=True)
+        blocked = torch.tensor([False, False, True])
+        target = torch.tensor([0, 2])                   # a blocked class is a target
+        loss = F.cross_entropy(logits.masked_fill(blocked, -inf), target)
+        loss.backward()
+
+    Good::
+
+        logits = torch.zeros(2, 3, requires_grad=True)
+        blocked = torch.tensor([False, False, True])
+        target = torch.tensor([0, 2]).masked_fill(torch.tensor([False, True]), -100)
+        loss = F.cross_entropy(logits.masked_fill(blocked, -inf), target, ignore_index=-100)
+        loss.backward()
+
+Fix
+    Keep masked places out of the reduction: select only valid targets, or weight them with where, not by
+    multiplication.
+
+When it is fine
+    Scores that merely leave (generate returns -inf by design) are not reported.
+
+References
+    torch.nn.functional.cross_entropy, ignore_index.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whynan.rules.base import GENERAL, Explanation, Rule
+from whynan.rules.facts import base, result
+from whynan.rules.wording import data_text, doing, origin
+
+if TYPE_CHECKING:
+    from whynan.records import Finding
+
+
+_SINKS = {
+    "loss": "the loss",
+    "gradient": "the gradient",
+    "parameter": "the parameter",
+    "buffer": "the buffer",
+    "output": "the output",
+    "observed": "a value that is read",
+}
+
+
+_SUPPORT = (
+    "What the density was asked at lies outside of the values that the distribution can take, where it is 0 and its "
+    "logarithm -Inf: look at what is given to log_prob. With validate_args=True the distribution raises there."
+)
+
+
+def match(finding: Finding) -> Explanation | None:
+    if finding.birth != "literal":
+        return None
+    if _of_the_update(finding):
+        return _setting(finding)
+    known = data_text(finding.data)
+    source = known or finding.message or "a constant that the program writes"
+    arrives = f"{source}, {result(finding)}, arrives in {_sink(finding)}"
+    through = f" through {doing(finding)}" if base(finding) else ""
+    if not known and origin(finding) == "outside_support":
+        return Explanation(f"{arrives}{through}", _SUPPORT, GENERAL)
+    return Explanation(
+        f"{arrives}{through}",
+        "The value was not computed but handed in or written on purpose, and then selected or reduced where it should "
+        "have been left out.",
+        GENERAL,
+    )
+
+
+def _of_the_update(finding: Finding) -> bool:
+    """Whether an operation of the optimizer's own was given the value as a Python number."""
+    sources = [link for link in finding.chain if link.role in ("cause", "birth")]
+    return bool(sources) and all(link.phase == "optimizer" and link.op is not None for link in sources)
+
+
+def _setting(finding: Finding) -> Explanation:
+    """The numbers that an update is made with are the optimizer's settings, and its count of steps."""
+    return Explanation(
+        f"the optimizer's update is made with {result(finding)}, a Python number, in {doing(finding)}: a setting such as lr, "
+        f"weight_decay or a beta is {result(finding)} in this step",
+        "Neither the gradient nor the parameter is at fault. A scheduler that divides by 0 is the usual source: print "
+        "optimizer.param_groups before the step.",
+        GENERAL,
+    )
+
+
+def _sink(finding: Finding) -> str:
+    if not finding.reaches:
+        return "a result"
+    reach = finding.reaches[0]
+    named = reach.name if reach.name and reach.kind in ("gradient", "parameter", "buffer") else ""
+    joint = " of" if reach.kind == "gradient" else ""
+    return f"{_SINKS[reach.kind]}{joint} {named}" if named else _SINKS[reach.kind]
+
+
+RULE = Rule("WN003", "literal-in-sink", match)

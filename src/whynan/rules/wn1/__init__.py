@@ -1,0 +1,1 @@
+"""Family 1: division and normalisation."""

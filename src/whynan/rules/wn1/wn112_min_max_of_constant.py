@@ -1,0 +1,73 @@
+"""WN112 min-max-of-constant: (x - min) / (max - min) of elements that are all equal.
+
+What it is
+    (x - min(x)) / (max(x) - min(x)), in whatever spelling, of elements that are all equal.
+
+Why it breaks
+    Both differences are 0, and 0/0 has no value.
+
+Example
+    Bad::
+
+        image = torch.full((2, 3), 0.5)
+        scaled = (image - image.min()) / (image.max() - image.min())
+
+    Good::
+
+        image = torch.full((2, 3), 0.5)
+        scaled = (image - image.min()) / (image.max() - image.min()).clamp_min(1e-6)
+
+Fix
+    Clamp the range to a small number.
+
+When it is fine
+    Where a constant cannot occur.
+
+References
+    Min-max scaling.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.expressions import at_the_quotient, factors, quotients_by_zero
+from whynan.rules.intents import QUOTIENT, epsilon
+
+if TYPE_CHECKING:
+    from whynan.expr import Term
+    from whynan.records import Finding
+
+
+def _is_one(term: Term) -> bool:
+    return any(power == -1 and _is_range(base) for base, power in factors(term))
+
+
+def _is_range(term: Term) -> bool:
+    if term.kind != "sum" or len(term.parts) != 2 or term.constant:
+        return False
+    (first, one), (second, other) = term.parts
+    return {first.name, second.name} == {"max", "min"} and one == -other and first.arguments == second.arguments
+
+
+def match(finding: Finding) -> Explanation | None:
+    at = quotients_by_zero(finding)
+    if at is None or not any(_is_one(term) for term in at[1]):
+        return None
+    return Explanation(
+        at_the_quotient(finding, "the range, max - min,"),
+        "Elements that are all equal have no range. Keep it away from 0 before the division.",
+        STRUCTURE,
+    )
+
+
+RULE = Rule(
+    "WN112",
+    "min-max-of-constant",
+    match,
+    fixes=(
+        *QUOTIENT,
+        epsilon("a range of at least 1e-6", "(x - a) / (b - a)", "(x - a) / clamp(b - a, min=1e-6)"),
+    ),
+)

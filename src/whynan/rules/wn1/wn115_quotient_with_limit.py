@@ -1,0 +1,117 @@
+"""WN115 quotient-with-limit: f(x) / x at 0, where f(0) is 0 and the quotient has a limit.
+
+What it is
+    sin(x) / x, (exp(x) - 1) / x, log(1 + x) / x, tanh(x) / x, (1 - cos(x)) / x and the like, in whatever spelling, at x = 0.
+
+Why it breaks
+    The limit is finite, but both sides of the quotient are 0, and 0/0 has no value.
+
+Example
+    Bad::
+
+        x = torch.tensor([0.0, 1.0])
+        y = torch.sin(x) / x
+
+    Good::
+
+        x = torch.tensor([0.0, 1.0])
+        y = torch.sinc(x / torch.pi)
+
+Fix
+    Use torch.sinc for sin(pi x) / (pi x); else put a safe x in its place and select the limit (double where).
+
+When it is fine
+    Where x cannot be 0.
+
+References
+    torch.sinc; TorchFix TOR107.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from whynan.records.intents import FixIntent
+from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.expressions import at_the_quotient, bare, factors, quotients_by_zero
+from whynan.rules.intents import QUOTIENT, reformulation
+
+if TYPE_CHECKING:
+    from whynan.expr import Term
+    from whynan.records import Finding
+    from whynan.records.intents import FixKind
+
+_SPELLED: Final = {
+    name: f"{name}(x) / x" for name in "sin tan sinh tanh asin atan asinh atanh arcsin arctan erf".split()
+} | {"exp": "(exp(x) - 1) / x", "cos": "(1 - cos(x)) / x", "log": "log(1 + x) / x"}
+
+
+def match(finding: Finding) -> Explanation | None:
+    at = quotients_by_zero(finding)
+    name = None if at is None else _function_over_operand(at[1][0])
+    if name is None:
+        return None
+    return Explanation(
+        at_the_quotient(finding, f"the x of {_SPELLED[name]}"),
+        "The quotient has a limit at 0, but both its sides are 0 there. Give it another x where x is 0, before the division, and "
+        "select the limit there" + ("; torch.sinc does both for sin(πx) / (πx)." if name == "sin" else "."),
+        STRUCTURE,
+    )
+
+
+def _function_over_operand(term: Term) -> str | None:
+    """The name of the function that is divided by its own operand."""
+    for below, down in factors(term):
+        for above, up in factors(term):
+            name, inside = _function(above) if up > 0 > down else ("", None)
+            if inside is not None and bare(inside) == bare(below):
+                return name
+    return None
+
+
+def _function(term: Term) -> tuple[str, Term | None]:
+    """A function that is 0 at 0, and what it is taken of."""
+    if term.is_call("log"):
+        inside = term.arguments[0]
+        shifted = inside.kind == "sum" and inside.constant == 1 and len(inside.parts) == 1
+        return "log", inside.parts[0][0] if shifted else None
+    if term.kind == "call" and term.name in _SPELLED:
+        return term.name, None if term.is_call("exp", "cos") else term.arguments[0]
+    if term.kind == "sum" and len(term.parts) == 1 and term.parts[0][1] == -term.constant:
+        only = term.parts[0][0]
+        return only.name, only.arguments[0] if only.is_call("exp", "cos") else None
+    return "", None
+
+
+_LIMITS: Final[tuple[tuple[FixKind, str, int], ...]] = (
+    ("guard", "sin(x)", 1),
+    ("guard", "tanh(x)", 1),
+    ("guard", "1 - cos(x)", 0),
+    ("reformulation", "expm1(x)", 1),
+    ("reformulation", "log1p(x)", 1),
+    ("guard", "exp(x) - 1", 1),
+    ("guard", "log(1 + x)", 1),
+)
+"""What is divided by x, and the limit at 0; with expm1 and log1p also what is written without them."""
+
+
+def _limited(kind: FixKind, above: str, limit: int) -> FixIntent:
+    inside = re.sub(r"\bx\b", "where(x == 0, 1, x)", above)
+    title = f"the limit {limit} of ({above}) / x at 0"
+    safe = "where(x == 0, 1, x)"
+    return FixIntent(
+        title, kind, f"({above}) / x", f"where(x == 0, {limit}, ({inside}) / {safe})", (("nonzero", safe),)
+    )
+
+
+RULE = Rule(
+    "WN115",
+    "quotient-with-limit",
+    match,
+    fixes=(
+        *(_limited(*limit) for limit in _LIMITS),
+        reformulation("sinc(x / pi) instead of sin(x) / x", "sin(x) / x", "sinc(x / 3.141592653589793)"),
+        *QUOTIENT,
+    ),
+)

@@ -1,0 +1,1 @@
+"""Family 2: logarithm and exponential."""

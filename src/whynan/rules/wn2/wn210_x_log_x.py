@@ -1,0 +1,79 @@
+"""WN210 x-log-x: x log(x) at 0.
+
+What it is
+    x log(x), as in an entropy, in whatever spelling, where a probability is 0.
+
+Why it breaks
+    The logarithm is -Inf, and 0 times -Inf is NaN.
+
+Example
+    Bad::
+
+        p = torch.tensor([1.0, 0.0])
+        entropy = -(p * p.log()).sum()
+
+    Good::
+
+        p = torch.tensor([1.0, 0.0])
+        entropy = -torch.xlogy(p, p.clamp_min(torch.finfo(p.dtype).tiny)).sum()
+
+Fix
+    Use xlogy(p, p.clamp_min(tiny)), or an entropy of the logits.
+
+When it is fine
+    Where the product is masked, in forward and in backward.
+
+References
+    torch.xlogy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.expressions import at_the_logarithms, factors, logarithm_of_zero, logarithms_of_zero, of_infinity
+from whynan.rules.intents import LOG_OF_ONE, guard, reformulation
+
+if TYPE_CHECKING:
+    from whynan.expr import Term
+    from whynan.records import Finding
+
+
+def _is_one(term: Term) -> bool:
+    parts = factors(term)
+    logs = [base.arguments[0] for base, power in parts if power == 1 and base.is_call("log")]
+    return any(power > 0 and base in logs for base, power in parts)
+
+
+def _is_masked(finding: Finding) -> bool:
+    """Whether x is the softmax of a logit of -Inf, which is another hazard's."""
+    at = logarithm_of_zero(finding)
+    return at is not None and at[1].is_call("softmax") and of_infinity(finding)
+
+
+def match(finding: Finding) -> Explanation | None:
+    if not any(_is_one(term) for term in logarithms_of_zero(finding)) or _is_masked(finding):
+        return None
+    return Explanation(
+        "log(0) is -Inf, and 0 × -Inf is NaN, in x log(x) at x = 0"
+        if finding.phase != "backward"
+        else at_the_logarithms(finding, "x log(x) at x = 0"),
+        "The limit of x log(x) is 0, but 0 times -Inf is NaN. torch.xlogy is 0 there in the forward; where a gradient is needed, "
+        "keep the operand of the logarithm away from 0 as well.",
+        STRUCTURE,
+    )
+
+
+RULE = Rule(
+    "WN210",
+    "x-log-x",
+    match,
+    fixes=(
+        reformulation(
+            "xlogy(x, x) with 1 instead of 0 in its logarithm", "x * log(x)", "xlogy(x, where(x == 0, 1, x))"
+        ),
+        *LOG_OF_ONE,
+        guard("1 instead of 0 in the logarithm", "xlogy(y, x)", "xlogy(y, where(x == 0, 1, x))"),
+    ),
+)

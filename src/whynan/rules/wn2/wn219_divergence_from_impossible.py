@@ -1,0 +1,86 @@
+"""WN219 divergence-from-impossible: kl_div of a log-probability of -Inf where the target is 0.
+
+What it is
+    target * (log(target) - input), as torch.nn.functional.kl_div computes it, where the input is -Inf and the target 0.
+
+Why it breaks
+    kl_div leaves out log(0) of the target, but not the product of the target with the input: 0 times -Inf is NaN, though
+    what is impossible in both has no part in the divergence.
+
+Example
+    Bad::
+
+        log_q = torch.tensor([0.0, -inf])
+        divergence = F.kl_div(log_q, torch.tensor([1.0, 0.0]), reduction="sum")
+
+    Good::
+
+        log_q = torch.tensor([0.0, -inf]).clamp_min(-87)
+        divergence = F.kl_div(log_q, torch.tensor([1.0, 0.0]), reduction="sum")
+
+Fix
+    Keep the log-probabilities finite: clamp them, or mask logits with the dtype's most negative finite value before the
+    log_softmax.
+
+When it is fine
+    Where such places are taken out by an index, before the divergence.
+
+References
+    torch.nn.functional.kl_div.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.expressions import at_the_product, downstream, factors, zero_times_infinity
+from whynan.rules.intents import guard
+
+if TYPE_CHECKING:
+    from whynan.expr import Term
+    from whynan.records import Finding
+
+
+def _is_one(divergence: Term, product: Term) -> bool:
+    """Whether a term is ``p log(p) - p x``, of which the product is the second."""
+    if divergence.kind != "sum" or divergence.constant or len(divergence.parts) != 2:
+        return False
+    (first, one), (second, other) = divergence.parts
+    if product not in (first, second) or one != -other:
+        return False
+    entropy = second if product == first else first
+    logs = [base.arguments[0] for base, _ in factors(entropy) if base.is_call("log")]
+    shared = [base for base, _ in factors(entropy) if base in [base for base, _ in factors(product)]]
+    return any(base in logs for base in shared)
+
+
+def match(finding: Finding) -> Explanation | None:
+    at = zero_times_infinity(finding)
+    if at is None or not any(_is_one(term, at[1]) for term in downstream(at[0])):
+        return None
+    return Explanation(
+        at_the_product(finding, "target × (log(target) - input)"),
+        "What is impossible by the target and by the input has no part in the divergence, but 0 times -Inf has no value. Clamp the "
+        "log-probabilities, or mask the logits with a finite number.",
+        STRUCTURE,
+    )
+
+
+RULE = Rule(
+    "WN219",
+    "divergence-from-impossible",
+    match,
+    fixes=(
+        guard(
+            "the most negative finite number instead of -Inf",
+            "kl_div(x, y, reduction=r, log_target=t)",
+            "kl_div(clamp(x, min=finfo(x).min), y, reduction=r, log_target=t)",
+        ),
+        guard(
+            "the most negative finite number instead of -Inf",
+            "xlogy(x, x) - x * y",
+            "xlogy(x, where(x == 0, 1, x)) - x * clamp(y, min=finfo(y).min)",
+        ),
+    ),
+)

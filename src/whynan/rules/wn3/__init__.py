@@ -1,0 +1,1 @@
+"""Family 3: roots and powers."""

@@ -1,0 +1,70 @@
+"""WN304 pow-of-negative: a fractional power of a negative number.
+
+What it is
+    pow meets a negative base and an exponent that is no integer.
+
+Why it breaks
+    There is no real value: NaN.
+
+Example
+    Bad::
+
+        x = torch.tensor([-2.0, 2.0])
+        y = x ** 0.3
+
+    Good::
+
+        x = torch.tensor([-2.0, 2.0])
+        y = x.sign() * x.abs() ** 0.3
+
+Fix
+    Bound the base, or write sign(x) * |x| ** p where that is meant.
+
+When it is fine
+    Where the NaN is selected away, in backward too.
+
+References
+    IEEE 754-2019, 9.2.1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whynan.floats import format_value
+from whynan.rules.base import OPERATION, Explanation, Rule
+from whynan.rules.facts import base, said, value
+from whynan.rules.intents import guard
+from whynan.rules.wording import derivative, here, spelled
+
+if TYPE_CHECKING:
+    from whynan.records import Finding
+
+
+def match(finding: Finding) -> Explanation | None:
+    found, exponent = value(finding, "self"), value(finding, "exponent")
+    if base(finding) != "pow" or found is None or not found < 0 or exponent is None or exponent.is_integer():
+        return None
+    power = format_value(exponent, digits=6)
+    power = f"({power})" if exponent < 0 else power
+    return Explanation(
+        f"({said(found)}) ** {power} is NaN{derivative(finding) or here(spelled(finding, 'self'), 'negative')}",
+        "A negative number has no real power whose exponent is not whole.",
+        OPERATION,
+    )
+
+
+RULE = Rule(
+    "WN304",
+    "pow-of-negative",
+    match,
+    torch="all",
+    fixes=(
+        guard(
+            "the power of the magnitude with its sign, where the base is negative",
+            "x ** p",
+            "where(x < 0, -1, 1) * where(x < 0, -x, x) ** p",
+        ),
+        guard("0 where the base is negative", "x ** p", "where(x < 0, 0, where(x < 0, 1, x) ** p)"),
+    ),
+)

@@ -1,0 +1,66 @@
+"""WN306 rmse-of-perfect-fit: the root of a mean squared error that is 0.
+
+What it is
+    sqrt(mean((a - b)²)), in whatever spelling, of a fit without any error.
+
+Why it breaks
+    The root is 0, and its derivative divides by it: Inf, times the differences, which are 0, is NaN.
+
+Example
+    Bad::
+
+        fit = torch.ones(3, requires_grad=True)
+        loss = torch.sqrt(torch.nn.functional.mse_loss(fit, torch.ones(3)))
+        loss.backward()
+
+    Good::
+
+        fit = torch.ones(3, requires_grad=True)
+        loss = torch.sqrt(torch.nn.functional.mse_loss(fit, torch.ones(3)) + 1e-12)
+        loss.backward()
+
+Fix
+    Add a small number inside the root, or minimise the mean squared error itself.
+
+When it is fine
+    Where no gradient flows through it.
+
+References
+    pytorch #6394.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.expressions import at_the_root, factors, root_at_zero
+from whynan.rules.intents import MEAN_ROOT, ROOT, ROOT_EPSILON
+
+if TYPE_CHECKING:
+    from whynan.expr import Expressions
+    from whynan.records import Finding
+
+
+def _is_mean_square(found: Expressions) -> bool:
+    mean = found.argument(found.middle, "self")
+    if mean is None or mean.kind != "sum" or mean.constant or len(mean.parts) != 1 or mean.parts[0][1] >= 1:
+        return False
+    of = mean.parts[0][0]
+    inside = factors(of.arguments[0]) if of.is_call("sum") else ()
+    return len(inside) == 1 and inside[0][1] == 2 and inside[0][0].kind == "sum"
+
+
+def match(finding: Finding) -> Explanation | None:
+    at = root_at_zero(finding)
+    if at is None or not _is_mean_square(at[0]):
+        return None
+    return Explanation(
+        at_the_root(finding, "the mean squared error"),
+        "Where the prediction is exact the root is a healthy 0, and its slope infinite: Inf, times a difference of 0, is NaN. "
+        "A small number inside of the root keeps the slope finite.",
+        STRUCTURE,
+    )
+
+
+RULE = Rule("WN306", "rmse-of-perfect-fit", match, fixes=(*MEAN_ROOT, *ROOT, *ROOT_EPSILON))

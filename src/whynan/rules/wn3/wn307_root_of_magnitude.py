@@ -1,0 +1,66 @@
+"""WN307 root-of-magnitude: the root of |x| at 0.
+
+What it is
+    sqrt(|x|), as in a signed square root, at x = 0.
+
+Why it breaks
+    The derivative of the root is Inf at 0, that of |x| is 0 there: Inf times 0 is NaN.
+
+Example
+    Bad::
+
+        x = torch.tensor([0.0, 4.0], requires_grad=True)
+        y = torch.sign(x) * torch.sqrt(x.abs())
+        y.sum().backward()
+
+    Good::
+
+        x = torch.tensor([0.0, 4.0], requires_grad=True)
+        y = x * torch.rsqrt(x.abs() + 1e-6)
+        y.sum().backward()
+
+Fix
+    Write a signed root as x * rsqrt(|x| + eps).
+
+When it is fine
+    Where no gradient flows through it.
+
+References
+    Signed square root of bilinear pooling: Lin et al., ICCV 2015.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.expressions import at_the_root, root_at_zero
+from whynan.rules.intents import ROOT, epsilon
+
+if TYPE_CHECKING:
+    from whynan.records import Finding
+
+
+def match(finding: Finding) -> Explanation | None:
+    at = root_at_zero(finding)
+    if at is None or not at[1].is_call("abs"):
+        return None
+    return Explanation(
+        at_the_root(finding, "|x|"),
+        "The slope of a root is infinite at 0, and the sign of 0 is 0: their product is NaN. x rsqrt(|x| + eps) has the same "
+        "values with the sign of x, and a finite slope.",
+        STRUCTURE,
+    )
+
+
+RULE = Rule(
+    "WN307",
+    "root-of-magnitude",
+    match,
+    fixes=(
+        *ROOT,
+        epsilon(
+            "x rsqrt(|x| + 1e-12) instead of the signed root", "sign(x) * sqrt(abs(x))", "x * rsqrt(abs(x) + 1e-12)"
+        ),
+    ),
+)

@@ -1,0 +1,99 @@
+"""WN310 deviation-by-hand: the root of a variance that is 0.
+
+What it is
+    sqrt(var(x)), in whatever spelling, of elements that are all equal.
+
+Why it breaks
+    The root is 0, and its derivative divides by it: Inf, times the deviations from the mean, which are 0, is NaN.
+
+Example
+    Bad::
+
+        x = torch.ones(2, 4, requires_grad=True)
+        spread = x.var(-1).sqrt()
+        spread.sum().backward()
+
+    Good::
+
+        x = torch.ones(2, 4, requires_grad=True)
+        spread = (x.var(-1) + 1e-12).sqrt()
+        spread.sum().backward()
+
+Fix
+    Use torch.std, or add a small number inside the root.
+
+When it is fine
+    Where no gradient flows through it.
+
+References
+    torch.std.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.expressions import at_the_root, factors, root_at_zero
+from whynan.rules.intents import ROOT, ROOT_EPSILON, greatest, reformulation, scaled, times_greatest
+
+if TYPE_CHECKING:
+    from whynan.expr import Term
+    from whynan.records import Finding
+
+
+def _is_of_moments(term: Term) -> bool:
+    """``mean(x²) - mean(x)²``: of 1/n times a sum, and of its square."""
+    if term.kind != "sum" or len(term.parts) != 2 or term.constant:
+        return False
+    for (squares, n), (mean, other) in (term.parts, term.parts[::-1]):
+        if squares.is_call("sum") and len(factors(mean)) == 1 and math.isclose(-other, n * n, rel_tol=1e-6):
+            total, power = factors(mean)[0]
+            return power == 2 and total.is_call("sum") and factors(squares.arguments[0]) == ((total.arguments[0], 2.0),)
+    return False
+
+
+def match(finding: Finding) -> Explanation | None:
+    at = root_at_zero(finding)
+    if at is None or not (at[1].is_call("deviations", "var") or _is_of_moments(at[1])):
+        return None
+    return Explanation(
+        at_the_root(finding, "the variance"),
+        "Elements that are all equal have a variance of 0, where the slope of the root is infinite: Inf, times the deviations, "
+        "which are 0, is NaN. torch.std has a gradient of 0 there.",
+        STRUCTURE,
+    )
+
+
+_ROW: Final = scaled("x")
+_DEVIATIONS: Final = (
+    ("sqrt(var(x, d, correction=c, keepdim=k))", "c"),
+    ("sqrt(mean((x - mean(x, d, True)) ** 2, d, k))", "0"),
+    ("sqrt(mean(x**2, d, k) - mean(x, d, k) ** 2)", "0"),
+)
+"""Deviations by hand, and the correction of std that they have."""
+
+
+RULE = Rule(
+    "WN310",
+    "deviation-by-hand",
+    match,
+    fixes=(
+        *(
+            reformulation(
+                "std of the row over its largest magnitude, times that",
+                pattern,
+                times_greatest(f"std({_ROW}, dim=d, correction={correction}, keepdim=k)", "x"),
+                scale=greatest("x"),
+            )
+            for pattern, correction in _DEVIATIONS
+        ),
+        *(
+            reformulation(f"std(x) instead of {pattern}", pattern, f"std(x, dim=d, correction={correction}, keepdim=k)")
+            for pattern, correction in _DEVIATIONS
+        ),
+        *ROOT,
+        *ROOT_EPSILON,
+    ),
+)

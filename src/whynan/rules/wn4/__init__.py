@@ -1,0 +1,1 @@
+"""Family 4: angles and inverse functions."""

@@ -1,0 +1,107 @@
+"""WN509 temperature-of-zero: softmax of scores that are divided by 0.
+
+What it is
+    softmax(scores / t) with t = 0, or so small that the quotient is out of range; gumbel_softmax with tau = 0.
+
+Why it breaks
+    The quotients are Inf, or 0/0, and a softmax subtracts the maximum: Inf - Inf is NaN.
+
+Example
+    Bad::
+
+        logits = torch.tensor([[1.0, 2.0]])
+        p = (logits / 0.0).softmax(-1)
+
+    Good::
+
+        logits = torch.tensor([[1.0, 2.0]])
+        p = (logits / 1e-3).softmax(-1)
+
+Fix
+    Clamp the temperature to a small number, or take argmax where it is 0.
+
+When it is fine
+    Never.
+
+References
+    torch.nn.functional.gumbel_softmax.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from whynan.rules.base import STRUCTURE, Explanation, Rule
+from whynan.rules.expressions import bare, downstream, expressions, factors, leaves
+from whynan.rules.facts import base, beyond, result, said, value
+from whynan.rules.intents import guard, setting
+from whynan.rules.wording import attempted
+
+if TYPE_CHECKING:
+    from whynan.expr import Expressions, Term
+    from whynan.records import Finding
+
+_MEASURED: Final = ("sum", "mean", "max", "min", "var", "deviations", "norm")
+"""What a row is normalised by is no temperature."""
+
+
+def match(finding: Finding) -> Explanation | None:
+    found = expressions(finding)
+    name = base(finding)
+    if found is None or finding.phase == "backward" or name not in ("div", "true_divide", "reciprocal"):
+        return None
+    by = "self" if name == "reciprocal" else "other"
+    below = value(finding, by)
+    if below is None or not (below == 0 or (finding.birth == "overflow" and abs(below) < 1)):
+        return None
+    if not _is_temperature(found, by):
+        return None
+    if below == 0:
+        above = 1.0 if name == "reciprocal" else value(finding, "self")
+        text = f"{said(above)} / 0 is {result(finding)}: the temperature of a softmax is 0 here"
+    else:
+        attempt = attempted(finding)
+        if attempt is None:
+            return None
+        side = beyond(attempt.result, finding.element.dtype, shown=False)
+        text = f"{attempt.words} {side}: the temperature of a softmax is too small"
+    return Explanation(
+        text,
+        "Towards a temperature of 0 a softmax becomes an argmax, but the quotient has no value there. Keep the temperature away "
+        "from 0, or take the argmax.",
+        STRUCTURE,
+    )
+
+
+def _is_temperature(found: Expressions, by: str) -> bool:
+    """Whether the denominator is one number that all scores of a softmax, or of each of its rows, are divided by."""
+    given, below = found.given(found.middle, by), found.argument(found.middle, by)
+    if given is None or below is None or (given.shape is not None and given.shape[-1:] not in ((), (1,))):
+        return False
+    if any(base.is_call(*_MEASURED) for base, _ in factors(bare(below))):
+        return False
+    softmaxes = (term for term in downstream(found) if term.is_call("softmax", "log_softmax"))
+    return any(_divides(below, part) for term in softmaxes for part in _summands(term.arguments[0]))
+
+
+def _summands(term: Term) -> tuple[Term, ...]:
+    return term.arguments if term.kind == "sum" else (term,)
+
+
+def _divides(below: Term, quotient: Term) -> bool:
+    """Whether it is a quotient with this denominator, which is not computed from what it divides."""
+    parts = factors(quotient)
+    above = [base for base, power in parts if base != bare(below) or power > 0]
+    divided = len(above) < len(parts) or below.number is not None
+    return divided and bool(above) and not any(leaves(base) & leaves(below) for base in above)
+
+
+RULE = Rule(
+    "WN509",
+    "temperature-of-zero",
+    match,
+    fixes=(
+        guard("a temperature of 1 where it is 0", "softmax(x / t, d)", "softmax(x / where(t == 0, 1, t), d)"),
+        setting("a temperature of at least 1e-3, and argmax in place of 0"),
+    ),
+)

@@ -1,0 +1,1 @@
+"""Family 6: reductions and statistics."""

@@ -1,0 +1,128 @@
+"""WN602 loss-without-targets: a mean loss in which every target is ignored.
+
+What it is
+    nll_loss or cross_entropy with reduction mean, where every target is ignore_index or has weight 0; the same written out.
+
+Why it breaks
+    The sum of the weights is 0: 0/0 is NaN. The gradients may still be finite.
+
+Example
+    Bad::
+
+        logits = torch.zeros(2, 3)
+        labels = torch.tensor([-100, -100])
+        loss = F.cross_entropy(logits, labels)
+
+    Good::
+
+        logits = torch.zeros(2, 3)
+        labels = torch.tensor([-100, -100])
+        loss = F.cross_entropy(logits, labels, reduction="sum") / (labels != -100).sum().clamp_min(1)
+
+Fix
+    Skip such a batch, or divide a sum by the count, at least 1.
+
+When it is fine
+    Never as a training loss.
+
+References
+    pytorch #70348, #75181.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from whynan.rules.base import OPERATION, STRUCTURE, Explanation, Rule
+from whynan.rules.expressions import at_the_quotient, mean_of_chosen, without_negation
+from whynan.rules.facts import base, empty, is_nan, is_onnx, operand, row, said, value
+from whynan.rules.intents import QUOTIENT, reformulation
+from whynan.rules.wording import spelled
+
+if TYPE_CHECKING:
+    from whynan.expr import Expressions, Term
+    from whynan.records import Finding
+
+
+_WHY = "The mean divides by the sum of the weights of all targets: 0 for a target that is ignored or whose class has weight 0."
+_OF_CLASSES = frozenset("nll_loss_forward nll_loss2d_forward _log_softmax log_softmax logsoftmax gather".split())
+_COMPARISONS = ("ne", "eq", "equal", "not_equal")
+
+
+def match(finding: Finding) -> Explanation | None:
+    name = base(finding)
+    if name in ("div", "true_divide"):
+        return _written_out(finding)
+    scores = row(finding, "self")
+    # an ONNX node writes its reduction as a word: that of one number is a mean or a sum, and a sum has no 0 / 0
+    mean = finding.element.shape == () if is_onnx(finding) else value(finding, "reduction") == 1
+    if not is_nan(finding) or not mean:
+        return None
+    if scores is not None and not all(math.isfinite(v) for v in scores):
+        return None
+    if name in ("nll_loss_forward", "nll_loss2d_forward"):
+        return Explanation(f"the mean of the loss is 0 / 0: {_targets(finding)}", _WHY, OPERATION)
+    if name in ("nll_loss_backward", "nll_loss2d_backward") and value(finding, "total_weight") == 0:
+        return Explanation(
+            f"the gradient of the mean of the loss divides by the total weight 0: {_targets(finding)}", _WHY, OPERATION
+        )
+    return None
+
+
+def _written_out(finding: Finding) -> Explanation | None:
+    """A mean over the targets that are not equal to one number."""
+    at = mean_of_chosen(finding)
+    if at is None or finding.birth != "invalid" or not _is_of_labels(*at):
+        return None
+    return Explanation(at_the_quotient(finding, "the number of targets that are not ignored"), _WHY, STRUCTURE + 1)
+
+
+def _is_of_labels(found: Expressions, chosen: Term) -> bool:
+    """Whether a mask compares whole numbers with a negative one, or what is averaged is a loss of classes.
+
+    A mask of what is not 0 alone may be one of words that are no padding.
+    """
+    of = without_negation(chosen.arguments[0] if chosen.is_call("where") else chosen)
+    for operation in found.operations.values():
+        if found.base(operation) in _COMPARISONS and found.of(operation.event) == of:
+            given = found.given(operation.event, "self", "A")
+            whole = given is not None and given.dtype is not None and given.dtype.startswith(("int", "uint"))
+            other = found.given(operation.event, "other", "B")
+            ignored = other is not None and other.value is not None and other.value < 0
+            return whole and (
+                ignored
+                or any(found.base(o) in _OF_CLASSES and o.event < found.middle for o in found.operations.values())
+            )
+    return False
+
+
+def _targets(finding: Finding) -> str:
+    name = spelled(finding, "target") or "the target"
+    if empty(finding):
+        return f"{name} is empty"
+    span, ignored = row(finding, "target"), value(finding, "ignore_index")
+    if span is not None and span[0] == span[1] == ignored:
+        return f"{name} holds nothing but {said(ignored)}, the ignore_index"
+    if operand(finding, "weight") is None:
+        return f"every target in {name} is ignored"
+    return f"the class of every target in {name} has weight 0 or is ignored"
+
+
+RULE = Rule(
+    "WN602",
+    "loss-without-targets",
+    match,
+    torch="all",
+    fixes=(
+        *(
+            reformulation(
+                "the sum of the losses over the number of targets, at least 1",
+                f"{name}(x, t)",
+                f"{name}(x, t, reduction='sum') / clamp(sum(t != -100), min=1)",
+            )
+            for name in ("cross_entropy", "nll_loss")
+        ),
+        *QUOTIENT,
+    ),
+)

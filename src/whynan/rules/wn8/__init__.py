@@ -1,0 +1,1 @@
+"""Family 8: training loop."""

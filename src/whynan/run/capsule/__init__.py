@@ -1,0 +1,1 @@
+"""Capsules run again."""

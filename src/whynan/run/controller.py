@@ -1,0 +1,352 @@
+"""The controller of ``whynan run``: traces from the first import of torch, stops where it must, reports once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from whynan.capture.ranks import TOGETHER, has_started_others, is_one_of_several, launched, rank
+from whynan.faults import report_internal_error, tell_once
+from whynan.records import Note
+from whynan.run.guarded_capture import Watched
+from whynan.run.output import capsules, recorded
+from whynan.run.output.delivery import deliver, say, told
+from whynan.run.output.files import is_replaceable
+from whynan.run.pipeline import with_note
+from whynan.run.proof.proving import RERUN, Once, RunOnce
+from whynan.run.region import Region, exception_text
+from whynan.run.stop import Terminating, debugger, hide, stepping, stopped, user_frame
+from whynan.traces.format import FAILED
+from whynan.traces.writer import TraceWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from whynan.capture.torch import Capture
+    from whynan.capture.torch.operations import Keeper
+    from whynan.capture.torch.sinks.gradients import Fault
+    from whynan.config import Options
+    from whynan.records import Finding, Report
+    from whynan.run.isolation import Isolation
+    from whynan.run.proof.whole_program import WholeProgramProof
+    from whynan.run.script import Beginning
+    from whynan.run.watch.training import Training
+
+
+# -- Run controller: a program is traced from the moment that torch is there, stopped where it must, reported once -----
+
+
+MEMORY: Final = 256 << 20
+"""Bytes of operands that a run holds unless it is told another number; a region holds fewer."""
+RUN_ONCE: Final = RunOnce(f"the program was run once: {RERUN}")
+
+
+class Controller:
+    """The run of one program; ``whynan`` is whynan's exit status once it is told.
+
+    `isolation`: sets the program's modules and paths aside for as long as whynan works.
+    """
+
+    def __init__(self, beginning: Beginning, options: Options, isolation: Isolation) -> None:
+        self.options = options
+        self.whynan = 0
+        self._command = beginning.program.name
+        self._isolation = isolation
+        self._recording = None
+        if self.options.trace is not None:
+            self._recording = TraceWriter(self.options.trace, redact=self.options.redact)
+        self._keeper: Keeper | None = None
+        self._region: Region | None = None
+        self._reported = False
+        self._stopped = self._told = False
+        self._script = 0
+        self._notes: list[Note] = []
+        self._terminating: Terminating | None = None
+        self._training: Training | None = None
+        self._unexplained = False
+        self._proof: WholeProgramProof | None = None
+        self._waiting: Report | None = None
+        self._delivered: Report | None = None
+        if options.rerun and (not options.quiet or options.json is not None):
+            from whynan.run.proof.whole_program import WholeProgramProof
+
+            self._proof = WholeProgramProof(beginning, options)
+        tell_once()
+
+    def begin(self) -> None:
+        """Look at everything from here on."""
+        if launched(os.environ) is not None:
+            self._terminating = Terminating(self.terminated)
+            self._terminating.begin()
+        if self._proof is not None:
+            # before anything is looked at
+            self._proof.begin()
+        self._keeper = capsules.keeper_for(self.options)
+        asks = self.options.on_nonfinite != "continue"
+        watched = Watched(
+            on_sink=self._ask if asks else None,
+            only=self.options.only,
+            first_step=self.options.start_step,
+            steps=1 if self.options.watches else self.options.steps,
+            watches=self.options.watches,
+            threads=True,
+            recording=self._recording,
+            keeper=self._keeper,
+        )
+        options = self.options if self.options.memory is not None else replace(self.options, memory=MEMORY)
+        self._region = Region(options, command=self._command, watched=watched, quiet=True, yields=True)
+        self._region.whole_program = self.options.looks_at_all
+        self._region.main = getattr(sys.modules.get("__main__"), "__file__", None)
+        if self.options.baseline is not None:
+            from whynan.run.suppressions import Baseline
+
+            self._region.baseline = Baseline.read(self.options.baseline)
+        self._region.__enter__()
+        if self.options.watches and not self._region.watching.failed:
+            from whynan.run.watch.training import Training
+
+            aside = partial(self._region.end, early=True)
+            self._training = Training(options, command=self._command, ended=self._spoilt, aside=aside, traced=1)
+            self._training.redacts, self._training.yields = False, True
+            self._training.replays.recording = partial(recorded.of_a_replay, self._recording)
+            self._training.replays.baseline = self._region.baseline
+            self._training.replays.keeper = self._keeper
+            self._training.look_beside()
+            self._training.guard.decided = self._decides
+            if self._proof is not None:
+                self._proof.hear(self._training)
+            elif not self.options.rerun:
+                self._training.unexplained = self._name_the_option
+            self._training.begin()
+
+    def end(self, error: BaseException | None = None, *, early: bool = False, script: int = 0) -> None:
+        """Tell what was found, once: on the standard error stream and wherever an option says.
+
+        `early`: in the midst of the program. `script`: the program's exit status.
+        """
+        if error is not None:
+            hide(error)
+        self._script = script or self._script
+        if self._reported:
+            self._amend()
+            return
+        self._reported = True
+        region = self._region
+        assert region is not None
+        watched = 0
+        if self._training is not None:
+            if self._training.beside is not None and isinstance(error, Exception):
+                self._training.beside.raised(error)
+            self._training.end()
+            watched = self._training.guard.watched
+        kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
+        with told("explaining what was found", quiet=self.options.quiet):
+            # what has excused nothing may have done so in the steps that were watched
+            region.end(kind, error, traceback, early=early or bool(watched))
+            if not any(finding.fixes for finding in region.report.findings):
+                region.prove(Once(TOGETHER if is_one_of_several() else RUN_ONCE))
+        found = region.report if self._training is None else self._training.after(region.report)
+        self._tell(found if error is None else _raised(found, error))
+
+    def _name_the_option(self, fault: Fault) -> None:
+        self._unexplained = not (is_one_of_several() or fault.lag or fault.skipped)
+
+    def _tell(self, found: Report) -> None:
+        if self._unexplained:
+            found = with_note(found, Note.of("rerun_advice"))
+        report = self._final(found if self._proof is None else self._proof.told(found))
+        self.whynan = report.run.exit_status.whynan
+        try:
+            if self._proof is not None and self._region is not None and self._proof.wants(report, self._region.report):
+                self._record(report)
+                self._waiting = report
+            else:
+                visits = {} if self._training is None else self._training.replays.visits
+                self._deliver(capsules.packed(report, self._keeper, self.options, visits))
+        finally:
+            self._told = True
+
+    def finish(self, *, interrupted: bool = False) -> None:
+        """The program is over: run it again where that was asked for, and tell what came of it."""
+        if self._waiting is None or self._proof is None:
+            return
+        found, self._waiting = self._waiting, None
+        try:
+            names = None if self._recording is None else self._recording.names
+            found = self._proof.report(found, names, interrupted=interrupted)
+        except Exception:
+            found = with_note(found, FAILED)
+            report_internal_error()
+        finally:
+            found = self._ended(found)
+            self.whynan = found.run.exit_status.whynan
+            self._deliver(found, private=self._proof.is_private)
+
+    def _ended(self, report: Report) -> Report:
+        """A report with the exit status that the program has come to since it was made."""
+        status = report.run.exit_status
+        script = None if self._stopped else self._script or status.script or 0
+        status = status.model_copy(update={"script": script, "whynan": self._exit_status(report)})
+        return report.model_copy(update={"run": report.run.model_copy(update={"exit_status": status})})
+
+    def _amend(self) -> None:
+        """Put into what was written the exit status that was known only once the program had ended."""
+        report = self._delivered
+        if report is None or self._stopped or not self._script:
+            return
+        to = self.options.json
+        again = replace(self.options, quiet=True, json=None if to is None or not is_replaceable(to) else to)
+        self._record(self._ended(report))
+        deliver(self._ended(report), again, None if self._recording is None else self._recording.names)
+
+    def _record(self, report: Report) -> None:
+        if self._recording is not None:
+            recorded.again(self._recording, report, whole=self._training is not None)
+
+    def _deliver(self, report: Report, *, private: bool = False) -> None:
+        """Tell a report; where it is `private`, what --redact leaves out was left out already."""
+        self._delivered = report
+        self._record(report)
+        options = replace(self.options, redact=False) if private else self.options
+        deliver(report, options, None if self._recording is None else self._recording.names)
+
+    def terminated(self) -> bool:
+        """The program is told to terminate: its report, first; whether it may end now, or is at its report already."""
+        if self._reported:
+            return self._told
+        self._notes.append(Note.of("terminated"))
+        try:
+            with self._isolation:
+                self.end(script=128 + signal.SIGTERM)
+        except Exception:
+            report_internal_error()
+        return True
+
+    def forked(self) -> None:
+        """In a child of the program's: nothing is looked at there."""
+        self._reported = True
+        if self._terminating is not None:
+            self._terminating.forked()
+        if self._training is not None:
+            self._training.guard.on = False
+        if self._region is not None:
+            self._region.desert()
+
+    def _ask(self, capture: Capture) -> BaseException | None:
+        """At a door of the program, after a fatal sink: the exception to end the run with, if it is to end."""
+        if is_one_of_several():
+            return None
+        with self._isolation:
+            errors = self._errors(capture)
+            if not errors:
+                return None
+            self._stopped = self.options.on_nonfinite == "stop"
+            optimizer = stepping(sys._getframe())  # pyright: ignore[reportPrivateUsage]
+            if self._training is not None and optimizer is not None:
+                self._prove(self._training, self._training.replays.step(optimizer))
+        return self._ending(errors[0])
+
+    def _decides(self, fault: Fault) -> BaseException | None:
+        """While it is traced, the program has read a bad loss and decides on it: what to end the run with."""
+        capture = None if self._region is None else self._region.watching.capture
+        if capture is None or self._training is None or self.options.on_nonfinite == "continue":
+            return None
+        with self._isolation:
+            errors = self._errors(capture)
+            if not errors or fault.decision is None:
+                return None
+            self._prove(self._training, fault)
+            if self._training.lets(fault.decision):
+                return None
+            self._stopped = self.options.on_nonfinite == "stop"
+        return self._ending(errors[0])
+
+    def _ending(self, error: Finding | None) -> BaseException | None:
+        """Tell what was found; gives what the run ends with, if anything."""
+        with self._isolation:
+            self.end(early=True)
+            opened = self._debugger()
+        if opened is not None:
+            opened()
+        if self._stopped:
+            return stopped()
+        from whynan.errors import NonFiniteError
+
+        return None if error is None else NonFiniteError(error)
+
+    def _prove(self, training: Training, fault: Fault) -> None:
+        """The program is about to make a bad step, or not to make it: what led to it can still be run again."""
+        assert self._region is not None
+        with told("proving what would mend it", quiet=self.options.quiet):
+            self._region.end(early=True)
+            try:
+                training.replays.prove(self._region, fault)
+            except Exception:
+                training.guard.fail()
+
+    def _debugger(self) -> Callable[[], None] | None:
+        """What opens the debugger at the program's line, where that was asked for."""
+        frame = user_frame(sys._getframe()) if self.options.pdb else None  # pyright: ignore[reportPrivateUsage]
+        return None if frame is None else debugger(frame)
+
+    def _spoilt(self, report: Report) -> BaseException | None:
+        """At a bad step of a program that is watched: the exception to end the run with, if it is to end."""
+        if self._reported or self.options.on_nonfinite in ("continue", "skip") or is_one_of_several():
+            return None
+        self._stopped = self.options.on_nonfinite == "stop"
+        return self._ending(report.findings[0] if report.findings else None)
+
+    def _errors(self, capture: Capture) -> tuple[Finding, ...]:
+        assert self._region is not None
+        report = self._region.preview(capture)
+        if self.options.redact:
+            from whynan.report.redaction import redacted
+
+            # the program's traceback ends with the message of one of them
+            report = redacted(report, None if self._recording is None else self._recording.names)
+        return tuple(f for f in report.findings if f.severity == "error")
+
+    def _final(self, report: Report) -> Report:
+        own = rank()
+        told = [] if own is None else [Note.of("one_of_several", rank=own.number, world=own.world)]
+        for note in (*told, *self._notes):
+            report = with_note(report, note)
+        if report.verdict == "clean" and not report.coverage.events and (own is not None or has_started_others()):
+            report = with_note(report, Note.of("no_others")).model_copy(update={"verdict": "inconclusive"})
+        return self._ended(report)
+
+    def _exit_status(self, report: Report) -> int:
+        strict = self.options.strict and report.verdict == "damaged"
+        return 1 if strict else report.run.exit_status.whynan
+
+
+def _raised(report: Report, error: BaseException) -> Report:
+    """The report of a program that an exception has ended, which whatever looked at its start may not have seen."""
+    if report.run.exception is not None:
+        return report
+    status = report.run.exit_status.model_copy(update={"script": 1})
+    run = report.run.model_copy(update={"exception": exception_text(error), "exit_status": status})
+    return report.model_copy(update={"run": run})
+
+
+# -- What is said of a program that never loaded torch: in its own process nothing of whynan is loaded either ----------
+
+
+def tell_of_no_torch(command: str, options: Options, script: int) -> None:
+    """A document where one was asked for, else one line; none where the program has failed and speaks for itself."""
+    from whynan.records import Coverage, ExitStatus, Note, Report, Run
+    from whynan.report.notes import sentence
+
+    note = Note.of("no_torch")
+    if options.json is None:
+        if not options.quiet and script == 0:
+            say(sentence(note))
+        return
+    from whynan.run.pipeline import versions
+
+    run = Run(command=command, exit_status=ExitStatus(script=script, whynan=0), versions=versions())
+    deliver(Report(verdict="clean", run=run, coverage=Coverage(typed_notes=(note,))), options)

@@ -1,0 +1,176 @@
+"""The one call of ``explain``'s target, and further calls from the same saved state."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Any
+
+from whynan.errors import UsageError, WhynanError
+from whynan.report.notes import sentence
+from whynan.run.proof.proving import with_surroundings
+from whynan.run.region import exception_text
+from whynan.traces.format import FAILED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from whynan.records import Report
+    from whynan.replay.targets import Target
+    from whynan.run.guarded_capture import Watching
+    from whynan.run.region import Region
+    from whynan.verify.in_place.visits import Visits
+
+
+# -- The one call of ``explain``'s target, and a second one from the same state, which may fail without harming it -----
+
+
+class Call:
+    """A target with its arguments; what fails around its call is reported, and the call is made all the same."""
+
+    def __init__(self, target: Callable[..., Any], inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._target = target
+        self._inputs = inputs
+        self._kwargs = kwargs
+        self._known: Target | None = None
+
+    def prepare(self, watching: Watching, *, twice: bool) -> None:
+        """Name the arguments, and keep the state for a second call; raises ``MetaTensorError`` at the door."""
+        from whynan.replay.targets import Target
+
+        try:
+            known = Target(self._target, self._inputs, self._kwargs)
+            if twice:
+                known.remember()
+            self._known = known
+        except WhynanError:
+            raise
+        except Exception:
+            watching.fail()
+
+    def run(self, watching: Watching) -> None:
+        """Call the target; `watching` sees its arguments, and its value as a sink."""
+        known = self._known
+        if known is not None:
+            watching.tell(known.introduce)
+        result = self._target(*self._inputs, **self._kwargs)
+        watching.tell(lambda capture: capture.target_returned(result))
+        if known is not None:
+            watching.tell(lambda _: known.keep(result))
+
+    def again(self, watching: Watching) -> None:
+        """Call the target for a fix, as it is written: nothing of it compiled, and its value is not kept."""
+        known = self._known
+        if known is not None:
+            watching.tell(known.introduce)
+        with _uncompiled():
+            result = self._target(*self._inputs, **self._kwargs)
+        watching.tell(lambda capture: capture.target_returned(result))
+
+    def rewind(self, watching: Watching) -> bool:
+        """Put the state of the first call back; False, and the state as it is, where that cannot be done."""
+        if self._known is None:
+            return False
+        try:
+            self._known.rewind()
+        except Exception:
+            self.restore(watching)
+            watching.fail()
+            return False
+        return True
+
+    def advanced(self, watching: Watching) -> str | None:
+        """An iterator that the call has taken from, where it cannot be put back; in words."""
+        try:
+            return None if self._known is None else self._known.advanced
+        except Exception:
+            watching.fail()
+            return None
+
+    def restore(self, watching: Watching) -> None:
+        """Put the state after the first call back."""
+        assert self._known is not None
+        try:
+            self._known.restore()
+        except Exception:
+            watching.fail()
+            # once more: the state is the user's
+            self._known.restore()
+
+    def identical(self, watching: Watching) -> bool:
+        """Whether both calls returned the same bits."""
+        try:
+            return self._known is not None and self._known.identical
+        except Exception:
+            watching.fail()
+            return False
+
+
+def _uncompiled() -> AbstractContextManager[Any]:
+    import torch
+
+    return torch.compiler.set_stance("force_eager")
+
+
+# -- `explain`'s target, called once more from the same state to see its names, or with an edit ------------------------
+
+
+class Recalling:
+    """The way to run the target of an `explain` again; its state is put back after each call.
+
+    `region`: makes what looks at the operations of one.
+    """
+
+    def __init__(self, call: Call, region: Callable[[], Region]) -> None:
+        self._call = call
+        self._region = region
+
+    def visits(self, path: str, text: str, line: int) -> Visits | str:
+        """The visits of the function at a line of a file whose text that is; or why there are none."""
+        from whynan.verify.in_place.visits import visiting
+
+        try:
+            with visiting(path, text, line) as (recorder, swap):
+                why = self._run(None)
+        except UsageError as error:
+            return error.what
+        if not recorder.visits.visits:
+            return why or "; ".join(swap.left) or "the target did not come there when it was called again"
+        return recorder.visits
+
+    def trial(self, path: str, before: str, after: str) -> Report | str:
+        """The report of a call in which a file has another text; or why there is none."""
+        from whynan.verify.in_place.swap import swapped
+
+        region = self._region()
+        try:
+            with swapped(path, before, after) as swap:
+                if not swap.swapped:
+                    return "; ".join(swap.left) or "no function of the target is changed by it"
+                why = self._run(region)
+        except SyntaxError as error:
+            return f"the edited text is no Python ({error.msg})"
+        return with_surroundings(region.report, region.trace) if why is None else why
+
+    def _run(self, region: Region | None) -> str | None:
+        """Call the target from the state of the first call; gives why that did not come to its end."""
+        watching = self._region().watching if region is None else region.watching
+        if not self._call.rewind(watching):
+            return sentence(FAILED)
+        try:
+            if region is None:
+                self._call.again(watching)
+            else:
+                with _entered(region):
+                    self._call.again(watching)
+        except Exception as error:
+            return f"the target raised {exception_text(error)}"
+        finally:
+            self._call.restore(watching)
+        return sentence(FAILED) if watching.failed else None
+
+
+def _entered(region: Region) -> AbstractContextManager[object]:
+    # what an earlier run holds in cycles would be taken for what this one holds at its end
+    gc.collect()
+    return region

@@ -1,0 +1,1 @@
+"""Fixes applied, and fixes that the user brings."""

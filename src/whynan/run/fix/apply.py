@@ -1,0 +1,176 @@
+"""A fix of a report made anew: from the rule and the place, on the file as it was; never from the report's text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from whynan.errors import UsageError
+from whynan.fixes import python as source
+from whynan.fixes.candidates import Declined
+from whynan.fixes.diffs import DiffError, Hunk, applied, read_diff
+from whynan.report.proposals import best, offers
+from whynan.report.redaction import is_redacted
+from whynan.rules.catalogue import rules
+from whynan.run.fix.file import RUN_AGAIN, Editable, opened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from whynan.records import Finding, Fix, Report
+    from whynan.records.intents import FixIntent
+    from whynan.records.report import Further
+    from whynan.report.proposals import Offer
+
+_MARK: Final = "\ufeff"
+"""Stands at the beginning of a file of the encoding ``utf-8-sig``, and is no part of its text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A fix that can be made: the file, and its text afterwards."""
+
+    offer: Offer
+    file: Editable
+    text: str
+
+    @property
+    def shown(self) -> str:
+        """What is changed, as a unified diff to be looked at."""
+        return source.patch(self.file.path, self.file.text, self.text)
+
+    @property
+    def patch(self) -> bytes:
+        """What is changed, as ``git apply`` takes it: in the encoding of the file."""
+        mark, encoding = (_MARK, "utf-8") if self.file.encoding == "utf-8-sig" else ("", self.file.encoding)
+        return source.patch(self.file.path, mark + self.file.text, mark + self.text).encode(encoding)
+
+    def make(self, check: Callable[[], None] | None = None) -> str:
+        """Edit the file; gives the path of the backup. Raises ``UsageError``, with nothing changed, where it cannot.
+
+        `check` is called right before the file changes; with what it raises nothing changes.
+        """
+        return self.file.replace(self.text, check)
+
+
+def chosen(report: Report, number: int | None, kind: str) -> Offer:
+    """The fix of a kind, ``source`` or ``graph``, that a user asks for; by default the best that is verified.
+
+    Raises ``UsageError`` where there is none, or not of this kind, or where it is rejected.
+    """
+    told = offers(report)
+    if not told:
+        raise UsageError(why_none(report), "there is nothing to apply")
+    if number is None:
+        made = best(told, kind)
+        if made is None:
+            raise UsageError(f"the report has no verified fix of {_KINDS[kind]}", "--choose N takes another one")
+        return made
+    if not 1 <= number <= len(told):
+        legal = f"1 to {len(told)}" if len(told) > 1 else "1"
+        raise UsageError(f"there is no fix {number}", f"the numbers are {legal}; whynan fix without options lists them")
+    offer = told[number - 1]
+    if offer.fix.kind != kind:
+        raise UsageError(f"fix {number} is {_ARTICLES[offer.fix.kind]}", _HINTS[offer.fix.kind])
+    if offer.fix.verdict.status == "rejected":
+        why = f" ({offer.fix.verdict.why})" if offer.fix.verdict.why else ""
+        raise UsageError(f"fix {number} is rejected{why}", "choose another one, or have your own judged with --try")
+    if offer.fix.patch is None and not is_redacted(report):
+        why = f" ({offer.fix.verdict.why})" if offer.fix.verdict.why else ""
+        raise UsageError(f"fix {number} could not be written{why}", "change it by hand")
+    return offer
+
+
+_KINDS: Final = {"source": "the source", "graph": "the model"}
+_ARTICLES: Final = {"source": "a change of the source", "graph": "a change of the model", "setting": "a setting"}
+_HINTS: Final = {
+    "source": "--apply or --patch FILE makes it",
+    "graph": "--output FILE.onnx writes a model with it",
+    "setting": "change it by hand",
+}
+
+
+def why_none(report: Report) -> str:
+    """Why a report has no fixes."""
+    harmful = (*report.findings, *report.damaging)
+    if not harmful and report.absorbed_count:
+        return "no fixes: all bad numbers were absorbed, and what does no harm is not mended"
+    if not harmful:
+        return f"no fixes: the run is {report.verdict}, and has no finding"
+    known = {rule.code: rule.fixes for rule in rules()}
+    mended = [finding.rule for finding in harmful if known.get(finding.rule)]
+    if not mended:
+        codes = ", ".join(dict.fromkeys(finding.rule for finding in harmful))
+        return f"no fixes: none is known for {codes}, and whynan rules CODE says what can be done"
+    return f"no fixes: none was tried or could be written for {', '.join(dict.fromkeys(mended))}"
+
+
+def made_anew(report: Report, offer: Offer) -> Edit | None:
+    """The edit that a fix of the source is, made from its rule and place; None where it is in the file already.
+
+    Raises ``UsageError`` where the file cannot be had as it was in the run, or what is made is not what was proved.
+    """
+    site = offer.finding.site
+    if is_redacted(report):
+        raise UsageError("this report was made with --redact, and names no file", "take that of the run without it")
+    if site is None or site.file.startswith("<"):
+        where = "no place in the source" if site is None else f"{site.file}, which is no file"
+        raise UsageError(f"fix {offer.number} is at {where}", "change it by hand")
+    recorded = next((s.sha256 for s in report.run.sources if s.file == site.file), None)
+    if recorded is None:
+        raise UsageError(f"the report does not say what {site.file} was during the run", RUN_AGAIN)
+    file = opened(site.file)
+    if not file.is_of(recorded):
+        if _is_there(file, offer.fix.patch, recorded):
+            return None
+        raise UsageError(f"{file.path} is not what it was during the run", RUN_AGAIN)
+    return Edit(offer, file, _edited(file, offer))
+
+
+def _is_there(file: Editable, change: str | None, recorded: str) -> bool:
+    """Whether a file is what a change makes of the file of the run: taken back, it is that one."""
+    try:
+        return file.was_of(applied(read_diff(change or "").reversed(), file.text), recorded)
+    except DiffError:
+        return False
+
+
+def _edited(file: Editable, offer: Offer) -> str:
+    """The text of a file with a fix, made from the rule and the place; it must be the change that the verdict is of."""
+    made = remade(file.path, file.text, offer.finding, offer.fix)
+    if isinstance(made, str):
+        return made
+    why = f" ({made.why})" if made.why else ""
+    what = f"fix {offer.number} is not what {offer.finding.rule} makes of {file.path} now{why}"
+    raise UsageError(what, "the report was altered, or is of another version of whynan: run the program again")
+
+
+def remade(path: str, text: str, finding: Finding, fix: Fix) -> str | Declined:
+    """A file's text with a fix of a finding, by all that its rules propose there; or why none of that is the fix."""
+    proved = _change(fix.patch or "")
+    texts, declined = [text], list[str]()
+    for birth in (finding, *(_left(finding, left) for left in fix.further)):
+        made = [candidate for each in texts for candidate in source.possible(each, birth, _intents(birth))]
+        texts = [candidate.edited for candidate in made if not isinstance(candidate, Declined)]
+        declined += [candidate.why for candidate in made if isinstance(candidate, Declined)]
+    for each in texts:
+        if each != text and _change(source.patch(path, text, each)) == proved:
+            return each
+    return Declined(fix.title, declined[0] if declined and not texts else "")
+
+
+def _left(finding: Finding, further: Further) -> Finding:
+    """The birth that the edits before left, as a finding."""
+    return finding.model_copy(update=dict(further))
+
+
+def _intents(finding: Finding) -> tuple[FixIntent, ...]:
+    return next((rule.fixes for rule in rules() if rule.code == finding.rule), ())
+
+
+def _change(diff: str) -> tuple[Hunk, ...]:
+    """What a diff changes, whatever it calls the file; nothing where it is none."""
+    try:
+        return read_diff(diff.replace(_MARK, "")).hunks
+    except DiffError:
+        return ()

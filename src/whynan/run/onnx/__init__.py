@@ -1,0 +1,1 @@
+"""Runs of ONNX models, in processes of their own."""

@@ -1,0 +1,1 @@
+"""Proof of fixes in the program's own run."""

@@ -1,0 +1,151 @@
+"""What the program did when it ran with an edit: whether that speaks against it, and what is left of other hazards."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from whynan.floats import format_of
+
+if TYPE_CHECKING:
+    from whynan.records import Finding, FixVerdict, Report, Site
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run with an edit shows: why the edit is rejected, what is left of another hazard, which birth is next.
+
+    ``ends_badly``: what is left is as harmful as what the edit is to mend, and the run is not finite to its end.
+    """
+
+    rejected: str | None = None
+    remains: str | None = None
+    next: Finding | None = None
+    ends_badly: bool = False
+    went_on: str | None = None
+
+    def after(self, bad: str | None, further: int | None) -> Outcome:
+        """The same with what became bad in the steps after that, or with how many the program made past its guard."""
+        if bad is not None:
+            remains = bad if self.remains is None else f"{bad}; {self.remains}"
+            # what ends badly and has no birth is that
+            rejected = None if self.next is None else self.rejected
+            return replace(self, rejected=rejected, remains=remains, ends_badly=True)
+        if further is None or self.remains is not None:
+            return self
+        more = f" and {further} more" if further else ""
+        return replace(self, went_on=f"with it the program makes the step{more}")
+
+    def added_to(self, verdict: FixVerdict) -> FixVerdict:
+        """A verdict with what the program did with the edit: only what is finite to its end is verified."""
+        if self.rejected is not None:
+            changed = {} if verdict.status == "rejected" else {"status": "rejected", "why": self.rejected}
+            return verdict.model_copy(update=changed)
+        if self.remains is None:
+            return (
+                verdict
+                if self.went_on is None
+                else verdict.model_copy(update={"why": f"{verdict.why}; {self.went_on}"})
+            )
+        if self.ends_badly and verdict.status in ("verified", "distorting"):
+            why = f"it holds on the captured operands, but {self.remains}"
+            return verdict.model_copy(update={"status": "unverified", "why": why})
+        return verdict.model_copy(update={"why": f"{verdict.why}; {self.remains}"})
+
+
+def outcome_of(
+    trial: Report, first: Report, finding: Finding, before: str, after: str, *, makes_up: bool = False
+) -> Outcome:
+    """What a run with an edited file shows of the finding that the edit is to mend.
+
+    A birth that the first run had too is another hazard, which remains; one that it had not is the edit's doing where
+    it stands in an edited line, and else one that the first had hidden. A birth that does harm without leaving is the
+    edit's doing where what the edited line made leads to it; so is, of an edit that ``makes_up`` numbers as a guard
+    does, an overflow of the huge ones that it gives. With whatever is left the run ends badly that is no less severe
+    than the finding.
+    """
+    left = [f for f in trial.findings if f.allowed is None]
+    harm = [f for f in trial.damaging if f.allowed is None and f.damage is None]
+    edit = _Edit(finding, before, after)
+    if again := next((f for f in (*left, *harm) if birth_of(f) == birth_of(finding)), None):
+        return Outcome(rejected=f"run with it, the program still gives {edit.told(again)}", next=again)
+    known = {birth_of(f) for f in first.findings}
+    new = [f for f in left if birth_of(f) not in known]
+    for one in new:
+        if edit.holds(one.site) or (makes_up and one.phase != "optimizer" and _overflows(one) and edit.leads_to(one)):
+            return Outcome(rejected=f"run with it, the program gives {edit.told(one)}", next=one)
+    harmed = {birth_of(f) for f in first.damaging}
+    harm = [f for f in harm if birth_of(f) not in harmed]
+    for one in harm:
+        if birth_of(one) not in known and (edit.holds(one.site) or edit.leads_to(one)):
+            why = f"run with it, the program gives {edit.told(one)}, which makes a finite number wrong"
+            return Outcome(rejected=why, next=one)
+    if left:
+        first_left = (new or left)[0]
+        where = "behind it, the program gives" if new else "another finding remains:"
+        ends_badly = finding.severity == "warning" or any(f.severity == "error" for f in left)
+        return Outcome(remains=f"{where} {edit.told(first_left)}", next=first_left, ends_badly=ends_badly)
+    if trial.verdict in ("nonfinite", "inconclusive"):
+        return Outcome(rejected="run with it, the program still ends with a bad number")
+    if harm:
+        return Outcome(remains=f"behind it, the program gives {edit.told(harm[0])}, which makes a finite number wrong")
+    return Outcome()
+
+
+class _Edit:
+    """The lines that an edit of the file of a finding has changed, and where the others stood before it."""
+
+    def __init__(self, finding: Finding, before: str, after: str) -> None:
+        self._file = None if finding.site is None else finding.site.file
+        matcher = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
+        self._edited: set[int] = set()
+        self._was: dict[int, int] = {}
+        for kind, begin, end, begins, ends in matcher.get_opcodes():
+            if kind == "equal":
+                self._was |= {begins + i + 1: begin + i + 1 for i in range(end - begin)}
+            else:
+                self._edited |= {*range(begins + 1, ends + 1)}
+
+    def holds(self, site: Site | None) -> bool:
+        """Whether a site is at an edited line."""
+        if site is None or self._file is None or site.file != self._file:
+            return False
+        return bool(self._edited & {*range(site.line, (site.end_line or site.line) + 1)})
+
+    def leads_to(self, finding: Finding) -> bool:
+        """Whether what an edited line made is among the causes of a birth."""
+        return any(self.holds(link.site) for link in finding.chain if link.role == "cause")
+
+    def told(self, finding: Finding) -> str:
+        """A birth with its place, by the line that the file itself has it at."""
+        site = finding.site
+        value = "a bad number" if finding.element.value is None else _number(float(finding.element.value))
+        where = ""
+        if site is not None:
+            line = self._was.get(site.line) if site.file == self._file else site.line
+            where = f" in the edited lines of {site.file}" if line is None else f" at {site.file}:{line}"
+        return f"{value}{where} ({finding.rule} {finding.name})"
+
+
+def _overflows(finding: Finding) -> bool:
+    """Whether a birth is of operands so large that their squares are out of range."""
+    try:
+        huge = format_of(finding.element.dtype).max ** 0.5
+    except ValueError:
+        return False
+    sizes = [
+        size for o in finding.element.operands for size in (o.value, o.min, o.max) if isinstance(size, (int, float))
+    ]
+    return finding.birth == "overflow" and any(abs(size) > huge for size in sizes)
+
+
+def birth_of(finding: Finding) -> tuple[object, ...]:
+    """What has to be the same for two births of two runs to be one, whichever lines their file has."""
+    site = finding.site
+    place = None if site is None else (site.file, site.function, site.code)
+    return finding.op, finding.phase, finding.birth, place
+
+
+def _number(value: float) -> str:
+    return "NaN" if value != value else "-Inf" if value < 0 else "Inf"

@@ -1,0 +1,411 @@
+"""The fixes of a report's findings, each with its verdict: candidates are judged, and the best tried in the program."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal, Protocol
+
+from whynan.errors import WhynanError
+from whynan.faults import report_internal_error
+from whynan.records import Fix, FixVerdict, Note
+from whynan.records.report import Further
+from whynan.report.notes import sentence
+from whynan.rules.catalogue import rules
+from whynan.run.output.capsules import chosen
+from whynan.run.pipeline import STATUSES
+from whynan.run.proof.outcomes import Outcome, birth_of, outcome_of
+from whynan.run.proof.trying import alike, judged, saturating
+from whynan.traces.format import FAILED
+from whynan.verify.in_place.swap import is_same_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from whynan.fixes.candidates import Candidate, Declined, Formula
+    from whynan.records import Finding, Report, Site
+    from whynan.records.intents import FixIntent, FixKind
+    from whynan.records.neighbourhood import Neighbourhood
+    from whynan.traces import Trace
+    from whynan.verify.in_place.visits import Visits
+
+    Keep = Callable[[Site, Visits], None]
+
+SECONDS: Final = 20.0
+"""So long fixes are sought and proved for one report; what has begun then comes to its end."""
+RERUN: Final = "whynan run --rerun runs it again to prove fixes"
+
+
+class RunOnce(str):
+    """Why nothing was proved, where a further run of the whole program would prove it."""
+
+    __slots__ = ()
+
+
+_MOST_TRIED: Final = 2
+"""So many candidates of one finding are tried in the program."""
+_MOST_EDITS: Final = 3
+_STRICTNESS: Final[tuple[FixKind, ...]] = ("reformulation", "guard", "epsilon", "setting")
+_ENDED: Final = Note.of("proof_ended", seconds=SECONDS)
+_NOT_TRIED: Final = "not tried in the program: others did better on the captured operands"
+_SETTING: Final = "it is no edit of an expression, and was not tried"
+
+
+class Again(Protocol):
+    """A way to run once more what a report is of; all is put back after it, and nothing that fails in it is raised."""
+
+    def visits(self, path: str, text: str, line: int) -> Visits | str:
+        """The visits of the function at a line of a file whose text that is; or why there are none."""
+        ...
+
+    def trial(self, path: str, before: str, after: str) -> Report | Ran | str:
+        """The report of a run in which a file has another text; or why there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """The report of a run with an edit, and what is known of it beside its numbers that are bad."""
+
+    report: Report
+    moved: str | None = None
+    """That a number which was finite in the first run is another one."""
+    further: int | None = None
+    """How many more steps it made, where the program's own guard kept it from the first."""
+    bad: str | None = None
+    """What became bad after the step that the report is of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """No way to run it again, and why."""
+
+    why: str
+
+    def visits(self, path: str, text: str, line: int) -> str:
+        """Why there are none."""
+        del path, text, line
+        return self.why
+
+    def trial(self, path: str, before: str, after: str) -> str:
+        """Why there is none."""
+        del path, before, after
+        return self.why
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A file of the program, whose text is what ran."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A candidate and what is known of it so far; ``further`` are the births that it mends beside its finding."""
+
+    candidate: Candidate
+    verdict: FixVerdict
+    further: tuple[Further, ...] = ()
+    leaves: bool = False
+    """Whether the program, run with it, is bad still, from another hazard."""
+
+    @property
+    def rank(self) -> tuple[float, ...]:
+        """The best first: by the verdict, what leaves nothing bad, what computes the same, what moves few elements."""
+        verdict, kind = self.verdict, _STRICTNESS.index(self.candidate.kind)
+        moved = float(verdict.max_rel or 0.0) if verdict.status == "distorting" else 0.0
+        return STATUSES.index(verdict.status), self.leaves, kind, float(verdict.healthy_worse or 0), moved
+
+
+def proved(report: Report, again: Again, *, keep: Keep | None = None) -> Report:
+    """A report whose findings have their fixes, proved as far as `again` can run the program; never one that is worse.
+
+    Escaped and damaging findings have fixes, absorbed and allowed ones none. What is known of the surroundings of its
+    births is let go of. `keep` is given the visits of the function that the finding of a capsule was born in.
+    """
+    proving = _Proving(report, again, keep)
+    try:
+        report = proving.report()
+    except Exception:
+        proving.fail()
+    return _with_around(report, {})
+
+
+def with_surroundings(report: Report, trace: Trace) -> Report:
+    """A report whose findings know what was around their births, in the trace that it was made of."""
+    births = (*trace.births, *trace.silent)
+    # the element of a finding is its birth's own
+    return _with_around(report, {id(birth.element): birth.around for birth in births})
+
+
+def _with_around(report: Report, around: Mapping[int, Neighbourhood | None]) -> Report:
+    changed = {
+        name: tuple(f.model_copy(update={"around": around.get(id(f.element))}) for f in getattr(report, name))
+        for name in ("findings", "damaging")
+    }
+    return report.model_copy(update=changed)
+
+
+class _Proving:
+    """The proof of one report's fixes."""
+
+    def __init__(self, report: Report, again: Again, keep: Keep | None) -> None:
+        self._report = report
+        self._keep = keep
+        self._again = again
+        self._deadline = 0.0
+        self._ended = False
+        self._failed = False
+        self._known: dict[object, tuple[Fix, ...]] = {}
+        self._visited: dict[tuple[str, int], Visits | str] = {}
+        self._verdicts: dict[tuple[Formula, Formula, str, frozenset[str]], FixVerdict] = {}
+        self._trials: dict[tuple[str, str], Report | Ran | str] = {}
+        self._hashes = {source.file: source.sha256 for source in report.run.sources}
+
+    def report(self) -> Report:
+        """The report with the fixes of its findings."""
+        if self._keep is not None:
+            self._keep_visits(self._keep)
+        self._deadline = time.process_time() + SECONDS
+        changed: dict[str, object] = {
+            name: tuple(self._with_fixes(finding) for finding in getattr(self._report, name))
+            for name in ("findings", "damaging")
+        }
+        if self._ended:
+            changed["coverage"] = self._report.coverage.with_notes(_ENDED)
+        return self._report.model_copy(update=changed)
+
+    def _keep_visits(self, keep: Keep) -> None:
+        """Hand over what a fix of the user's own is judged on later; there it needs none of ours beside it."""
+        finding = chosen(self._report)
+        source = None if finding is None else self._source(finding)
+        if finding is None or finding.site is None or source is None:
+            return
+        visits = self._visits(source, finding.site.line)
+        if not isinstance(visits, str):
+            keep(finding.site, visits)
+
+    def fail(self) -> None:
+        """Called while an exception of whynan's own is being handled: one warning for the whole proof."""
+        if not self._failed:
+            self._failed = True
+            report_internal_error()
+
+    def _with_fixes(self, finding: Finding) -> Finding:
+        if finding.allowed is not None or finding.fate == "absorbed":
+            return finding
+        key = finding.rule, finding.site, finding.phase
+        if key not in self._known:
+            self._known[key] = self._fixes(finding)
+        return finding.model_copy(update={"fixes": self._known[key]})
+
+    def _is_over(self) -> bool:
+        self._ended = self._ended or time.process_time() > self._deadline
+        return self._ended
+
+    def _fixes(self, finding: Finding) -> tuple[Fix, ...]:
+        intents = _intents(finding)
+        settings = tuple(
+            Fix(title=i.title, kind="setting", patch=None, verdict=FixVerdict(status="unverified", why=_SETTING))
+            for i in intents
+            if i.kind == "setting"
+        )
+        source = self._source(finding)
+        if source is None or self._is_over():
+            return settings
+        from whynan.fixes.candidates import Declined
+        from whynan.fixes.python import candidates, patch
+        from whynan.source.positions import file_of_site
+
+        found = candidates(source.text, finding, [intent for intent in intents if intent.kind != "setting"])
+        proofs = self._proofs(finding, source, [_in(source, c) for c in found if not isinstance(c, Declined)])
+        made = tuple(
+            Fix(
+                title=p.candidate.title,
+                kind="source",
+                patch=patch(file_of_site(source.path), source.text, p.candidate.edited),
+                verdict=p.verdict,
+                further=p.further,
+            )
+            for p in proofs
+        )
+        if not made:
+            declined = {c.title: c for c in reversed(found) if isinstance(c, Declined)}
+            made = tuple(
+                Fix(title=title, kind="source", patch=None, verdict=_declined(one))
+                for title, one in reversed(declined.items())
+            )
+        return (*made, *settings)
+
+    def _source(self, finding: Finding) -> _Source | None:
+        """The file of a finding's expression, if it is what ran."""
+        from whynan.source import sha256_of
+
+        site = finding.site
+        if site is None or site.file not in self._hashes or sha256_of(site.file) != self._hashes[site.file]:
+            return None
+        import tokenize
+
+        try:
+            with open(site.file, "rb") as raw:
+                encoding, _ = tokenize.detect_encoding(raw.readline)
+            with open(site.file, encoding=encoding, newline="") as file:
+                return _Source(os.path.abspath(site.file), file.read())
+        except (OSError, SyntaxError, UnicodeError):
+            return None
+
+    def _proofs(self, finding: Finding, source: _Source, found: Sequence[Candidate]) -> list[Judged]:
+        """The candidates with their verdicts, the best first."""
+        judged_ = sorted((self._judged(finding, source, candidate) for candidate in found), key=lambda j: j.rank)
+        tried_: list[Judged] = []
+        for number, one in enumerate(judged_):
+            # what does not cure the captured operands may still do so with another edit
+            may_cure = one.verdict.status != "rejected" or one.verdict.forward_finite is False
+            may_cure = may_cure or one.verdict.backward_finite is False
+            if one.verdict.status == "unverified" or not may_cure:
+                tried_.append(one)
+            elif number >= _MOST_TRIED and any(t.verdict.status == "verified" and not t.leaves for t in tried_):
+                tried_.append(_unverified(one, _NOT_TRIED))
+            elif self._is_over():
+                tried_.append(_unverified(one, sentence(_ENDED)))
+            else:
+                tried_.append(self._in_place(finding, source, one))
+        return sorted(tried_, key=lambda j: j.rank)
+
+    def _judged(self, finding: Finding, source: _Source, candidate: Candidate) -> Judged:
+        unknown = FixVerdict(status="unverified", why=sentence(_ENDED))
+        if self._is_over():
+            return Judged(candidate, unknown)
+        visits = self._visits(source, candidate.original.line)
+        if isinstance(visits, str):
+            return Judged(candidate, unknown.model_copy(update={"why": str(visits), "reason": _reason(visits)}))
+        rounded = saturating(finding)
+        key = candidate.original, candidate.repaired, candidate.kind, rounded
+        try:
+            if key not in self._verdicts:
+                self._verdicts[key] = judged(candidate, visits, rounded=rounded)
+            return Judged(candidate, self._verdicts[key])
+        except WhynanError as error:
+            return Judged(candidate, unknown.model_copy(update={"why": str(error)}))
+        except Exception:
+            self.fail()
+            return Judged(candidate, unknown.model_copy(update={"why": sentence(FAILED)}))
+
+    def _visits(self, source: _Source, line: int) -> Visits | str:
+        """The visits of the function at a line; the program is not run again for another line of the same one."""
+        key = source.path, line
+        for (path, _), known in self._visited.items():
+            if path == source.path and not isinstance(known, str) and any(v.line == line for v in known.visits):
+                return known
+        if key not in self._visited:
+            self._visited[key] = self._again.visits(source.path, source.text, line)
+        return self._visited[key]
+
+    def _trial(self, source: _Source, candidate: Candidate) -> Report | Ran | str:
+        key = source.path, candidate.edited
+        if key not in self._trials:
+            trial = self._again.trial(source.path, source.text, candidate.edited)
+            # what was not looked at to its end proves nothing
+            looked_at = trial.report if isinstance(trial, Ran) else trial
+            unseen = not isinstance(looked_at, str) and bool(looked_at.coverage.notes_of(FAILED.kind))
+            self._trials[key] = sentence(FAILED) if unseen else trial
+        return self._trials[key]
+
+    def _in_place(self, finding: Finding, source: _Source, one: Judged, edits: int = 1) -> Judged:
+        """A candidate after the program has run with it, and with what mends the births that it leaves."""
+        candidate = one.candidate
+        trial = self._trial(source, candidate)
+        if isinstance(trial, str):
+            why = f"it holds on the captured operands, but was not tried in the program: {trial}"
+            return _unverified(one, why, _reason(trial))
+        ran = trial if isinstance(trial, Ran) else Ran(trial)
+        if ran.moved is not None and finding.fate == "escaped" and not self._report.damaging:
+            return replace(one, verdict=Outcome(rejected=ran.moved).added_to(one.verdict))
+        makes_up = candidate.kind != "reformulation"
+        outcome = outcome_of(ran.report, self._report, finding, source.text, candidate.edited, makes_up=makes_up)
+        outcome = outcome.after(ran.bad, ran.further)
+        if outcome.next is not None and edits < _MOST_EDITS and not self._is_over():
+            for further in self._further(finding, source, one, outcome.next):
+                mended = self._in_place(finding, source, further, edits + 1)
+                if mended.verdict.status in ("verified", "distorting"):
+                    return mended
+        return replace(one, verdict=outcome.added_to(one.verdict), leaves=outcome.remains is not None)
+
+    def _further(self, finding: Finding, source: _Source, one: Judged, left: Finding) -> list[Judged]:
+        """What also mends a birth that a first edit leaves, judged as one edit."""
+        from whynan.fixes.candidates import Candidate, Declined
+        from whynan.fixes.python import candidates
+
+        first, further = one.candidate, _further_of(left)
+        if finding.site is None or further is None or not is_same_file(further.site.file, source.path):
+            return []
+        wanted = [intent for intent in _intents(left) if intent.kind != "setting"]
+        visits = self._visits(source, finding.site.line)
+        if isinstance(visits, str):
+            return []
+        found: list[Judged] = []
+        for second in candidates(first.edited, left, wanted):
+            if isinstance(second, Declined):
+                continue
+            title = first.title if first.title == second.title else f"{first.title}; {second.title}"
+            kind: FixKind = max((first.kind, second.kind), key=_STRICTNESS.index)
+            apart = self._apart(source, second, left)
+            if apart is not None and apart.status == "verified":
+                whole = replace(first, title=title, kind=kind, edited=second.edited)
+                found.append(max(Judged(whole, one.verdict), Judged(whole, apart), key=lambda j: j.rank))
+                continue
+            pair = alike(source.text, second.edited, source.path, finding.site.line, visits)
+            if not isinstance(pair, Declined):
+                whole = Candidate(title, kind, source.path, second.edited, *pair, function=first.function)
+                found.append(self._judged(finding, source, whole))
+        kept = [j for j in found if j.verdict.status in ("verified", "distorting")]
+        return [replace(j, further=(*one.further, further)) for j in sorted(kept, key=lambda j: j.rank)[:1]]
+
+    def _apart(self, source: _Source, second: Candidate, left: Finding) -> FixVerdict | None:
+        """The verdict of a second edit by itself, where it mends what the first run had too, at another place."""
+        from whynan.fixes.candidates import Candidate
+        from whynan.fixes.python import candidates
+
+        first_run = (*self._report.findings, *self._report.damaging)
+        known = next((finding for finding in first_run if birth_of(finding) == birth_of(left)), None)
+        if known is None:
+            return None
+        made = candidates(source.text, known, [i for i in _intents(known) if i.title == second.title])
+        bodies = second.original.body, second.repaired.body
+        for alone in (_in(source, c) for c in made if isinstance(c, Candidate)):
+            if (alone.original.body, alone.repaired.body) == bodies:
+                return self._judged(known, source, alone).verdict
+        return None
+
+
+def _intents(finding: Finding) -> tuple[FixIntent, ...]:
+    known = next((rule.fixes for rule in rules() if rule.code == finding.rule), ())
+    return tuple(intent for intent in known if not intent.dtypes or finding.element.dtype in intent.dtypes)
+
+
+def _in(source: _Source, candidate: Candidate) -> Candidate:
+    return replace(candidate, path=source.path)
+
+
+def _unverified(one: Judged, why: str, reason: Literal["run_once"] | None = None) -> Judged:
+    changed = {"status": "unverified", "why": why, "reason": reason}
+    return replace(one, verdict=one.verdict.model_copy(update=changed))
+
+
+def _declined(one: Declined) -> FixVerdict:
+    return FixVerdict(status="unverified", why=one.why, reason="unfit" if one.unfit else None)
+
+
+def _reason(why: str) -> Literal["run_once"] | None:
+    return "run_once" if isinstance(why, RunOnce) else None
+
+
+def _further_of(left: Finding) -> Further | None:
+    if left.site is None:
+        return None
+    return Further(
+        rule=left.rule, birth=left.birth, phase=left.phase, op=left.op, forward_op=left.forward_op, site=left.site
+    )

@@ -1,0 +1,328 @@
+"""One edit, judged on what its function's names were."""
+
+# pyright: basic
+
+from __future__ import annotations
+
+import ast
+import sys
+import textwrap
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from whynan.records import FixVerdict
+from whynan.verify.in_place.swap import is_same_file
+from whynan.verify.torch_program import calls, lifted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from whynan.fixes.candidates import Candidate, Declined, Formula
+    from whynan.records import Finding
+    from whynan.records.intents import FixKind
+    from whynan.verify.in_place.visits import Visit, Visits
+
+_MOST_FAILING: Final = 3
+_MOST_HEALTHY: Final = 5
+_MOST_LOOKED_AT: Final = 64
+_MOST_BEFORE_BAD: Final = 8
+"""So many visits are looked at before one that something bad came into."""
+_GUARDS: Final = frozenset(
+    "where masked_fill masked_fill_ nan_to_num clamp clamp_ clamp_min clamp_max clip maximum minimum max min copysign "
+    "isfinite isnan isinf".split()
+)
+_SATURATING: Final = frozenset("sigmoid softmax tanh exp exp2 erf erfc softplus".split())
+_COMPUTES: Final = frozenset({"torch", "math", "numpy", "einops"})
+"""Libraries whose functions compute."""
+_DOING: Final = frozenset("print open input exec eval next setattr delattr breakpoint".split())
+_GREATEST_EPSILON: Final = 1e-2
+_MOST_BEFORE: Final = 24
+_MOST_FURTHER: Final = 3
+"""So many statements behind an edit may it take for what it computes to come to the same."""
+
+
+def judged(candidate: Candidate, visits: Visits, *, rounded: Collection[str] = ()) -> FixVerdict:
+    """The verdict on a candidate by its function's visits; raises ``UsageError`` where a formula cannot be made.
+
+    ``rounded`` are the functions that what its finding is of came through, whose results are as a rule not exact
+    where they are 0 or 1; a guard cannot be told to be right by what they gave.
+    """
+    from whynan.verify.torch_program import compiled
+    from whynan.verify.verdict import judge
+
+    namespace = namespace_of(candidate.path)
+    foreign = foreign_in(candidate.original, namespace) | foreign_in(candidate.repaired, namespace)
+    original, repaired = _readable(candidate.original, candidate.repaired, visits, foreign)
+    given = captured(original, visits)
+    if isinstance(given, str):
+        return FixVerdict(status="unverified", why=given)
+    if unrun := calls(original, foreign) or calls(repaired, foreign):
+        why = f"it calls {unrun}, which may do more than compute and is not run again and again for a proof"
+        return FixVerdict(status="unverified", why=why)
+    before = _taking(compiled(original, namespace), original)
+    after = _taking(compiled(repaired, namespace), repaired)
+    is_rounded = bool({*rounded} - _written(original.body)[0])
+    return judge(before, after, _chosen(before, given), kind=candidate.kind, rounded=is_rounded)
+
+
+def tried(before: str, after: str, path: str, finding: Finding, visits: Visits) -> FixVerdict:
+    """The verdict on somebody's own edit of a file, on the visits that were recorded of the finding's function.
+
+    Args:
+        before: the text that ran.
+        after: the edited text.
+        path: of the file.
+        finding: what the edit is to mend.
+        visits: of the function that holds the finding's expression.
+    """
+    from whynan.fixes.candidates import Candidate, Declined
+
+    if finding.site is None:
+        return FixVerdict(status="unverified", why="the bad number was born at no place of the source that is known")
+    pair = alike(before, after, path, finding.site.line, visits)
+    if isinstance(pair, Declined):
+        return FixVerdict(status="unverified", why=pair.why)
+    first, rounded = None, saturating(finding)
+    for further in range(_MOST_FURTHER + 1):
+        if further:
+            pair = alike(before, after, path, finding.site.line, visits, further=further)
+        if isinstance(pair, Declined):
+            break
+        candidate = Candidate("", kind_of(*pair), path, after, *pair, function=visits.function)
+        verdict = judged(candidate, visits, rounded=rounded)
+        first = first or verdict
+        if verdict.status == "verified":
+            return verdict
+        if first.status not in ("rejected", "distorting"):
+            break
+    assert first is not None
+    return first
+
+
+def saturating(finding: Finding) -> frozenset[str]:
+    """The functions that a finding's operands came through and whose rounded results stand at their limits."""
+    around = finding.around
+    if around is None:
+        return frozenset()
+    made = {operation.event: operation for operation in around.operations}
+    waiting, found = [around.middle], dict[int, str]()
+    while waiting:
+        operation = made.get(waiting.pop())
+        if operation is not None and operation.event not in found:
+            found[operation.event] = operation.op.split(".")[1].strip("_") if "." in operation.op else operation.op
+            waiting += [argument.event for argument in operation.arguments if argument.event is not None]
+    return frozenset(found.values()) & _SATURATING
+
+
+def alike(
+    before: str, after: str, path: str, line: int, visits: Visits, *, further: int = 0
+) -> tuple[Formula, Formula] | Declined:
+    """Two versions of a file as formulas that read the same, if there are such that begin at a line that was visited.
+
+    What one reads and the other computes would be two inputs that know nothing of each other. `further`: with so many
+    statements behind those that differ.
+    """
+    from whynan.fixes.candidates import Declined
+    from whynan.fixes.python import compared
+
+    first = compared(before, after, path, line, further=further)
+    earlier = sorted({visit.line for visit in visits.visits if visit.line < line}, reverse=True)
+    for at in (line, *earlier[:_MOST_BEFORE]):
+        pair = compared(before, after, path, at, further=further)
+        if not isinstance(pair, Declined) and _read(pair[0]) == _read(pair[1]):
+            return pair
+    return first
+
+
+def _read(formula: Formula) -> set[str]:
+    """The parameters that a formula's body reads."""
+    tree = ast.parse(textwrap.dedent(formula.body))
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & {*formula.parameters}
+
+
+def _readable(original: Formula, repaired: Formula, visits: Visits, foreign: frozenset[str]) -> tuple[Formula, Formula]:
+    """The formulas, as what is known at their line can be put into them."""
+    there = [visit for visit in visits.visits if visit.line == original.line]
+    is_known = any(all(name in visit.values for name in original.inputs) for visit in there)
+    if not there or (is_known and not calls(original, foreign) and not calls(repaired, foreign)):
+        return original, repaired
+    most = max(there, key=lambda visit: len(visit.values))
+    return lifted(original, repaired, most.values, foreign) or (original, repaired)
+
+
+def foreign_in(formula: Formula, namespace: Mapping[str, Any]) -> frozenset[str]:
+    """What a formula calls functions by that are the program's own and may do more than compute.
+
+    Those of other files, whose source it does not hold; of its own file those that print, read or keep something.
+    """
+    tree = ast.parse(textwrap.dedent(formula.body))
+    own = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = ast.unparse(node.func)
+        first, *attributes = name.split(".")
+        if name in own:
+            if _does_more(own[name]):
+                found.add(name)
+            continue
+        value = namespace.get(first)
+        if attributes and not isinstance(value, ModuleType):
+            continue
+        for attribute in attributes:
+            value = getattr(value, attribute, None)
+        if isinstance(value, FunctionType) and value.__module__.partition(".")[0] not in _COMPUTES:
+            found.add(name)
+    return frozenset(found)
+
+
+def _does_more(function: ast.FunctionDef) -> bool:
+    nodes = list(ast.walk(function))
+    called = {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    return bool(called & _DOING) or any(isinstance(n, ast.Global | ast.Nonlocal) for n in nodes)
+
+
+def captured(formula: Formula, visits: Visits) -> list[dict[str, Any]] | str:
+    """What a formula's parameters were at each visit of its line; or why that is not known."""
+    there = [visit for visit in visits.visits if visit.line == formula.line]
+    if not there:
+        where = visits.function or "the module"
+        return f"{where} did not come to line {formula.line} when it was run again"
+    complete = [visit for visit in there if all(name in visit.values for name in formula.inputs)]
+    if not complete:
+        lost = next(name for name in formula.inputs if any(name not in visit.values for visit in there))
+        return f"what {lost} was there could not be kept: it is no plain tensor, number, text or list of these"
+    return [_parameters(formula, visit) for visit in complete]
+
+
+def _parameters(formula: Formula, visit: Visit) -> dict[str, Any]:
+    import torch
+
+    given: dict[str, Any] = {}
+    for name, parameter in zip(formula.inputs, formula.parameters, strict=True):
+        value = visit.values[name]
+        if isinstance(value, torch.Tensor) and name in visit.needs_grad:
+            value = value.detach().clone().requires_grad_()
+        given[parameter] = value
+    return given
+
+
+def _taking(function: Callable[..., Any], formula: Formula) -> Callable[..., Any]:
+    """A formula's function, which takes more than its parameters and leaves that alone."""
+
+    def taken(**given: Any) -> Any:
+        return function(**{name: given[name] for name in formula.parameters})
+
+    return taken
+
+
+def _chosen(original: Callable[..., Any], given: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A few of the visits: of those at which the original fails, and of the others; the last count most.
+
+    Where one fails, what it gave may come in again, as in a recurrence: what fails of that is no failure of its own.
+    """
+    from whynan.verify.arrays import bad_kinds, tensors_in
+
+    kinds = [bad_kinds(tensors_in(one).values()) for one in given]
+    looked = _looked_at(kinds)
+    failing = [number for number in looked if _fails(original, given[number])]
+    healthy = [given[number] for number in looked if number not in failing]
+    bad = [given[number] for number in failing if kinds[number] <= kinds[failing[0]]]
+    return [*bad[-_MOST_FAILING:], *healthy[-_MOST_HEALTHY:]]
+
+
+def _looked_at(kinds: Sequence[frozenset[str]]) -> list[int]:
+    """The latest visits, and those before the first that bad numbers of another kind came into."""
+    ends, known = [len(kinds)], frozenset[str]()
+    for number, kind in enumerate(kinds):
+        if kind - known:
+            ends.append(number)
+            known |= kind
+    looked = {number for end in ends[1:] for number in range(max(0, end - _MOST_BEFORE_BAD), end)}
+    return sorted(looked | {*range(max(0, len(kinds) - _MOST_LOOKED_AT), len(kinds))})
+
+
+def _fails(original: Callable[..., Any], given: Mapping[str, Any]) -> bool:
+    """Whether a formula's value or one of its gradients is NaN or Inf where its inputs are finite or not."""
+    import torch
+
+    from whynan.verify.arrays import undisturbed
+
+    leaves = [v for v in given.values() if isinstance(v, torch.Tensor) and v.requires_grad]
+    try:
+        with undisturbed(), torch.inference_mode(False), torch.enable_grad():
+            out = original(**{n: v.clone() if isinstance(v, torch.Tensor) else v for n, v in given.items()})
+            outs = [o for o in (out if isinstance(out, tuple) else (out,)) if isinstance(o, torch.Tensor)]
+            outs = [o for o in outs if o.is_floating_point() or o.is_complex()]
+            ways = [o for o in outs if o.requires_grad]
+            grads = (
+                torch.autograd.grad(ways, leaves, [torch.ones_like(o) for o in ways], allow_unused=True)
+                if ways and leaves
+                else ()
+            )
+        return any(not bool(torch.isfinite(t).all()) for t in (*outs, *grads) if t is not None)
+    except Exception:
+        # the judge says why
+        return False
+
+
+def namespace_of(path: str) -> dict[str, Any]:
+    """The names of the module that was loaded from a file; none where there is no such module."""
+    for module in list(sys.modules.values()):
+        file: Any = getattr(module, "__file__", None)
+        if isinstance(file, str) and is_same_file(file, path):
+            return vars(module)
+    return {}
+
+
+def kind_of(original: Formula, repaired: Formula) -> FixKind:
+    """How somebody's own edit is to be judged: by what it writes that was not there before.
+
+    A selection, a bound or a comparison is a guard, a small constant an epsilon, anything else a reformulation.
+    """
+    calls, numbers = _written(original.body)
+    new_calls, new_numbers = _written(repaired.body)
+    if (new_calls - calls) & {*_GUARDS, "compare"}:
+        return "guard"
+    if any(0 < abs(n) <= _GREATEST_EPSILON for n in new_numbers - numbers):
+        return "epsilon"
+    return "reformulation"
+
+
+def _written(body: str) -> tuple[set[str], set[float]]:
+    calls: set[str] = set()
+    numbers: set[float] = set()
+    for node in ast.walk(ast.parse(textwrap.dedent(body))):
+        match node:
+            case ast.Call(func=ast.Attribute(attr="max" | "min")) if _reduces(node):
+                # the greatest of a row, which selects nothing
+                continue
+            case ast.Call(func=ast.Attribute(attr=name)) | ast.Call(func=ast.Name(id=name)):
+                calls.add(name)
+            case ast.Compare():
+                calls.add("compare")
+            case ast.Constant(value=float() as number):
+                numbers.add(number)
+            case _:
+                continue
+    return calls, numbers
+
+
+def _reduces(node: ast.Call) -> bool:
+    """Whether ``x.max(-1)``, ``torch.max(x, dim=0)`` or ``x.max()`` is the greatest of a row, and not of two."""
+    if any(keyword.arg in ("dim", "keepdim", "axis") for keyword in node.keywords):
+        return True
+    match node.func:
+        case ast.Attribute(value=ast.Name(id="torch")):
+            others = node.args[1:]
+        case _:
+            others = node.args
+    return not node.keywords and all(_is_whole_number(other) for other in others[:1])
+
+
+def _is_whole_number(node: ast.expr) -> bool:
+    try:
+        return type(ast.literal_eval(node)) is int
+    except ValueError:
+        return False

@@ -1,0 +1,433 @@
+"""Attempts to replay what led to a bad step, to see its names or with an edit; and why there is none."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import math
+import time
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from whynan.capture.ranks import TOGETHER, is_one_of_several
+from whynan.errors import UsageError
+from whynan.floats import format_value
+from whynan.records import Note, Replay
+from whynan.run.guarded_capture import Watched
+from whynan.run.proof.proving import RERUN, Once, Ran, RunOnce, proved, with_surroundings
+from whynan.run.region import Region, refuses_another
+from whynan.verify.in_place.continuation import retold
+from whynan.verify.in_place.swap import is_same_file, swapped
+from whynan.verify.in_place.visits import visiting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable
+    from contextlib import AbstractContextManager
+
+    from whynan.capture.torch import Capture
+    from whynan.capture.torch.operations import Keeper
+    from whynan.capture.torch.sinks.gradients import Fault, Judged
+    from whynan.config import Options
+    from whynan.records import Report, Site
+    from whynan.replay.checkpoint import Marks
+    from whynan.replay.plan import Tailed, Way
+    from whynan.run.proof.proving import Keep
+    from whynan.run.suppressions import Baseline
+    from whynan.traces.writer import TraceWriter
+    from whynan.training.guard import Guard
+    from whynan.training.replay import Onward, Outcome
+    from whynan.verify.in_place.visits import Visits
+
+
+# -- What led to a bad step, run once more to see its names, or with an edit; the program's state stays as it is -------
+
+
+# pyright: basic
+
+
+_SECONDS: Final = 5.0
+"""So much processor time may all the steps take that are made after the bad one, with whichever edit."""
+_LOSS: Final = 1e-3
+"""By so much, relative, may an edit move a loss that was finite."""
+
+
+class Replaying:
+    """The way on which a replay was faithful, once more.
+
+    `region` makes what looks at the operations of a replay, and `looked` puts it around one; it says that a run of
+    the whole program would tell, where that is `advised` and a file cannot be replaced in the midst of it.
+    """
+
+    def __init__(
+        self,
+        way: Way,
+        guard: Guard,
+        fault: Fault,
+        *,
+        eager: bool,
+        region: Callable[[], Region],
+        looked: Callable[[Region, Fault, Way], AbstractContextManager[None]],
+        advised: bool = False,
+    ) -> None:
+        self._way = way
+        self._guard = guard
+        self._fault = fault
+        self._eager = eager
+        self._region = region
+        self._looked = looked
+        self._advised = advised
+        self._seconds = _SECONDS
+
+    def proved(self, report: Report, *, keep: Keep | None = None) -> Report:
+        """A report with the fixes of its findings."""
+        with self.unheard():
+            return proved(report, self, keep=keep)
+
+    def visits(self, path: str, text: str, line: int) -> Visits | str:
+        """The visits of the function at a line of a file whose text that is; or why there are none."""
+        try:
+            with visiting(path, text, line) as (recorder, swap):
+                way = _retold(self._way, path, text, recorder.tree)
+                outcome = self._replay(way, nullcontext)
+        except UsageError as error:
+            return error.what
+        except ValueError as error:
+            return str(error)
+        if outcome.judged is not None and (why := self._differs(outcome)) is not None:
+            return why
+        if outcome.judged is not None and recorder.visits.visits:
+            return recorder.visits
+        return outcome.why or self._left("; ".join(swap.left) or "the replay did not come there")
+
+    def unfaithful(self) -> str | None:
+        """Why the way does not lead to the same step; None where it does."""
+        outcome = self._replay(self._way, nullcontext)
+        if outcome.judged is None:
+            return RunOnce(f"no replay {self._way.where}: {outcome.why}; {RERUN}")
+        why = self._differs(outcome)
+        return None if why is None else RunOnce(f"{why}; {RERUN}")
+
+    def _left(self, why: str) -> str:
+        return RunOnce(f"{why}; {RERUN}") if self._advised else why
+
+    def _differs(self, outcome: Outcome) -> str | None:
+        if outcome.judged is None or outcome.judged.same_as(self._fault.judged):
+            return None
+        return f"no faithful replay {self._way.where}: other losses or gradients than in the step itself"
+
+    def trial(self, path: str, before: str, after: str) -> Ran | str:
+        """The report of a replay in which a file has another text; or why there is none."""
+        region, onward = self._region(), self._onward()
+        try:
+            with swapped(path, before, after) as swap:
+                way = _retold(self._way, path, before, after)
+                if not swap.swapped and way is self._way:
+                    return self._left("; ".join(swap.left) or "nothing that is replayed is changed by it")
+                outcome = self._replay(way, lambda: self._looked(region, self._fault, way), onward)
+        except SyntaxError as error:
+            return f"the edited text is no Python ({error.msg})"
+        except ValueError as error:
+            return str(error)
+        if outcome.judged is None:
+            return f"replayed {way.where}, {outcome.why}"
+        self._seconds = max(0.0, self._seconds - onward.used) if onward is not None else self._seconds
+        report = with_surroundings(region.report, region.trace)
+        if not outcome.judged.is_good and not report.findings:
+            # something bad is in the step all the same
+            report = report.model_copy(update={"verdict": "inconclusive"})
+        moved = _moved(self._fault.judged, outcome.judged)
+        if onward is None or onward.first is None:
+            return Ran(report, moved)
+        guarded = self._fault.decision is not None
+        return Ran(report, moved, onward.further if guarded else None, onward.bad)
+
+    def _onward(self) -> Onward | None:
+        """What looks at the step as it is made; None where it cannot be told from what was bad before."""
+        from whynan.training.replay import Onward
+
+        fault = self._fault
+        if fault.optimizer is None and fault.decision is None:
+            return None
+        if fault.judged.spoilt or fault.ahead or fault.beside or fault.lag:
+            return None
+        return Onward(fault, self._seconds)
+
+    def _replay(
+        self, way: Way, region: Callable[[], AbstractContextManager[Any]], onward: Onward | None = None
+    ) -> Outcome:
+        from whynan.training.replay import replay
+
+        outcome = replay(way, self._guard, self._fault, region, eager=self._eager, onward=onward)
+        self._guard.here.replaying = True
+        return outcome
+
+    @contextmanager
+    def unheard(self) -> Generator[Self]:
+        """What is differentiated for a proof is none of the program's losses."""
+        from whynan.capture.torch.sinks.gradients import Losses
+
+        here = self._guard.here
+        losses, here.losses = here.losses, Losses()
+        before, here.replaying = here.replaying, True
+        try:
+            yield self
+        finally:
+            here.losses, here.replaying = losses, before
+
+
+def _moved(first: Judged, second: Judged) -> str | None:
+    """That a loss which was finite is another one with an edit; None where none is."""
+    if len(first.numbers) != len(second.numbers):
+        return None
+    for was, now in zip(first.numbers, second.numbers, strict=True):
+        if math.isfinite(was) and math.isfinite(now) and abs(now - was) > _LOSS * max(abs(was), abs(now)):
+            before, after = format_value(was, digits=5), format_value(now, digits=5)
+            return f"run with it, the loss of the step is {after}, which was finite and {before}"
+    return None
+
+
+def _retold(way: Way, path: str, before: str, after: str | ast.Module) -> Way:
+    """A way whose own code is that of another text of a file, where it stands in that file."""
+    from whynan.replay.plan import Tailed
+
+    if not isinstance(way, Tailed) or not is_same_file(way.standing.frame.f_code.co_filename, path):
+        return way
+    tail = retold(way.standing.tail, before, after)
+    told = [ast.dump(statement) for statement in tail.statements]
+    if told == [ast.dump(statement) for statement in way.standing.tail.statements]:
+        return way
+    return dataclasses.replace(way, standing=dataclasses.replace(way.standing, tail=tail))
+
+
+# -- The report of what led to a bad step, by running that again; or why there is none ---------------------------------
+
+
+NOT_ASKED = "no proof was asked for (--no-proof)"
+
+_LONG = 5.0
+"""Seconds that the program took from a mark to its step, beyond which a shorter way is gone first."""
+
+NO_WAY = "what led to the step stands in no code that can be run again from its source"
+
+
+class Replays:
+    """The replays of one training."""
+
+    def __init__(self, options: Options, command: str, guard: Guard, marks: Marks) -> None:
+        self.called: list[Way] = []
+        """The program's own step function, where it is known."""
+        self.recording: Callable[[], TraceWriter | None] = lambda: None
+        """Gives what writes the trace of a replay to disk."""
+        self.baseline: Baseline | None = None
+        self.keeper: Keeper | None = None
+        """Keeps the operations of a replay that bear bad numbers."""
+        self.visits: dict[Site, Visits] = {}
+        """What the function of a finding read, where operations are kept: of the site."""
+        self._options = options
+        self.command = command
+        self._guard = guard
+        self._marks = marks
+
+    def region(self) -> Region:
+        """What looks at a piece of the program."""
+        watched = Watched(recording=self.recording(), keeper=self.keeper)
+        made_here = Region(self._options, command=self.command, watched=watched, quiet=True)
+        made_here.baseline = self.baseline
+        return made_here
+
+    def of(self, fault: Fault) -> Report | tuple[Note, ...] | None:
+        """The report of a faithful replay; or why there is none. None where all that was born is allowed."""
+        from whynan.replay.plan import ways
+
+        refused = [Note.of("gone_on")] if fault.lag else []
+        if refuses_another():
+            refused.append(Note.of("another_thread"))
+        if is_one_of_several():
+            refused.append(Note.of("replay_together"))
+        left = fault.raised.frames if fault.raised is not None else ()
+        tried = [] if refused else [*self.called, *ways(self._marks.kept(), left)]
+        suspected: list[Note] = []
+        for way, eager, region, outcome in self._runs(fault, tried):
+            why = ""
+            if outcome.judged is None:
+                why = outcome.why
+            elif eager and outcome.judged.is_good:
+                suspected.append(Note.of("compiler_suspected", way=way.where, eager=eager))
+            elif not outcome.judged.same_as(fault.judged):
+                why = "other losses or gradients than in the step itself"
+            elif not region.report.findings and region.report.coverage.notes_of("allowed"):
+                return None
+            elif not region.report.findings and fault.optimizer is None and fault.raised is None:
+                # an Inf that the program itself has written
+                return None
+            elif not region.report.findings:
+                why = "nothing bad was born in it"
+            else:
+                said = (*suspected[:1], *_spoilt(fault))
+                report = with_surroundings(region.report, region.trace)
+                replay_ = Replay(kind=way.kind, faithful=True, typed_why=_same(fault, way, eager=eager))
+                report = _replayed(report, replay_, said)
+                return self._proved(report, way, fault, eager=eager, keep=self._keep())
+            if why:
+                refused.append(Note.of("no_replay", way=way.where, eager=eager, why=why))
+        hint = Note.of("start_step_advice", step=fault.step)
+        if fault.beside:
+            refused = [Note.of("another_optimizer")]
+        if not refused and not suspected:
+            refused.append(Note.of("no_way"))
+        advice = (Note.of("sync_advice"),) if fault.lag else ()
+        return (_bad(fault), *_lag_note(fault), *suspected[:1], *_spoilt(fault), *refused, *advice, hint)
+
+    def doubted(self, fault: Fault) -> Report | None:
+        """The report of a faithful replay of a step in which nothing is bad, if something in it is wrong."""
+        from whynan.replay.plan import ways
+
+        if refuses_another() or is_one_of_several():
+            return None
+        for way, eager, region, outcome in self._runs(fault, [*self.called, *ways(self._marks.kept())]):
+            if outcome.judged is None or not outcome.judged.same_as(fault.judged):
+                continue
+            if not region.report.damaging or region.report.findings:
+                return None
+            report = with_surroundings(region.report, region.trace)
+            replay_ = Replay(kind=way.kind, faithful=True, typed_why=_same(fault, way, eager=eager))
+            report = _replayed(report, replay_, ())
+            return self._proved(report, way, fault, eager=eager)
+        return None
+
+    def _runs(self, fault: Fault, tried: Iterable[Way]) -> Generator[tuple[Way, bool, Region, Outcome]]:
+        """Run what led to a step again, one way after the other, until one is enough."""
+        from whynan.training.replay import compiles, replay
+
+        for way in tried:
+            # what was compiled is looked at operation by operation where it runs eagerly
+            for eager in (True, False) if compiles() else (False,):
+                region = self.region()
+                looked = functools.partial(self._looked, region, fault, way)
+                yield way, eager, region, replay(way, self._guard, fault, looked, eager=eager)
+
+    def step(self, optimizer: Any) -> Fault:
+        """The step that an optimizer is about to make."""
+        from whynan.capture.torch.sinks.gradients import Fault, judge
+
+        return Fault(optimizer, self._guard.attempts(optimizer) + 1, judge(optimizer, self._guard.here.losses))
+
+    def prove(self, region: Region, fault: Fault) -> None:
+        """Prove the fixes of what a region has found that has looked at a bad step as it was made, and has ended."""
+        if not self._options.prove or is_one_of_several():
+            region.prove(Once(TOGETHER if self._options.prove else NOT_ASKED))
+            return
+        from whynan.replay.plan import ways
+        from whynan.training.replay import compiles
+
+        why = RunOnce(f"{NO_WAY}: {RERUN}")
+        for way in _shortest(list(ways(self._marks.kept()))):
+            with self._again(way, fault, eager=compiles(), advised=True).unheard() as again:
+                unfaithful = again.unfaithful()
+                if unfaithful is None:
+                    region.prove(again, keep=self._keep())
+                    return
+                why = unfaithful
+        region.prove(Once(why))
+
+    def _keep(self) -> Keep | None:
+        return None if self.keeper is None else self.visits.__setitem__
+
+    def _proved(self, report: Report, way: Way, fault: Fault, *, eager: bool, keep: Keep | None = None) -> Report:
+        if not self._options.prove:
+            return proved(report, Once(NOT_ASKED))
+        return self._again(way, fault, eager=eager).proved(report, keep=keep)
+
+    def _again(self, way: Way, fault: Fault, *, eager: bool, advised: bool = False) -> Replaying:
+        def unrecorded() -> Region:
+            return Region(self._options, command=self.command, watched=Watched(), quiet=True)
+
+        return Replaying(way, self._guard, fault, eager=eager, region=unrecorded, looked=self._looked, advised=advised)
+
+    @contextmanager
+    def _looked(self, region: Region, fault: Fault, way: Way) -> Generator[None]:
+        """A region around a replay: the program goes on after it."""
+        from whynan.capture.torch.provenance.earlier import Inherited
+
+        def tell(capture: Capture) -> None:
+            capture.begin_at(fault.step)
+            if fault.optimizer is not None:
+                capture.begin_with(Inherited(fault))
+                capture.begin_lost(fault.scale_fall)
+            if way.amid is not None:
+                capture.begin_amid(way.amid)
+            for batch, came in way.batches:
+                capture.tracer.origins.note(batch, came.source(), "batch")
+
+        with region:
+            region.watching.tell(tell)
+            try:
+                yield
+            finally:
+                if fault.optimizer is None:
+                    here = self._guard.here
+                    region.watching.tell(lambda capture: capture.nothing_follows(here.seen, here.raised))
+                    here.seen = here.raised = None
+                region.end(early=True)
+
+
+def _shortest(found: list[Tailed]) -> list[Tailed]:
+    """Ways that are gone many times, for a proof: what runs the most first, unless that takes long."""
+    now = time.monotonic()
+    return sorted(found, key=lambda way: now - way.began if now - way.began > _LONG else 0.0)
+
+
+def _replayed(report: Report, replay: Replay, notes: tuple[Note, ...]) -> Report:
+    coverage = report.coverage.with_notes(*notes)
+    run = report.run.model_copy(update={"replay": replay})
+    return report.model_copy(update={"run": run, "coverage": coverage})
+
+
+def _spoilt(fault: Fault) -> tuple[Note, ...]:
+    """What is to be said of weights that are bad already."""
+    if not fault.judged.spoilt:
+        return ()
+    from whynan.capture.torch.provenance.earlier import state_at
+
+    spoilt = Note.of("spoilt_before", parameters=len(fault.judged.spoilt), step=fault.step)
+    if fault.step == 1:
+        return (spoilt,)
+    state = state_at(fault.optimizer, fault.judged.spoilt[0])
+    return (spoilt, Note.of("optimizer_state", state=state)) if state else (spoilt,)
+
+
+def _same(fault: Fault, way: Way, *, eager: bool) -> Note:
+    """What a replay has given again."""
+    trains = fault.optimizer is not None
+    return Note.of(
+        "identical",
+        loss_count=len(fault.judged.losses) if trains else 0,
+        gradients=len(fault.judged.bad) if trains else 0,
+        read=not trains and fault.raised is None,
+        raised=not trains and fault.raised is not None,
+        whole=False,
+        way=way.where,
+        eager=eager,
+    )
+
+
+def _lag_note(fault: Fault) -> tuple[Note, ...]:
+    """How a step was made whose numbers were read at the next one."""
+    if not fault.lag:
+        return ()
+    return (Note.of("found_late", step=fault.step, skipped=bool(fault.skipped)),)
+
+
+def _bad(fault: Fault) -> Note:
+    """What is bad at a step, or was read, or held as the program raised."""
+    trains, judged = fault.optimizer is not None, fault.judged
+    return Note.of(
+        "bad_step",
+        step=fault.step,
+        loss=trains and bool(judged.bad_loss),
+        gradients=len(judged.bad) if trains else 0,
+        read=not trains and fault.raised is None,
+        raised=not trains and fault.raised is not None,
+        skipped=fault.skipped if trains else 0,
+    )

@@ -1,0 +1,213 @@
+"""What a watched program computes beside its steps: its evaluations, and what led to bad numbers that it reads."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from whynan.capture.ranks import TOGETHER, is_one_of_several
+from whynan.records import Coverage, ExitStatus, Note, Replay, Report, Run
+from whynan.run.region import refuses_another
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from contextlib import AbstractContextManager
+
+    from whynan.capture.torch.sinks.gradients import Fault
+    from whynan.records import Verdict
+    from whynan.run.region import Region
+    from whynan.run.watch.attempts import Replays
+    from whynan.source.decisions import Decision
+    from whynan.training.guard import Guard
+
+
+class Parent(Protocol):
+    """The training beside which this is."""
+
+    guard: Guard
+    replays: Replays
+
+    def set_aside(self) -> None:
+        """End whatever looks at the program, for something else is about to."""
+
+    def lets(self, made: Decision) -> bool:
+        """Whether the program goes on to do what it has decided."""
+        ...
+
+    def end_with(self, report: Report) -> BaseException | None:
+        """What a report ends the program with."""
+        ...
+
+
+class Beside:
+    """What is looked at of one training beside its steps."""
+
+    def __init__(self, training: Parent) -> None:
+        from whynan.training.evaluations import Evaluations
+
+        self._training = training
+        self._found: list[Report] = []
+        self._last: tuple[Report, int, bool] | None = None
+        """What led to the last bad number, after how many steps, and whether the number itself has left the program."""
+        self._decided: int | None = None
+        """After how many steps the program has decided on a loss that was NaN or Inf."""
+        guard = training.guard
+        guard.evaluations = Evaluations(self._begin, self._again, guard.fail)
+        guard.observe(self._read)
+
+    def raised(self, error: BaseException) -> None:
+        """The program is over, by an exception: look into what it held, unless that is known."""
+        guard = self._training.guard
+        try:
+            fault = guard.raised(error)
+            if fault is not None and not self._knows(fault):
+                self._look_into(fault, leaves=False)
+        except Exception:
+            guard.fail()
+
+    def _knows(self, fault: Fault) -> bool:
+        """Whether it has been told what led to an exception; of what was only read it is not, where it names that."""
+        steps = self._training.guard.steps
+        if self._last is None:
+            return self._decided == steps
+        names_it = fault.raised is not None and fault.raised.names_it
+        return self._last[1] == steps and not names_it
+
+    def pieces(self) -> list[Report]:
+        """All that was found."""
+        if self._last is None:
+            return self._found
+        report, steps, leaves = self._last
+        if steps == self._training.guard.steps:
+            # no step has followed: that is where it ended
+            return [*self._found, report]
+        return [*self._found, _as_warning(report)] if leaves and report.findings else self._found
+
+    # -- evaluations -----------------------------------------------------------------------------------------------
+
+    def _begin(self) -> _Look | None:
+        self._training.set_aside()
+        if refuses_another():
+            # one that another thread is at
+            return None
+        return _Look(self._training.replays.region(), self._training.guard.steps + 1, self._tell)
+
+    def _again(
+        self, run: Callable[[Callable[[], AbstractContextManager[object]]], str | None], has_nan: bool
+    ) -> BaseException | None:
+        """An evaluation has given something bad that others of its kind have not: run it again."""
+        self._training.set_aside()
+        if refuses_another():
+            return None
+        region = self._training.replays.region()
+        step = self._training.guard.steps + 1
+        here = self._training.guard.here
+        why = TOGETHER if is_one_of_several() else None
+        here.replaying = why is None
+        try:
+            why = why or run(lambda: _looked(region, step))
+        finally:
+            here.replaying = False
+        if why is not None and not has_nan:
+            # an Inf may be as it should
+            return None
+        if why is not None:
+            notes = Note.of("evaluation_not_run_again", why=why), Note.of("mode_trace_advice")
+            report = _unexplained(region.command, notes)
+            return self._tell(report)
+        replay = Replay(kind="step", faithful=True, typed_why=Note.of("same_elements"))
+        report = region.report
+        return self._tell(report.model_copy(update={"run": report.run.model_copy(update={"replay": replay})}))
+
+    def _tell(self, report: Report) -> BaseException | None:
+        if report.verdict != "clean":
+            self._found.append(report)
+        return self._training.end_with(report) if any(f.severity == "error" for f in report.findings) else None
+
+    # -- numbers ---------------------------------------------------------------------------------------------------
+
+    def _read(self, fault: Fault) -> BaseException | None:
+        steps = self._training.guard.steps
+        if self._decided == steps:
+            # what comes of it has been told
+            return None
+        self._look_into(fault, leaves=fault.decision is None or not fault.certain)
+        made, known = fault.decision, self._last
+        if made is None or known is None or not any(f.severity == "error" for f in known[0].findings):
+            return None
+        self._decided, self._last = steps, None
+        self._found.append(known[0])
+        return None if self._training.lets(made) else self._training.end_with(known[0])
+
+    def _look_into(self, fault: Fault, *, leaves: bool) -> None:
+        self._training.set_aside()
+        if refuses_another():
+            return
+        found = self._training.replays.of(fault)
+        if isinstance(found, Report):
+            found = _as_in_a_run(found)
+            self._last = found, self._training.guard.steps, leaves
+        elif found is not None and (self._last is None or not self._last[0].findings):
+            # what was only read may be as it should
+            verdict = "clean" if leaves and not _stops(fault.decision) else "inconclusive"
+            self._last = (
+                _unexplained(self._training.replays.command, found, verdict),
+                self._training.guard.steps,
+                leaves,
+            )
+
+
+class _Look:
+    """A look at one evaluation as it runs, at a step; `told` is given its report, and gives what to raise after it."""
+
+    def __init__(self, region: Region, step: int, told: Callable[[Report], BaseException | None]) -> None:
+        self._region = region
+        self._told = told
+        region.__enter__()
+        region.watching.tell(lambda capture: capture.begin_at(step))
+
+    def end(self) -> BaseException | None:
+        """The evaluation is over, and what it gave is all that leaves it."""
+        _end(self._region)
+        return self._told(self._region.report)
+
+
+@contextmanager
+def _looked(region: Region, step: int) -> Generator[None]:
+    with region:
+        region.watching.tell(lambda capture: capture.begin_at(step))
+        try:
+            yield
+        finally:
+            _end(region)
+
+
+def _end(region: Region) -> None:
+    region.watching.tell(lambda capture: capture.nothing_follows())
+    region.end(early=True)
+
+
+def _stops(made: Decision | None) -> bool:
+    """Whether the program ends, or leaves its loop, for a number, though that may be no loss."""
+    return made is not None and made.does != "skips"
+
+
+def _unexplained(command: str, notes: tuple[Note, ...], verdict: Verdict = "inconclusive") -> Report:
+    run = Run(command=command, exit_status=ExitStatus(script=None, whynan=0 if verdict == "clean" else 1))
+    return Report(verdict=verdict, run=run, coverage=Coverage(typed_notes=notes))
+
+
+def _as_in_a_run(report: Report) -> Report:
+    """What was only read is no error in a run that has made steps."""
+    fatal = any(reached.kind != "observed" for finding in report.findings for reached in finding.reaches)
+    # the line that decides is told as a link of its own
+    fatal |= any(link.role == "sink" and link.site for finding in report.findings for link in finding.chain)
+    return report if fatal else _as_warning(report)
+
+
+def _as_warning(report: Report) -> Report:
+    """What led to a bad number that was only read: the steps after it were good."""
+    findings = tuple(f.model_copy(update={"severity": "warning"}) for f in report.findings)
+    status = report.run.exit_status.model_copy(update={"whynan": 0})
+    run = report.run.model_copy(update={"exit_status": status})
+    return report.model_copy(update={"verdict": "damaged", "findings": findings, "run": run})

@@ -1,0 +1,216 @@
+"""The text of one source file, its syntax tree, and which characters each node of it stands at."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from whynan.source.syntax import Syntax, imported_by
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from whynan.records import Site
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Scope = Function | ast.Lambda | ast.ClassDef | ast.Module
+_LINES: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def parsed(text: str) -> ast.Module | None:
+    """The tree of a file's text; None where it is no Python."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(text, "<text>", "exec", dont_inherit=True)  # the symbol table refuses what the grammar lets through
+            return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+class Place:
+    """A source file as text and tree; spans are character offsets into the text, end exclusive."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._syntax = Syntax(_LINES.findall(text))
+
+    @property
+    def tree(self) -> ast.Module | None:
+        """The parsed file; None where it is not Python."""
+        return self._syntax.tree
+
+    @property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        """The node that each node is directly part of."""
+        return self._syntax.parents
+
+    @property
+    def imports(self) -> dict[str, str]:
+        """What each imported name stands for."""
+        return self._syntax.imports
+
+    @property
+    def assigned(self) -> frozenset[str]:
+        """Every name that is given a value other than by an import."""
+        return self._syntax.assigned
+
+    @cached_property
+    def importing(self) -> dict[str, list[ast.AST]]:
+        """The statements that import each name."""
+        found: dict[str, list[ast.AST]] = {}
+        for node in self.parents:
+            for name in imported_by(node):
+                found.setdefault(name, []).append(node)
+        return found
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Every identifier of the file that is not only an attribute's."""
+        return frozenset(re.findall(r"(?<!\.)\b\w+", self.text))
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        starts = [0]
+        for line in self._syntax.lines:
+            starts.append(starts[-1] + len(line))
+        return starts
+
+    def _offset(self, line: int, column: int) -> int:
+        """The character offset of a byte column."""
+        encoded = self._syntax.lines[line - 1].encode("utf-8", "surrogatepass")
+        return self._starts[line - 1] + len(encoded[:column].decode("utf-8", "replace"))
+
+    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        """Where a node stands, without parentheses around it."""
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return self._offset(node.lineno, node.col_offset), self._offset(node.end_lineno, node.end_col_offset)
+
+    def code(self, node: ast.expr | ast.stmt) -> str:
+        """The text of a node."""
+        start, end = self.span(node)
+        return self.text[start:end]
+
+    def is_whole(self, node: ast.expr) -> bool:
+        """Whether the text at a node's span is the node: parts of an f-string have had wrong positions."""
+        try:
+            found = ast.parse(f"({self.code(node)}\n)", mode="eval").body
+        except (SyntaxError, ValueError):
+            return False
+        return ast.unparse(found) == ast.unparse(node)
+
+    def node_at(self, site: Site) -> ast.expr | ast.AugAssign | None:
+        """The expression or augmented assignment at a site; None where none stands at exactly its columns."""
+        if site.column is None or site.end_column is None or site.end_line is None:
+            return None
+        if not 1 <= site.line <= site.end_line < len(self._starts):
+            return None
+        wanted = (
+            self._starts[site.line - 1] + site.column - 1,
+            self._starts[site.end_line - 1] + site.end_column - 1,
+        )
+        found: ast.expr | ast.AugAssign | None = None
+        for node in self.parents:
+            if isinstance(node, (ast.expr, ast.AugAssign)) and node.lineno == site.line and self.span(node) == wanted:
+                found = node
+                if isinstance(node, (ast.Call, ast.BinOp, ast.UnaryOp, ast.Subscript, ast.AugAssign)):
+                    return node
+        return found
+
+    def above(self, node: ast.AST) -> Iterator[ast.AST]:
+        """A node's ancestors, the nearest first."""
+        while (parent := self.parents.get(node)) is not None:
+            yield parent
+            node = parent
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The statement that a node is part of, or is."""
+        if isinstance(node, ast.stmt):
+            return node
+        return next(parent for parent in self.above(node) if isinstance(parent, ast.stmt))
+
+    def scope(self, node: ast.AST) -> Scope:
+        """The function, class or module whose body a node is in."""
+        child = node
+        for parent in self.above(node):
+            if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                if child in parent.body:
+                    return parent
+            elif isinstance(parent, ast.Lambda):
+                if child is parent.body:
+                    return parent
+            elif isinstance(parent, ast.Module):
+                return parent
+            child = parent
+        raise LookupError(ast.dump(node))
+
+    def function(self, node: ast.AST) -> Function | ast.Module:
+        """The function whose frame a node is executed in, lambdas and class bodies apart; else the module."""
+        scope = self.scope(node)
+        while not isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
+            scope = self.scope(scope)
+        return scope
+
+    def qualified(self, node: Function | ast.Module) -> str | None:
+        """The name of a function as a site has it (``Net.forward``); None of the module."""
+        if isinstance(node, ast.Module):
+            return None
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        outer = [parent.name for parent in self.above(node) if isinstance(parent, kinds)]
+        return ".".join([*reversed(outer), node.name])
+
+    def is_late(self, node: ast.AST) -> bool:
+        """Whether an expression is not evaluated just where its statement is: in a lambda or a comprehension."""
+        for parent in self.above(node):
+            if isinstance(parent, ast.stmt):
+                return False
+            if isinstance(parent, (ast.Lambda, *_COMPREHENSIONS)):
+                return True
+        return False
+
+    def meaning(self, node: ast.expr) -> list[str] | None:
+        """What a dotted name stands for by the file's imports, as its parts; None for anything else."""
+        names = dotted(node)
+        if names is None or names[0] in self.assigned:
+            return None
+        root = self.imports.get(names[0], CONVENTIONAL.get(names[0]))
+        return None if root is None else [*root.split("."), *names[1:]]
+
+
+def own_names(function: Function | ast.Module) -> frozenset[str]:
+    """What a function gives values itself: its parameters and what it assigns, those of lambdas in it included."""
+    waiting, found = list(ast.iter_child_nodes(function)), set[str]()
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.arg):
+            found.add(node.arg)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            waiting += ast.iter_child_nodes(node)
+    return frozenset(found)
+
+
+CONVENTIONAL: Final = {"torch": "torch", "F": "torch.nn.functional", "nn": "torch.nn"}
+"""What these names stand for where a file neither imports nor assigns them: a notebook's cell."""
+
+
+def dotted(node: ast.AST) -> list[str] | None:
+    """``a.b.c`` as its names; None for any other expression."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return [node.id, *reversed(names)] if isinstance(node, ast.Name) else None
+
+
+def replaced(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
+    """A text with some of its spans written anew; spans do not overlap."""
+    for start, end, new in sorted(edits, reverse=True):
+        text = text[:start] + new + text[end:]
+    return text

@@ -1,0 +1,107 @@
+"""Strict JSON: no name twice, no lone surrogate, no NaN, bounded depth; written so that it may be looked at."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final, NoReturn, cast
+
+# -- JSON read strictly: no name twice, no half character, no number that is none, in no depth that could harm ---------
+
+
+_WORDS: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+_NUMBERS: Final = frozenset("value min max finite_min finite_max loss norm scale first last".split())
+"""Fields in which these words are numbers."""
+_LISTS: Final = frozenset(("numbers",))
+"""Fields that may hold several such numbers, in a list or by name."""
+_MIXED: Final = frozenset(("flags", "options"))
+"""Fields that hold such fields under names of any kind."""
+_LARGEST: Final = 1 << 64
+
+
+def parsed(text: bytes) -> Any:
+    """What a JSON text says, its lists as tuples; raises ``ValueError`` with the first thing that is wrong with it."""
+    try:
+        return _held(json.loads(text.decode("utf-8"), **_STRICT))
+    except UnicodeEncodeError as error:
+        raise ValueError("it holds half of a surrogate pair, which is no character") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is not UTF-8 at byte {error.start}") from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = {_held(name): _number(value) if name in _NUMBERS else _held(value) for name, value in pairs}
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"it gives {json.dumps(twice)} twice in one object")
+    for name in _LISTS & made.keys():
+        if isinstance(inner := made[name], tuple):
+            made[name] = tuple(_number(value) for value in cast("tuple[Any, ...]", inner))
+    for name in (_MIXED | _LISTS) & made.keys():
+        inner = made[name]
+        if isinstance(inner, dict):
+            made[name] = {key: _number(value) for key, value in cast("dict[str, Any]", inner).items()}
+    return made
+
+
+def _held(value: Any) -> Any:
+    if isinstance(value, str):
+        if not value.isascii():
+            value.encode()
+    elif isinstance(value, list):
+        return tuple(_held(held) for held in cast("list[Any]", value))
+    return value
+
+
+def _number(value: Any) -> Any:
+    return _WORDS[value] if isinstance(value, str) and value in _WORDS else _held(value)
+
+
+def _constant(name: str) -> NoReturn:
+    raise ValueError(f"it holds a bare {name}, which is no JSON")
+
+
+def _integer(digits: str) -> int:
+    number = int(digits) if len(digits) < 24 else _LARGEST
+    if not -_LARGEST < number < _LARGEST:
+        raise ValueError("it holds an integer of more than 64 bits")
+    return number
+
+
+def _real(digits: str) -> float:
+    number = float(digits)
+    if number - number != 0:
+        raise ValueError("it holds a number that no float can hold")
+    return number
+
+
+_STRICT: Final[dict[str, Any]] = {
+    "parse_constant": _constant,
+    "parse_int": _integer,
+    "parse_float": _real,
+    "object_pairs_hook": _object,
+}
+
+
+# -- JSON that may be looked at: what a terminal would obey, or not show, is written as its escape ---------------------
+
+
+_BEYOND_ASCII: Final = re.compile("[\x7f-\U0010ffff]+")
+
+
+def visible(document: str) -> str:
+    """A JSON text that says the same, in which every character is one that can be seen.
+
+    What has a meaning in JSON is ASCII, and control characters below 32 are escaped in it already.
+    """
+    return document if document.isascii() and "\x7f" not in document else _BEYOND_ASCII.sub(_escaped, document)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    text = found[0]
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)

@@ -1,0 +1,176 @@
+"""Calls of a watched program's modules that no step follows: the first of each kind is looked at as it runs.
+
+The outputs of later ones are looked at alone; where one is bad, the call is run again, with everything put back.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import torch
+
+from whynan.capture.torch.arrays import is_bad, readable
+from whynan.capture.torch.interposition.wrappers import fenced, unseen
+from whynan.capture.torch.names import tensors_of
+from whynan.faults import theirs
+from whynan.replay.checkpoint import stack
+from whynan.replay.contents import Contents
+from whynan.replay.sandbox import Outside, held_back
+from whynan.replay.snapshot import restore, rng
+from whynan.replay.time_limit import TimeLimit, obstacle
+from whynan.replay.undo_log import TooMuch, Undo
+from whynan.source.ownership import Owner, owner_of
+from whynan.training.listeners import TakenByHand
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from types import CodeType, FrameType
+
+    from torch import Tensor
+
+_MOST_KINDS: Final = 64
+"""So many kinds of evaluations are looked at in one run."""
+_CALLERS: Final = 4
+_SECONDS: Final = 300.0
+"""So long may a call take that is run again."""
+_MOST_ELEMENTS: Final = 1 << 24
+
+
+class Look(Protocol):
+    """A look at one call, from its beginning to `end`, which gives what to raise after it."""
+
+    def end(self) -> BaseException | None:
+        """The call is over."""
+        ...
+
+
+class Evaluations:
+    """The calls of one program that are made without gradients.
+
+    `begin` begins a look at one, if there can be one now; `again` is given what runs one again and whether it gave a
+    NaN, and gives what to raise after it. `fail`: as of the guard.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[], Look | None],
+        again: Callable[
+            [Callable[[Callable[[], AbstractContextManager[object]]], str | None], bool], BaseException | None
+        ],
+        fail: Callable[[], bool],
+    ) -> None:
+        self._begin = begin
+        self._again = again
+        self._fail = fail
+        self._kinds: dict[tuple[Any, ...], tuple[CodeType, ...]] = {}
+        self._passed: set[tuple[Any, ...]] = set()
+        """Kinds whose outputs need no looking at: they hold NaN or Inf as they should, or have been explained."""
+
+    def call(self, door: Any, original: Any, module: Any, args: Any, kwargs: Any) -> Any:
+        """Call a module without gradients, from outside of every other one; `door`: what this is called by."""
+        kind, look = fenced(self._fail, self._begins, module, door) or (None, None)
+        try:
+            # by the door that looks, which stands before the one that this was called by
+            out = torch.nn.Module.__call__(module, *args, **kwargs) if look else original(module, *args, **kwargs)
+        except BaseException as error:
+            unseen(error)
+            if look is not None:
+                fenced(self._fail, look.end)
+            raise
+        ending = None if look is None else fenced(self._fail, look.end)
+        if ending is None and kind in self._kinds and kind not in self._passed:
+            again = functools.partial(original, module, *args, **kwargs)
+            ending = fenced(self._fail, self._judge, kind, look, out, again)
+        if ending is not None:
+            raise ending
+        return out
+
+    def _begins(self, module: Any, door: Any) -> tuple[tuple[Any, ...], Look | None]:
+        """A module is about to be called: of what kind the call is, and the look at it if it is the first."""
+        kind, codes = _kind_of(module)
+        if kind in self._kinds or len(self._kinds) >= _MOST_KINDS:
+            return kind, None
+        self._kinds[kind] = codes
+        # what the program has put around the door would be called twice
+        return kind, self._begin() if torch.nn.Module.__dict__["__call__"] is door else None
+
+    def _judge(
+        self, kind: tuple[Any, ...], look: Look | None, out: Any, call: Callable[[], Any]
+    ) -> BaseException | None:
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+            bad = [t for t in _read(out) if is_bad(t)]
+            has_nan = any(bool(torch.isnan(t).any()) for t in bad)
+        if not bad:
+            return None
+        self._passed.add(kind)
+        return None if look is not None else self._again(functools.partial(_run, call, out), has_nan)
+
+
+def _run(call: Callable[[], Any], before: Any, region: Callable[[], AbstractContextManager[object]]) -> str | None:
+    """Run a call again, in a region; gives why it is not what was seen, None where it is; nothing of it stays."""
+    why = obstacle()
+    if why is not None:
+        return f"it {why}"
+    begun = rng()
+    frames = stack(libraries=True)
+    roots = [call, *(names for f in frames for names in (f.f_locals, f.f_globals))]
+    contents = Contents(roots)
+    out: Any = None
+    try:
+        with ExitStack() as entered:
+            limit = TimeLimit(_SECONDS, lambda what: held.refuse(what))
+            limit.start()
+            entered.callback(limit.end)
+            held = entered.enter_context(held_back(roots))
+            entered.enter_context(Undo())
+            entered.enter_context(region())
+            entered.callback(limit.disarm)
+            try:
+                out = call()
+            except TooMuch:
+                why = "it writes more memory than can be kept meanwhile"
+            except Outside as refused:
+                why = f"it {refused.what}"
+            except TakenByHand:
+                why = "it takes from an iterator by hand"
+            except (Exception, SystemExit) as error:
+                if theirs():
+                    raise
+                why = f"it raises {type(error).__name__}"
+            if why is None and not _same(before, out):
+                why = "other outputs than in the call itself"
+    finally:
+        contents.put_back()
+        restore(begun)
+    return why
+
+
+def _same(before: Any, after: Any) -> bool:
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+        ones, others = _read(before), _read(after)
+        return len(ones) == len(others) and all(
+            a.shape == b.shape and torch.equal(torch.isfinite(a), torch.isfinite(b))
+            for a, b in zip(ones, others, strict=True)
+        )
+
+
+def _read(out: Any) -> list[Tensor]:
+    return [t for _, t in tensors_of(out, "") if readable(t) and 0 < t.numel() <= _MOST_ELEMENTS]
+
+
+def _kind_of(module: Any) -> tuple[tuple[Any, ...], tuple[CodeType, ...]]:
+    """What tells one kind of evaluation from another: who calls, and which module in which state it is."""
+    callers: list[FrameType] = []
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and len(callers) < _CALLERS:
+        if owner_of(frame.f_code.co_filename) is Owner.USER:
+            callers.append(frame)
+        frame = frame.f_back
+    first = next(iter(module.parameters()), None)
+    state = type(module).__qualname__, module.training, None if first is None else first.dtype
+    # the codes are kept, so that no other one has their identity
+    return (*((id(f.f_code), f.f_lasti) for f in callers), *state), tuple(f.f_code for f in callers)

@@ -1,0 +1,171 @@
+"""Step listeners: where a thread of a training stands, who is told, and the last steps as numbers."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from whynan.capture.torch.sinks.gradients import Losses, Together
+from whynan.capture.torch.sinks.loss_scaling import Falling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from whynan.capture.torch.interposition.data_loading import Came
+    from whynan.capture.torch.sinks.gradients import Judged, Probes
+
+
+# -- Where a thread of a training stands, and who is told of it --------------------------------------------------------
+
+
+class TakenByHand(BaseException):
+    """A replay was about to take from an iterator of the program's, which would lack it afterwards."""
+
+
+class InGraph(BaseException):
+    """A replay was about to capture or to replay a CUDA graph, whose writes cannot be put back."""
+
+
+class Here(threading.local):
+    """Where one thread is: two may train at once."""
+
+    def __init__(self) -> None:
+        self.losses = Losses()
+        self.replaying = False
+        self.fresh: list[Any] = []
+        """The loaders' iterators that a replay has begun itself, and may take from."""
+        self.depth = 0
+        """How many backwards are under way, one inside the other."""
+        self.differentiates = True
+        """Whether gradients were enabled where the outermost of them began: inside of it they are not."""
+        self.inside = False
+        """Whether a module is being called."""
+        self.arrive: Callable[[Judged], None] | None = None
+        """In the replay of what led to a number that was read: what is told of one."""
+        self.deciding = False
+        """Whether only a number counts there on which the program decides."""
+        self.seen: Any = None
+        """The tensor that it was read from."""
+        self.raised: BaseException | None = None
+        """What a replay has raised as the program had, for a number that is NaN or Inf."""
+        self.stepped = False
+        """Whether an optimizer has stepped in one of them."""
+        self.model_wanted = True
+        """No module has been called since the last step or backward."""
+        self.scaler: Any = None
+        self.reached = False
+        """Whether a scaler's step has come to the optimizer's."""
+        self.falling = Falling()
+        """What scalers have skipped."""
+        self.probes: Probes | None = None
+        self.together = Together()
+
+    def is_fresh(self, iterator: Any) -> bool:
+        """Whether a replay has begun with an iterator of a loader; the program's own would lack what it takes."""
+        if getattr(iterator, "_num_yielded", 0) == 0:
+            self.fresh.append(iterator)
+        return any(iterator is one for one in self.fresh)
+
+
+class Marking(Protocol):
+    """Who is told where the program stands."""
+
+    def made(self) -> None:
+        """An optimizer has been made: what follows leads to its first step."""
+
+    def step(self, scaler: Any) -> None:
+        """A step has been made, perhaps by a loss scaler."""
+
+    def scales(self, scaler: Any) -> None:
+        """A loss scaler has scaled a loss."""
+
+    def model(self) -> None:
+        """A module is about to be called: the first since a step or a backward."""
+
+    def backward(self) -> None:
+        """A backward is about to begin."""
+
+    def batch(self, batch: Any, came: Came) -> None:
+        """A loader has given a batch, and where that came from."""
+
+
+class Unmarked:
+    """Keeps nothing of where the program stands; `stepped` is called after each step."""
+
+    def __init__(self, stepped: Callable[[], None]) -> None:
+        self._stepped = stepped
+
+    def made(self) -> None:
+        """Nothing is kept."""
+
+    def step(self, scaler: Any) -> None:
+        """A step has been made."""
+        del scaler
+        self._stepped()
+
+    def scales(self, scaler: Any) -> None:
+        """Nothing is kept."""
+
+    def model(self) -> None:
+        """Nothing is kept."""
+
+    def backward(self) -> None:
+        """Nothing is kept."""
+
+    def batch(self, batch: Any, came: Came) -> None:
+        """Nothing is kept."""
+
+
+# -- The last steps of a training, as few numbers each: how a run came to its bad step ---------------------------------
+
+
+KEPT: Final = 128
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One step attempt of an optimizer (its `id`): the last loss, the norm of the gradients, the scale of the loss."""
+
+    optimizer: int
+    step: int
+    loss: float | None
+    norm: float | None
+    scale: float | None
+    skipped: bool
+
+
+class History:
+    """The last steps, the latest last; `told` is given each of them by `tell`."""
+
+    def __init__(self, told: Callable[[Entry], None] | None = None) -> None:
+        self._entries: deque[Entry] = deque(maxlen=KEPT)
+        self._untold: deque[Entry] = deque()
+        self._told = told
+
+    def note(
+        self,
+        optimizer: Any,
+        step: int,
+        loss: float | None,
+        norm: float | None,
+        scale: float | None,
+        *,
+        skipped: bool = False,
+    ) -> None:
+        """A step is about to be made, or was skipped."""
+        unscaled = None if loss is None else loss / (scale or 1.0)
+        entry = Entry(id(optimizer), step, unscaled, norm, scale, skipped)
+        self._entries.append(entry)
+        if self._told is not None:
+            self._untold.append(entry)
+
+    def tell(self) -> None:
+        """Tell of the steps that nobody was told of."""
+        while self._told is not None and self._untold:
+            self._told(self._untold.popleft())
+
+    def of(self, optimizer: Any) -> tuple[Entry, ...]:
+        """The steps of one optimizer."""
+        return tuple(e for e in self._entries if e.optimizer == id(optimizer))

@@ -1,0 +1,368 @@
+"""The replay of one step from a checkpoint, everything put back after it; and the edited steps that follow."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import sys
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from whynan.capture.torch.interposition.wrappers import StepHooks
+from whynan.capture.torch.sinks.gradients import Fault, Judged, Losses, is_finite, judge, parameters_of, spoilt_of
+from whynan.capture.torch.sinks.values_read import held_by
+from whynan.errors import NestedTraceError
+from whynan.faults import theirs
+from whynan.replay.carried_state import put
+from whynan.replay.checkpoint import stack
+from whynan.replay.contents import Contents, Gradients
+from whynan.replay.plan import TooLong
+from whynan.replay.sandbox import Outside, held_back
+from whynan.replay.snapshot import ScalerState, restore, rng
+from whynan.replay.time_limit import TimeLimit, obstacle
+from whynan.replay.undo_log import TooMuch, Undo
+from whynan.training.listeners import InGraph, TakenByHand
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from torch import Tensor
+
+    from whynan.replay.plan import Way
+    from whynan.training.guard import Guard
+
+
+# -- One step of the program once more, from a mark, and everything put back as if it had not been ---------------------
+#
+# The code is the user's own, from its source; the values that it begins with are those of the mark, by reference.
+
+
+_AT_LEAST: Final = 60.0
+_TIMES: Final = 100.0
+"""A step that is traced may take so many times as long as the program's own."""
+
+
+class Reached(BaseException):
+    """The replay has come to the step that was bad; the program may catch every ``Exception``."""
+
+
+_MISSING: Final = object()
+
+
+def _next(real: Any, begun_before: set[int], iterator: Any, *default: Any) -> Any:
+    """Python's own, but for iterators that were there before the replay."""
+    if id(iterator) in begun_before:
+        raise TakenByHand
+    return real(iterator, *default)
+
+
+def _unset(names: dict[str, Any], before: Any) -> None:
+    if before is _MISSING:
+        names.pop("next", None)
+    else:
+        names["next"] = before
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a replay went: what it came to, or why it did not."""
+
+    judged: Judged | None
+    why: str = ""
+
+
+def compiles() -> bool:
+    """Whether anything of the program may have been compiled."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and bool(dynamo.counters["frames"].get("total"))
+
+
+def replay(
+    way: Way,
+    guard: Guard,
+    fault: Fault,
+    region: Callable[[], AbstractContextManager[object]],
+    *,
+    eager: bool = False,
+    onward: Onward | None = None,
+) -> Outcome:
+    """Run a way, in a region, up to the step that was bad; nothing of it stays.
+
+    `region`: what looks at the operations meanwhile. `eager`: run what was compiled as it is written. `onward`:
+    what looks at the step as it is made, and at further ones; without it the replay ends before it.
+    """
+    endless = obstacle()
+    if endless is not None:
+        return Outcome(None, f"it {endless}")
+    parameters = guard.parameters() if fault.optimizer is None else fault.parameters()
+    begun = rng()
+    frames = [*(fault.raised.frames if fault.raised else ()), *stack(libraries=True)]
+    roots = [fault.optimizer, *way.roots(), *(names for f in frames for names in (f.f_locals, f.f_globals))]
+    contents = Contents(roots)
+    begun_before = {id(iterator) for iterator in contents.iterators}
+    gradients = Gradients.taken(parameters)
+    hooks = StepHooks(guard.fail)
+    losses, guard.here.losses = guard.here.losses, Losses()
+    guard.here.replaying = True
+    inside, guard.here.inside = guard.here.inside, False
+    reached: list[Judged] = []
+    failed = False
+    refused: list[Outside] = []
+    undo = Undo()
+
+    def arrive(optimizer: Any = fault.optimizer) -> None:
+        if not reached and not refused:
+            with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+                reached.append(judge(optimizer, guard.here.losses))
+        raise Reached
+
+    def read(judged: Judged) -> None:
+        if onward is not None and onward.first is not None:
+            if not onward.over and not refused:
+                onward.decides()
+        elif not reached and not refused:
+            reached.append(judged)
+        raise Reached
+
+    def goes_on(going: Onward, optimizer: Any) -> None:
+        """Past the decision, or the step that was bad: it is made, and further ones are."""
+        with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            makes = not going.over and not refused and going.before(optimizer, guard.here.losses, undo)
+        if not makes:
+            raise Reached
+        guard.here.losses.clear()
+        if guard.observations is not None:
+            guard.here.deciding, guard.here.arrive = True, read
+
+    def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        if onward is not None and onward.first is not None and not onward.over:
+            with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+                onward.after(optimizer)
+            if onward.over:
+                raise Reached
+
+    def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        if onward is not None and onward.takes(optimizer) and not guard.here.depth and not contents.exceeded:
+            goes_on(onward, optimizer)
+            return
+        if fault.optimizer is None and fault.decision is None:
+            # what was read, or held, is not met any more
+            raise Reached
+        if fault.optimizer is not None and optimizer is not fault.optimizer and fault.ahead and not reached:
+            # it would step after this one, on the same gradients
+            fault.optimizer.step()
+        arrive(fault.optimizer or optimizer)
+
+    def skips(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        out = scaled(scaler, optimizer, *args, **kwargs)
+        if fault.decision is None and (onward is None or onward.first is None):
+            arrive()
+        return out
+
+    why = "it ended before it came to the step"
+    moved = [(slot, slot.read()) for slot, _ in way.moving]
+    scaler = None if way.scaler is None else ScalerState(way.scaler.scaler)
+    try:
+        try:
+            run = way.prepared(lambda: bool(reached or refused or (onward is not None and onward.over)))
+        except Exception as error:
+            return Outcome(None, f"it cannot be made ({error})")
+        # a `with` around the mark is entered again, and leaves behind what was before it; one that an exception has
+        # left is not, where a loop is in it
+        switches = way.rng.switches if fault.raised else begun.switches
+        restore(dataclasses.replace(way.rng, switches=switches, inference=begun.inference))
+        if guard.here.depth:
+            torch._C._set_grad_enabled(guard.here.differentiates)
+        if way.scaler is not None:
+            way.scaler.put_back()
+        put(way.moving)
+        for parameter in parameters:
+            parameter.grad = None if parameter.grad is None else torch.zeros_like(parameter)
+        with ExitStack() as entered:
+            limit = TimeLimit(_seconds(way), lambda what: held.refuse(what))
+            limit.start()
+            entered.callback(_surely, limit.end)
+            held = entered.enter_context(held_back(roots))
+            refused = held.refused
+            undo.__enter__()
+            entered.callback(_surely, lambda: undo.__exit__(None, None, None))
+            if eager:
+                entered.enter_context(torch.compiler.set_stance("force_eager"))
+            elif compiles():
+                # what was compiled writes without operators
+                for tensor in contents.tensors:
+                    undo.keep(tensor)
+            entered.enter_context(region())
+            entered.callback(hooks.remove)
+            scaled = torch.amp.GradScaler.step
+            entered.callback(setattr, torch.amp.GradScaler, "step", scaled)
+            hooks.install()
+            hooks.before, hooks.after = before, after
+            for names in {id(f.f_globals): f.f_globals for f in frames}.values():
+                entered.callback(_unset, names, names.get("next", _MISSING))
+                names["next"] = functools.partial(_next, names.get("next", next), begun_before)
+            torch.amp.GradScaler.step = skips  # type: ignore[method-assign]
+            guard.here.arrive = read if fault.optimizer is None and fault.raised is None else None
+            if guard.observations is not None and fault.decision is not None:
+                guard.here.deciding = True
+                guard.observations.expected = fault.judged.losses[0]
+            # before anything is put back
+            entered.callback(limit.disarm)
+            try:
+                run()
+            except (Reached, Outside):
+                pass
+            except TakenByHand:
+                why = "it takes from an iterator by hand, which cannot be rewound"
+            except InGraph:
+                why = "it runs in a CUDA graph, whose writes cannot be put back"
+            except TooMuch:
+                why = "it writes more memory than can be kept meanwhile"
+            except TooLong:
+                why = "it goes round a loop"
+            except SystemExit:
+                if theirs():
+                    raise
+                why = "it ends the program"
+            except NestedTraceError:
+                why = "it begins with the watch itself: what led to the step has returned"
+            except Exception as error:
+                if theirs():
+                    raise
+                failed, why = True, f"it raises {type(error).__name__}: {error}"
+                bad = held_by(error) if fault.raised and fault.raised.kind is type(error) else None
+                if bad is not None:
+                    reached.append(Judged((bad[0],), (), bad_loss=True))
+                    guard.here.raised = error if fault.raised and fault.raised.names_it else None
+            if onward is not None and onward.first is not None and not (failed and fault.decision is not None):
+                reached.append(onward.first)
+            if refused and not reached:
+                file, number = refused[0].where
+                why = f"it {refused[0].what} at {os.path.basename(file)}:{number}"
+    finally:
+        with ExitStack() as last:
+            last.callback(_leave, guard, losses, inside=inside)
+            last.callback(restore, begun)
+            last.callback(put, moved)
+            last.callback(_surely, contents.put_back)
+            last.callback(_surely, gradients.put_back)
+            if scaler is not None:
+                last.callback(scaler.put_back)
+    return Outcome(reached[0]) if reached else Outcome(None, why)
+
+
+def _surely(put_back: Callable[[], None]) -> None:
+    """Put back what is the program's, if need be a second time."""
+    try:
+        put_back()
+    except Exception:
+        put_back()
+        raise
+
+
+def _seconds(way: Way) -> float:
+    """How long a replay may take: the program has come from there to the step in a part of that."""
+    return _AT_LEAST + _TIMES * (time.monotonic() - way.began)
+
+
+def _leave(guard: Guard, losses: Losses, *, inside: bool) -> None:
+    """What the guard knew before a replay, it knows again."""
+    here = guard.here
+    here.losses, here.replaying, here.inside, here.arrive, here.fresh = losses, False, inside, None, []
+    here.deciding = False
+    if guard.observations is not None:
+        guard.observations.expected = None
+
+
+# -- The steps that an edited program makes from its bad step on: whether they and what they leave behind are finite
+
+
+FURTHER: Final = 10
+"""So many steps are made after the one that was bad."""
+
+
+class Onward:
+    """The steps of one trial, the bad one first; `seconds`: of processor time that the further ones may take."""
+
+    def __init__(self, fault: Fault, seconds: float) -> None:
+        self.first: Judged | None = None
+        """What the step that was bad is made of now."""
+        self.steps = 0
+        """How many were made."""
+        self.bad: str | None = None
+        """What became bad after that step."""
+        self.over = False
+        self.used = 0.0
+        self._fault = fault
+        self._seconds = seconds
+        self._began = 0.0
+        self._made: Counter[int] = Counter()
+        self._bad_before: frozenset[int] = frozenset()
+
+    @property
+    def further(self) -> int:
+        """How many steps were made after the first."""
+        return max(0, self.steps - 1)
+
+    def takes(self, optimizer: Any) -> bool:
+        """Whether a step of an optimizer is one of them."""
+        return self.first is not None or self._fault.decision is not None or optimizer is self._fault.optimizer
+
+    def before(self, optimizer: Any, losses: Losses, undo: Undo) -> bool:
+        """A step is about to be made; whether it is to be made, too."""
+        judged = judge(optimizer, losses)
+        if self.first is None:
+            self.first, self._began = judged, time.process_time()
+            self.over = not judged.is_good
+        elif judged.bad_loss or (judged.bad and not getattr(optimizer, "found_inf", None)):
+            what = [*(["the loss"] if judged.bad_loss else []), *(["the gradients"] if judged.bad else [])]
+            self.ends(f"with it step {self._step(optimizer)} is bad: NaN or Inf in {' and '.join(what)}")
+        self.used = time.process_time() - self._began
+        self.over = self.over or self.steps > FURTHER or (self.steps > 0 and self.used > self._seconds)
+        if not self.over:
+            # what writes without operators is put back too
+            for tensor in (*parameters_of(optimizer), *(state for _, state in _states(optimizer))):
+                undo.keep(tensor)
+            self._bad_before = frozenset(id(state) for _, state in _states(optimizer) if not is_finite(state))
+        return not self.over
+
+    def after(self, optimizer: Any) -> None:
+        """A step has been made."""
+        state = next((n for n, s in _states(optimizer) if id(s) not in self._bad_before and not is_finite(s)), None)
+        if spoilt_of(optimizer):
+            self.ends(f"with it step {self._step(optimizer)} leaves NaN or Inf in the weights")
+        elif state is not None:
+            self.ends(f"with it step {self._step(optimizer)} leaves NaN or Inf in {state} of the optimizer")
+        self.steps += 1
+        self._made[id(optimizer)] += 1
+        self.used = time.process_time() - self._began
+
+    def ends(self, bad: str) -> None:
+        """Something is bad."""
+        self.bad, self.over = bad, True
+
+    def decides(self) -> None:
+        """The program has decided on a number that is NaN or Inf."""
+        step = self._fault.step + max(self._made.values(), default=0)
+        self.ends(f"with it step {step} is bad: the program decides on a number that is NaN or Inf")
+
+    def _step(self, optimizer: Any) -> int:
+        return self._fault.step + self._made[id(optimizer)]
+
+
+def _states(optimizer: Any) -> list[tuple[str, Tensor]]:
+    """What an optimizer keeps of each element of its parameters, with its name."""
+    state: Any = getattr(optimizer, "state", {})
+    return [
+        (str(name), value)
+        for parameter in parameters_of(optimizer)
+        for name, value in state.get(parameter, {}).items()
+        if isinstance(value, torch.Tensor) and value.shape == parameter.shape and value.is_floating_point()
+    ]

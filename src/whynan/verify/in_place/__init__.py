@@ -1,0 +1,1 @@
+"""Edits tried inside the running program."""

@@ -1,0 +1,362 @@
+"""Code swapping: another text of a file runs in place of the one that is loaded."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import functools
+import gc
+import linecache
+import os
+import sys
+import warnings
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from types import AsyncGeneratorType, CodeType, CoroutineType, FunctionType, GeneratorType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator, Sequence
+
+
+# -- The code objects of two texts of one file, paired by what they are the code of ------------------------------------
+
+
+class Pair(NamedTuple):
+    """A code object of the old text, and its partner in the new one; None where there is none for certain."""
+
+    old: CodeType
+    new: CodeType | None
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the two do anything else, beside standing on other lines."""
+        return self.new is None or content(self.old) != content(self.new)
+
+
+def pairs(old: CodeType, new: CodeType) -> Iterator[Pair]:
+    """Every code object in `old` with its partner in `new`, the outer before the inner, themselves first.
+
+    Those of one name that stand in the same code are paired in order, if there are as many of them as before; else
+    those that do the same, and those between them where it is one on either side.
+    """
+    yield Pair(old, new)
+    before, after = _by_name(old), _by_name(new)
+    for name, olds in before.items():
+        for one, other in _paired(olds, after.get(name, [])):
+            if other is None:
+                yield from (Pair(inner, None) for inner in _all(one))
+            else:
+                yield from pairs(one, other)
+
+
+def content(code: CodeType) -> tuple[object, ...]:
+    """What a code object does, wherever it stands."""
+    constants = tuple(content(c) if isinstance(c, CodeType) else (type(c).__name__, repr(c)) for c in code.co_consts)
+    names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
+    counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
+    return code.co_qualname, code.co_code, constants, names, counts
+
+
+def _by_name(code: CodeType) -> dict[str, list[CodeType]]:
+    found: dict[str, list[CodeType]] = {}
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            found.setdefault(constant.co_name, []).append(constant)
+    return found
+
+
+def _paired(olds: Sequence[CodeType], news: Sequence[CodeType]) -> Iterator[tuple[CodeType, CodeType | None]]:
+    if len(olds) == len(news):
+        yield from zip(olds, news, strict=True)
+        return
+    matcher = difflib.SequenceMatcher(None, [content(c) for c in olds], [content(c) for c in news], autojunk=False)
+    for _, begin, end, begin_new, end_new in matcher.get_opcodes():
+        matched = end - begin == end_new - begin_new
+        for offset in range(end - begin):
+            yield olds[begin + offset], news[begin_new + offset] if matched else None
+
+
+def _all(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _all(constant)
+
+
+# -- Another text of a file, run in place of the one that a program has loaded; the file itself is not touched ---------
+
+
+_NO_PARTNER: Final = "it cannot be told which function of the other text it is"
+_CAPTURED: Final = "it was made before, and would need other variables of the function around it ({})"
+_RUNNING: Final = "it is running, and goes on as it was"
+_NOT_ITS_TEXT: Final = "what is loaded was not made from the file as it is"
+_NOBODY: Final = "no function of its code is there to be called: made by exec, scripted, or not made yet"
+_SUSPENDED: Final = {GeneratorType: "gi_code", CoroutineType: "cr_code", AsyncGeneratorType: "ag_code"}
+_LRU: Final = type(functools.lru_cache(len))
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """How many functions run another code, and, of those whose code is another, what goes on as it was, and why."""
+
+    swapped: int
+    left: tuple[str, ...] = ()
+
+
+@contextmanager
+def swapped(path: str, before: str, after: str | ast.Module) -> Generator[Swap]:
+    """Every function that was made from one text of a file runs as another text of it says, while the block runs.
+
+    A function is known by the file, name, line and content of its code, and found wherever it is held: decorated, in a
+    class, a closure, a partial. What is cached by ``functools.lru_cache`` is not looked up meanwhile. Modules that the
+    other text imports at its top, and the first does not, are there. All is put back at the end, and so are functions
+    that were made in between.
+
+    Args:
+        path: of the file, as the program named it or as it is.
+        before: the text that the program has loaded.
+        after: another one; or the first one's syntax, with additions that have its positions.
+
+    Raises:
+        SyntaxError: for a text that is no Python.
+    """
+    filename = _loaded_name(path)
+    old, new = _compiled(before, filename), _compiled(after, filename)
+    everything = list(pairs(old, new))
+    paired = [pair for pair in everything if pair.new is None or pair.old != pair.new]
+    with ExitStack() as stack:
+        found = _Found(path, paired, {pair.old for pair in everything})
+        for name in {filename, *found.filenames} if isinstance(after, str) else ():
+            stack.enter_context(_lines(name, str(after)))
+        for names in found.namespaces:
+            stack.enter_context(_bound(names, _imports(before, after), filename))
+        swap = _swap(found, paired, stack)
+        for cached in found.cached:
+            _uncache(cached, stack)
+        yield swap
+
+
+def _swap(found: _Found, paired: list[Pair], stack: ExitStack) -> Swap:
+    left: list[str] = []
+    number = 0
+    stack.callback(_put_back, paired)
+    for pair, functions in zip(paired, found.functions, strict=True):
+        reasons: list[str] = []
+        for function in functions:
+            why = _refusal(function, pair.new)
+            if why is None and pair.new is not None:
+                stack.callback(setattr, function, "__code__", function.__code__)
+                function.__code__ = _named(pair.new, function.__code__.co_filename)
+                number += 1
+            elif why is not None:
+                reasons.append(why)
+        if pair.old in found.running:
+            reasons.append(_RUNNING)
+        if found.is_other(pair.old):
+            reasons.append(_NOT_ITS_TEXT)
+        if not functions and not reasons and _is_function(pair.old):
+            reasons.append(_NOBODY)
+        if pair.is_changed:
+            left += [f"{_shown(pair.old)}: {reason}" for reason in dict.fromkeys(reasons)]
+    return Swap(number, tuple(left))
+
+
+def _refusal(function: FunctionType, new: CodeType | None) -> str | None:
+    if new is None:
+        return _NO_PARTNER
+    held = function.__code__.co_freevars
+    if held == new.co_freevars:
+        return None
+    needed = sorted({*new.co_freevars} - {*held}) or sorted({*held} ^ {*new.co_freevars})
+    return _CAPTURED.format(", ".join(needed))
+
+
+class _Found:
+    """What the process holds of a file's code."""
+
+    def __init__(self, path: str, paired: list[Pair], known: set[CodeType]) -> None:
+        numbers = {pair.old: number for number, pair in enumerate(paired)}
+        names = {pair.old.co_qualname for pair in paired}
+        self.functions: list[list[FunctionType]] = [[] for _ in paired]
+        self.running: set[CodeType] = set()
+        self.namespaces: list[dict[str, Any]] = []
+        self.filenames: list[str] = []
+        self._others: set[tuple[str, int]] = set()
+        cached: list[Any] = []
+        same: dict[str, bool] = {}
+
+        def is_ours(code: CodeType) -> bool:
+            file = code.co_filename
+            if file not in same:
+                same[file] = is_same_file(file, path)
+                self.filenames += [file] if same[file] else []
+            return same[file]
+
+        for frame in _frames():
+            if is_ours(frame.f_code):
+                self._see(frame.f_globals)
+                if frame.f_code in numbers:
+                    self.running.add(frame.f_code)
+        for thing in gc.get_objects():
+            kind = cast("type[Any]", type(thing))
+            if kind is FunctionType:
+                function = cast("FunctionType", thing)
+                code = function.__code__
+                if not is_ours(code):
+                    continue
+                self._see(function.__globals__)
+                if code in numbers:
+                    self.functions[numbers[code]].append(function)
+                elif code.co_qualname in names and code not in known:
+                    self._others.add((code.co_qualname, code.co_firstlineno))
+            elif kind is _LRU:
+                cached.append(thing)
+            elif kind in _SUSPENDED:
+                code = getattr(thing, _SUSPENDED[kind])
+                if code in numbers and is_ours(code):
+                    self.running.add(code)
+        self.cached = [c for c in cached if (code := _code_of(c)) is not None and is_ours(code)]
+
+    def _see(self, namespace: dict[str, Any]) -> None:
+        if not any(namespace is known for known in self.namespaces):
+            self.namespaces.append(namespace)
+
+    def is_other(self, code: CodeType) -> bool:
+        """Whether there is a function in the place of a code that does something else."""
+        return (code.co_qualname, code.co_firstlineno) in self._others
+
+
+def _frames() -> Iterator[Any]:
+    for frame in sys._current_frames().values():  # pyright: ignore[reportPrivateUsage] (the only way to all threads)
+        innermost = frame
+        while innermost is not None:
+            yield innermost
+            innermost = innermost.f_back
+
+
+def _put_back(paired: list[Pair]) -> None:
+    """Give functions that were made meanwhile the code that they would have been made with."""
+    olds = {pair.new: pair.old for pair in paired if pair.new is not None}
+    for thing in gc.get_objects():
+        if type(thing) is FunctionType and (old := olds.get(thing.__code__)) is not None:
+            code = thing.__code__
+            if code.co_qualname == old.co_qualname and code.co_freevars == old.co_freevars:
+                thing.__code__ = _named(old, code.co_filename)
+
+
+def _code_of(cached: Any) -> CodeType | None:
+    function = getattr(cached, "__wrapped__", None)
+    return function.__code__ if isinstance(function, FunctionType) else None
+
+
+def _uncache(cached: Any, stack: ExitStack) -> None:
+    """Have the names by which modules and classes hold a cached function mean the function itself."""
+    function: Any = cached.__wrapped__
+    for holder in gc.get_referrers(cached):
+        if type(holder) is not dict:
+            continue
+        names = cast("dict[Any, Any]", holder)
+        owner = _owner(names)
+        for name in [n for n, value in names.items() if value is cached and isinstance(n, str)]:
+            if owner is not None:
+                setattr(owner, name, function)
+                stack.callback(setattr, owner, name, cached)
+            elif "__name__" in names:
+                names[name] = function
+                stack.callback(names.__setitem__, name, cached)
+
+
+def _owner(names: dict[Any, Any]) -> type | None:
+    """The class whose attributes a dictionary holds."""
+    if "__module__" not in names:
+        return None
+    return next((h for h in gc.get_referrers(names) if isinstance(h, type) and _is_of(names, h)), None)
+
+
+def _is_of(names: dict[Any, Any], owner: type) -> bool:
+    held = vars(owner)
+    return len(held) == len(names) and all(held.get(name) is value for name, value in names.items())
+
+
+def _imports(before: str, after: str | ast.Module) -> list[ast.stmt]:
+    """What a text imports at its top and another one does not."""
+    known = {ast.dump(node) for node in ast.parse(before).body}
+    tree = ast.parse(after) if isinstance(after, str) else after
+    imports = (node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom))
+    return [n for n in imports if ast.dump(n) not in known and getattr(n, "module", None) != "__future__"]
+
+
+@contextmanager
+def _bound(namespace: dict[str, Any], imports: list[ast.stmt], filename: str) -> Generator[None]:
+    if not imports:
+        yield
+        return
+    made: dict[str, Any] = {name: namespace.get(name) for name in ("__name__", "__package__", "__spec__", "__path__")}
+    known = set(made)
+    exec(compile(ast.Module(imports, []), filename, "exec", dont_inherit=True), made)
+    new = {name: value for name, value in made.items() if name not in known and name != "__builtins__"}
+    held = {name: namespace[name] for name in new if name in namespace}
+    namespace.update(new)
+    try:
+        yield
+    finally:
+        for name, value in new.items():
+            if name in held:
+                namespace[name] = held[name]
+            elif namespace.get(name) is value:
+                del namespace[name]
+
+
+@contextmanager
+def _lines(filename: str, text: str) -> Generator[None]:
+    """Have the lines of a file be those of a text, for tracebacks and for sites."""
+    cache = cast("dict[str, Any]", linecache.cache)
+    held = cache.get(filename)
+    cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    try:
+        yield
+    finally:
+        if held is None:
+            cache.pop(filename, None)
+        else:
+            cache[filename] = held
+
+
+def _compiled(text: str | ast.Module, filename: str) -> CodeType:
+    with warnings.catch_warnings():  # the program's own were shown when it was compiled
+        warnings.simplefilter("ignore")
+        return compile(text, filename, "exec", dont_inherit=True)
+
+
+def _named(code: CodeType, filename: str) -> CodeType:
+    """Code as it is in a file of another name."""
+    if code.co_filename == filename:
+        return code
+    constants = tuple(_named(c, filename) if isinstance(c, CodeType) else c for c in code.co_consts)
+    return code.replace(co_filename=filename, co_consts=constants)
+
+
+def _loaded_name(path: str) -> str:
+    """A file's name as the code that was loaded from it has it."""
+    modules: Iterable[Any] = list(sys.modules.values())
+    named = (getattr(module, "__file__", None) for module in modules)
+    return next((file for file in named if isinstance(file, str) and is_same_file(file, path)), os.path.abspath(path))
+
+
+def is_same_file(one: str, other: str) -> bool:
+    """Whether two names are of one file."""
+    if one == other:
+        return True
+    if os.path.basename(one) != os.path.basename(other) or one.startswith("<"):
+        return False
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _is_function(code: CodeType) -> bool:
+    """Whether a code object belongs to a function that a program can hold before it runs what is around it."""
+    return bool(code.co_flags & 2) and "<" not in code.co_qualname
+
+
+def _shown(code: CodeType) -> str:
+    return "the top of the module" if code.co_name == "<module>" else code.co_qualname.replace("<locals>.", "")

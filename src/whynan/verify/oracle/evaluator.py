@@ -1,0 +1,384 @@
+"""The evaluator: a program in balls, forwards and backwards, with as many bits as it takes; its rounding noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from whynan.floats.formats import FORMATS
+from whynan.verify.oracle.balls import Ball, midpoint, precision, radius
+from whynan.verify.oracle.calls import Call, Unsupported, numbers_of
+from whynan.verify.oracle.elements import Elements, plain
+from whynan.verify.oracle.functions import Functions
+from whynan.verify.oracle.table import CASTS, operator, rounds
+from whynan.verify.oracle.tape import Decisions, Tape, Variable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from whynan.verify.oracle.calls import Program, Step
+
+
+# -- What the exact values of a program came to, and how they compare with floating-point numbers ----------------------
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from whynan.verify.oracle.elements import Array, Elements
+
+    Floats = NDArray[np.float64]
+    Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Balls:
+    """An array of exact values of a dtype: balls, infinities, what is undefined, and None for what is undecided.
+
+    ``bits`` is the precision that the balls were made with. What is asked of a dtype without fractions is asked of
+    float64.
+    """
+
+    elements: Array
+    dtype: str
+    bits: int
+    arithmetic: Elements = field(repr=False)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes."""
+        return self.elements.shape
+
+    def midpoint(self) -> Floats:
+        """The values as float64: infinite where they are, and beyond its range; NaN where there is none."""
+        return self._each(self._midpoint, np.float64)
+
+    def radius(self) -> Floats:
+        """At most so far is the value from the middle of its ball; infinite where it is undecided."""
+        return self._each(self._radius, np.float64)
+
+    def nearest(self, dtype: str | None = None) -> Floats:
+        """The values rounded to a dtype, infinite beyond its range; NaN where there is none."""
+        form = FORMATS.get(dtype or self.dtype, FORMATS["float64"])
+
+        def rounded(x: Any) -> float:
+            middle = self._midpoint(x)
+            if not math.isfinite(middle) or middle == 0:
+                return middle
+            step = form.ulp(min(abs(middle), form.max))
+            near = math.copysign(round(abs(middle) / step) * step, middle)
+            return near if abs(near) <= form.max else math.copysign(math.inf, near)
+
+        return self._each(rounded, np.float64)
+
+    def undecided(self, dtype: str | None = None) -> Mask:
+        """Where the ball is too wide to tell the value within a quarter of a unit in the last place of a dtype."""
+        form = FORMATS.get(dtype or self.dtype, FORMATS["float64"])
+
+        def asked(x: Any) -> bool:
+            if type(x) is not Ball:
+                return x is None
+            reach = radius(x)
+            if reach == 0:
+                return False
+            low = max(0.0, abs(midpoint(x)) - reach)
+            # a quarter of the smallest float64 is none: there a half does, which is what the least radius stands for
+            return not (reach <= max(form.ulp(min(low, form.max)) / 4, 2.0**-1074))
+
+        return self._each(asked, np.bool_)
+
+    def infinite(self) -> Mask:
+        """Where the exact value is infinite: at a pole, or of an infinity that came in."""
+        return self._each(self.arithmetic.is_infinite, np.bool_)
+
+    def undefined(self) -> Mask:
+        """Where there is no exact value: 0/0, 0 * Inf, outside of a domain, or of a NaN that came in."""
+        return self._each(self.arithmetic.is_undefined, np.bool_)
+
+    def beyond(self, dtype: str | None = None) -> Mask:
+        """Where the exact value is finite and rounds to no finite number of a dtype."""
+        form = FORMATS.get(dtype or self.dtype, FORMATS["float64"])
+        e = self.arithmetic
+        limit = e.add(e.of(form.max), e.of(form.ulp(form.max) / 2))
+
+        def asked(x: Any) -> bool:
+            return type(x) is Ball and e.order(e.abs(x), limit) in (0, 1)
+
+        return self._each(asked, np.bool_)
+
+    def distance(self, values: Any) -> Floats:
+        """How far some numbers are from the exact ones, at least and exactly to float64; NaN where either is bad.
+
+        The difference is taken in balls, so that it is told even where both round to the same float64.
+        """
+
+        def apart(x: Any, value: Any) -> float:
+            if type(x) is not Ball or not math.isfinite(value):
+                return math.nan
+            return abs(midpoint(x - float(value)))
+
+        with precision(self.bits):
+            found = np.frompyfunc(apart, 2, 1)(self.elements, np.asarray(values, dtype=np.float64))
+        return np.asarray(found, dtype=np.float64)
+
+    def _midpoint(self, x: Any) -> float:
+        if type(x) is Ball:
+            return midpoint(x)
+        return math.nan if x is None else float(x)
+
+    def _radius(self, x: Any) -> float:
+        if type(x) is Ball:
+            return radius(x)
+        return math.inf if x is None else 0.0
+
+    def _each(self, function: Callable[[Any], Any], dtype: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return np.asarray(np.frompyfunc(function, 1, 1)(self.elements), dtype=dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Exact:
+    """The exact outputs of a program and the gradients of its differentiable inputs, by name.
+
+    ``bits`` is the precision that they took, ``undecided`` how many elements it did not suffice for, and ``casts`` the
+    casts to narrower dtypes on the way, whose rounding the exact values do not have.
+    """
+
+    outputs: Mapping[str, Balls]
+    gradients: Mapping[str, Balls]
+    bits: int
+    casts: tuple[str, ...] = ()
+
+    @property
+    def undecided(self) -> int:
+        """How many elements of all outputs and gradients are undecided, each in its own dtype."""
+        return sum(int(balls.undecided().sum()) for balls in (*self.outputs.values(), *self.gradients.values()))
+
+
+# -- A program evaluated in balls, forwards and backwards, with as many bits as it takes; and its rounding noise -------
+
+
+BITS: Final = 512
+MOST_BITS: Final = 4096
+_NOISY_BITS: Final = 256
+"""Noise is larger by far than what so many bits leave open."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Noise:
+    """The largest deviation of each output and gradient from its exact value in some noisy runs; 0 where unknown."""
+
+    outputs: Mapping[str, NDArray[np.float64]]
+    gradients: Mapping[str, NDArray[np.float64]]
+
+
+def exact(
+    program: Program,
+    inputs: Mapping[str, Any],
+    cotangents: Mapping[str, Any],
+    *,
+    bits: int = BITS,
+    most_bits: int = MOST_BITS,
+    noise: int | None = None,
+) -> Exact:
+    """The exact values of a program's outputs, and of its differentiable inputs' gradients for some cotangents.
+
+    Inputs and cotangents are arrays, tensors or numbers, taken as they are; an output without a cotangent has no part
+    in a gradient. The precision is doubled from ``bits`` up to ``most_bits`` while an element is undecided; what then
+    is stays so. With ``noise``, the seed of its draws, every input, cotangent, intermediate result and gradient is
+    off by one unit roundoff of its dtype, up or down; the program's comparisons are those of its exact run.
+
+    Raises ``Unsupported`` for an operator that no exact values are known of.
+    """
+    if noise is not None:
+        clean = _Run(program, inputs, cotangents)
+        clean.exact(_NOISY_BITS)
+        return _Run(program, inputs, cotangents, clean.decisions.again(), noise).exact(_NOISY_BITS)
+    while True:
+        found = _Run(program, inputs, cotangents).exact(bits)
+        if bits >= most_bits or not found.undecided:
+            return found
+        bits = min(2 * bits, most_bits)
+
+
+def noise_floor(
+    program: Program, inputs: Mapping[str, Any], cotangents: Mapping[str, Any], *, runs: int = 8, seed: int = 0
+) -> Noise:
+    """How far each element of a program's results may be off by the rounding of its own steps alone."""
+    clean = _Run(program, inputs, cotangents)
+    truth = clean.exact(_NOISY_BITS)
+    noise = Noise(_zeros(truth.outputs), _zeros(truth.gradients))
+    for run in range(runs):
+        draws = (seed << 8) + run
+        noisy = _Run(program, inputs, cotangents, clean.decisions.again(), draws).exact(_NOISY_BITS)
+        for floors, exacts, noisies in (
+            (noise.outputs, truth.outputs, noisy.outputs),
+            (noise.gradients, truth.gradients, noisy.gradients),
+        ):
+            for name, floor in floors.items():
+                np.fmax(floor, _apart(exacts[name], noisies[name]), out=floor)
+    return noise
+
+
+def noisy_outputs(
+    program: Program, inputs: Mapping[str, Any], scale: float, *, runs: int = 4, seed: int = 0
+) -> Iterator[Mapping[str, Balls]]:
+    """A program's outputs in some runs whose steps are all off by so many unit roundoffs, up or down."""
+    clean = _Run(program, inputs, {})
+    clean.exact(_NOISY_BITS)
+    for run in range(runs):
+        draws = (seed << 8) + run
+        noisy = _Run(program, inputs, {}, clean.decisions.again(), draws, scale)
+        yield noisy.exact(_NOISY_BITS).outputs
+
+
+def missing(program: Program) -> tuple[str, ...]:
+    """The operators of a program that no exact values are known of."""
+    found: list[str] = []
+    for step in program.steps:
+        if not _is_given(step):
+            try:
+                operator(program, step)
+            except Unsupported as error:
+                found.append(error.op)
+    return tuple(dict.fromkeys(found))
+
+
+def _zeros(found: Mapping[str, Balls]) -> dict[str, NDArray[np.float64]]:
+    return {name: np.zeros(balls.shape) for name, balls in found.items()}
+
+
+def _apart(one: Balls, other: Balls) -> NDArray[np.float64]:
+    def apart(x: Any, y: Any) -> float:
+        both = type(x) is Ball and type(y) is Ball
+        return abs(midpoint(x - y)) if both else 0.0
+
+    with precision(_NOISY_BITS):
+        return np.asarray(plain(np.frompyfunc(apart, 2, 1)(one.elements, other.elements)), dtype=np.float64)
+
+
+def _is_given(step: Step) -> bool:
+    """Whether all that a step writes is to be taken from the run."""
+    return step.result is not None and all(found is not None for found in step.result)
+
+
+class _Run:
+    """One evaluation of a program at one precision."""
+
+    def __init__(
+        self,
+        program: Program,
+        inputs: Mapping[str, Any],
+        cotangents: Mapping[str, Any],
+        decisions: Decisions | None = None,
+        seed: int | None = None,
+        scale: float = 1.0,
+    ) -> None:
+        self._scale = scale
+        self.decisions = decisions or Decisions()
+        self._program, self._inputs, self._cotangents = program, inputs, cotangents
+        self._elements = Elements()
+        self._functions = Functions(Tape(self._elements, self.decisions))
+        self._draws = None if seed is None else np.random.default_rng(seed)
+        self._dtypes = dict(program.dtypes)
+        self._known: dict[str, Variable] = {}
+        self._casts: list[str] = []
+
+    def exact(self, bits: int) -> Exact:
+        """The outputs and gradients at this precision."""
+        with precision(bits), np.errstate(all="ignore"):
+            tape = self._functions.tape
+            for name, value in self._program.constants.items():
+                numbers = numbers_of(value)
+                self._dtypes.setdefault(name, str(numbers.dtype))
+                self._known[name] = tape.constant(numbers)
+            leaves = {name: self._enter(name) for name in self._program.inputs}
+            for step in self._program.steps:
+                self._take(step)
+            outputs = {name: self._balls(name, self._known[name].data, bits) for name in self._program.outputs}
+            tape.backward([self._seed(name) for name in self._program.outputs if name in self._cotangents])
+            gradients = {
+                name: self._balls(name, self._gradient(leaf), bits)
+                for name, leaf in leaves.items()
+                if name in self._program.differentiable
+            }
+        return Exact(outputs, gradients, bits, tuple(dict.fromkeys(self._casts)))
+
+    def _enter(self, name: str) -> Variable:
+        numbers = numbers_of(self._inputs[name])
+        self._dtypes.setdefault(name, str(numbers.dtype))
+        data = self._elements.array(numbers)
+        tape = self._functions.tape
+        leaf = tape.leaf(data) if name in self._program.differentiable else Variable(data)
+        self._known[name] = self._with_noise(leaf, self._dtypes[name])
+        return leaf
+
+    def _seed(self, name: str) -> tuple[Variable, Any]:
+        given = self._elements.array(numbers_of(self._cotangents[name]))
+        output = self._known[name]
+        noisy = self._with_noise(Variable(given), self._dtypes.get(name, ""))
+        return output, np.broadcast_to(noisy.data, output.shape)
+
+    def _take(self, step: Step) -> None:
+        tape = self._functions.tape
+        self._dtypes.update(zip(step.outputs, step.dtypes, strict=True))
+        if _is_given(step):
+            assert step.result is not None
+            for name, value in zip(step.outputs, step.result, strict=True):
+                self._known[name] = tape.constant(numbers_of(value))
+            return
+        if any("complex" in dtype for dtype in step.dtypes):
+            raise Unsupported(f"{step.op} (complex)")
+        name, apply = operator(self._program, step)
+        found = apply(Call(step, self._functions, self._known, self._dtypes, name))
+        made = [found] if isinstance(found, Variable) else list(found)
+        self._note_cast(step, name)
+        for output, dtype, variable in zip(step.outputs, step.dtypes, made, strict=False):
+            self._known[output] = self._with_noise(variable, dtype) if rounds(name) else variable
+
+    def _note_cast(self, step: Step, name: str) -> None:
+        if name in CASTS:
+            source = step.arguments.get("self", step.arguments.get("input"))
+            before, after = (
+                FORMATS.get(d.rpartition(".")[2])
+                for d in (self._dtypes.get(getattr(source, "name", ""), ""), step.dtypes[0])
+            )
+            if before is not None and after is not None and after.fraction_bits < before.fraction_bits:
+                self._casts.append(f"{before.name} to {after.name}")
+
+    def _with_noise(self, variable: Variable, dtype: str) -> Variable:
+        form = FORMATS.get(dtype.rpartition(".")[2])
+        if self._draws is None or form is None:
+            return variable
+        return self._functions.tape.noisy(variable, self._rounding(self._scale * form.eps / 2))
+
+    def _rounding(self, roundoff: float) -> Callable[[Any], Any]:
+        assert self._draws is not None
+        draws = self._draws
+        up, down = (Ball(1) + Ball(sign * roundoff) for sign in (1, -1))
+        bits: list[int] = []
+
+        def rounded(x: Any) -> Any:
+            if type(x) is not Ball:
+                return x
+            if not bits:
+                bits.extend(draws.integers(0, 2, 256).tolist())
+            return x * (up if bits.pop() else down)
+
+        return rounded
+
+    def _gradient(self, leaf: Variable) -> Any:
+        zero = self._elements.zero
+        if leaf.gradient is None:
+            return self._functions.zeros(leaf).data
+        return plain(np.frompyfunc(lambda x: zero if type(x) is int else x, 1, 1)(leaf.gradient))
+
+    def _balls(self, name: str, data: Any, bits: int) -> Balls:
+        return Balls(data, self._dtypes.get(name, "float64").rpartition(".")[2], bits, self._elements)

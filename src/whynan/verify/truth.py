@@ -1,0 +1,238 @@
+"""The exact values of a case, asked of the oracle as arrays that can be compared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from whynan.verify.arrays import array_of, dtype_name, tensors_in, undisturbed
+from whynan.verify.comparison import Truth, is_far, spacing, standing
+from whynan.verify.oracle import Unsupported, exact, noise_floor, noisy_outputs
+from whynan.verify.recording import recorded
+from whynan.verify.torch_program import UnrecordableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from torch import Tensor
+
+    from whynan.verify.cases import Case
+    from whynan.verify.oracle import Balls
+    from whynan.verify.oracle.calls import Program
+
+_BITS: Final = {"float64": 1280}
+"""As many to begin with as the smallest numbers of the dtype need beside one; of the narrower ones far fewer."""
+_FEW: Final = 320
+_WITHIN: Final = 8
+"""Of the distance to the next number, less than a quarter is rounded away on either side of a power of two."""
+_LOGARITHMS: Final = ("log", "xlogy")
+_SIDES: Final = 3
+_BESIDE: Final = 1e-6
+"""So far beside an input, relative to it or to a usual one, are the values that have a limit there or not."""
+_WORSE: Final = (8.0, 64.0, 512.0)
+"""By so many unit roundoffs more may what is out of a domain have come there by rounding."""
+_SIGNS: Final = 191
+"""The seed of the signs of gradients from behind."""
+
+
+class UnknowableError(Exception):
+    """The exact values cannot be had; the text names the operation that the oracle lacks."""
+
+
+def truths(original: Callable[..., Any], case: Case, new: Mapping[str, Any], *, bits: int) -> dict[str, Truth]:
+    """The exact arrays of a case by name, with so many bits at the most; raises ``UnknowableError``.
+
+    The noise of the original is asked for only where it can decide: where the repaired is further from the truth.
+    """
+    tensors = _real(case)
+    try:
+        with undisturbed():
+            program = recorded(original, case.sample.arguments, needs_grad=case.sample.needs_grad)
+        inputs = {name: array_of(tensor) for name, tensor in tensors.items()}
+        behind = _behind(program, case)
+        few = _BITS.get(case.sample.dtype, _FEW)
+        found = exact(program, inputs, behind, bits=few, most_bits=max(bits, few))
+        known = _by_array(program, case, found.outputs, found.gradients)
+        told = {name: _truth(balls) for name, balls in known.items()}
+        if not _needs_noise(case, new, told):
+            return told
+        noise = _by_array(program, case, *_floors(program, inputs, behind))
+        told = {name: _noisy(name, truth, noise[name]) for name, truth in told.items()}
+        if not _needs_noise(case, new, told, gradients=True):
+            return told
+        other = _by_array(program, case, *_floors(program, inputs, _signed(behind)))
+    except Unsupported as error:
+        raise UnknowableError(error.op) from error
+    except UnrecordableError as error:
+        raise UnknowableError(str(error)) from error
+    return {name: replace(truth, noise=np.fmax(truth.noise, other[name])) for name, truth in told.items()}
+
+
+def nearby_truths(original: Callable[..., Any], case: Case, *, bits: int) -> Iterator[dict[str, Truth]]:
+    """The exact outputs where one of the inputs at a time is not what was captured but what rounds to it.
+
+    Raises ``UnknowableError``.
+    """
+    tensors = _real(case)
+    inputs = {name: array_of(tensor) for name, tensor in tensors.items()}
+    moved: list[dict[str, Any]] = []
+    for name in [name for name, tensor in tensors.items() if tensor.is_floating_point()]:
+        step = spacing(inputs[name], dtype_name(tensors[name])) / _WITHIN
+        moved += [{**inputs, name: inputs[name] - step}, {**inputs, name: inputs[name] + step}]
+    yield from _moved_truths(original, case, moved, bits)
+
+
+def takes_logarithms(original: Callable[..., Any], case: Case) -> bool:
+    """Whether a logarithm is among what the original computes, as far as that is known."""
+    try:
+        with undisturbed():
+            program = recorded(original, case.sample.arguments, needs_grad=frozenset())
+    except UnrecordableError:
+        return False
+    return any(step.op.partition(".")[2].startswith(_LOGARITHMS) for step in program.steps)
+
+
+def nearest_values(original: Callable[..., Any], case: Case) -> dict[str, Any]:
+    """The outputs where every step is rounded a little worse than it was, NaN where they are none then either.
+
+    What is out of a domain by its own rounding alone is in it with a rounding that is some units larger: there is its
+    value, of so many as there may be the one of the largest magnitude. Raises ``UnknowableError``.
+    """
+    inputs = {name: array_of(tensor) for name, tensor in _real(case).items()}
+    found: dict[str, Any] = {}
+    try:
+        with undisturbed():
+            program = recorded(original, case.sample.arguments, needs_grad=frozenset())
+        for scale in _WORSE:
+            nearest: dict[str, Any] = {}
+            for outputs in noisy_outputs(program, inputs, scale):
+                for number, name in enumerate(program.outputs):
+                    truth = _truth(outputs[name])
+                    values = np.where(truth.infinite | truth.undefined | truth.undecided, np.nan, np.abs(truth.values))
+                    nearest[str(number)] = np.fmax(nearest.get(str(number), np.nan), values)
+            for name, values in nearest.items():
+                known = found.get(name, values)
+                found[name] = np.where(np.isnan(known), values, known)
+    except Unsupported as error:
+        raise UnknowableError(error.op) from error
+    except UnrecordableError as error:
+        raise UnknowableError(str(error)) from error
+    return found
+
+
+def values_around(original: Callable[..., Any], case: Case, *, bits: int) -> dict[str, list[Any]]:
+    """The exact outputs a little beside a captured input, on two sides at random, NaN where they are none.
+
+    Raises ``UnknowableError``.
+    """
+    draw = np.random.default_rng(_SIGNS)
+    tensors = _real(case)
+    inputs: dict[str, Any] = {name: array_of(tensor) for name, tensor in tensors.items()}
+    moved: list[dict[str, Any]] = []
+    for _ in range(_SIDES):
+        beside = dict(inputs)
+        for name in [name for name, tensor in tensors.items() if tensor.is_floating_point()]:
+            shape = tuple(tensors[name].shape)
+            finite = np.abs(inputs[name][np.isfinite(inputs[name])])
+            usual = float(finite.mean()) if finite.size and finite.any() else 1.0
+            step = np.copysign(draw.uniform(0.5, 1.0, shape), draw.normal(size=shape))
+            with np.errstate(invalid="ignore"):
+                beside[name] = inputs[name] + _BESIDE * np.maximum(np.abs(inputs[name]), usual) * step
+        moved.append(beside)
+    found: dict[str, list[Any]] = {}
+    for told in _moved_truths(original, case, moved, bits):
+        for name, truth in told.items():
+            known = ~(truth.infinite | truth.undefined | truth.undecided)
+            found.setdefault(name, []).append(np.where(known, truth.values, np.nan))
+    return found
+
+
+def _moved_truths(
+    original: Callable[..., Any], case: Case, moved: Iterable[Mapping[str, Any]], bits: int
+) -> Iterator[dict[str, Truth]]:
+    """The exact outputs of a case on other inputs."""
+    few = _BITS.get(case.sample.dtype, _FEW)
+    try:
+        with undisturbed():
+            program = recorded(original, case.sample.arguments, needs_grad=frozenset())
+        for inputs in moved:
+            found = exact(program, inputs, {}, bits=few, most_bits=max(bits, few))
+            yield {str(i): _truth(found.outputs[name]) for i, name in enumerate(program.outputs)}
+    except Unsupported as error:
+        raise UnknowableError(error.op) from error
+    except UnrecordableError as error:
+        raise UnknowableError(str(error)) from error
+
+
+def _real(case: Case) -> dict[str, Tensor]:
+    """The tensors of a case by name; of complex ones the oracle knows nothing."""
+    tensors = tensors_in(case.sample.arguments)
+    if any(tensor.is_complex() for tensor in tensors.values()):
+        raise UnknowableError("complex numbers")
+    return tensors
+
+
+def _floors(program: Program, inputs: Mapping[str, Any], behind: Mapping[str, Any]) -> tuple[Any, Any]:
+    floor = noise_floor(program, inputs, behind)
+    return floor.outputs, floor.gradients
+
+
+def _signed(behind: Mapping[str, Any]) -> dict[str, Any]:
+    """Gradients from behind of the same sizes and other signs.
+
+    A gradient is a sum of terms, one for each output. Where these cancel, as those of a softmax for gradients that are
+    all alike, what is left is nothing, and so is what a noisy run of the original makes of it, though the terms have
+    rounding errors that know nothing of each other.
+    """
+    draw = np.random.default_rng(_SIGNS)
+    return {name: np.asarray(g) * draw.choice([-1.0, 1.0], np.shape(g)) for name, g in behind.items()}
+
+
+def _behind(program: Program, case: Case) -> dict[str, Any]:
+    """The gradients from behind by the program's names; one output that is returned twice has the sum of both."""
+    found: dict[str, Any] = {}
+    for name, cotangent in zip(program.outputs, case.cotangents, strict=False):
+        if cotangent is not None:
+            found[name] = found.get(name, 0.0) + array_of(cotangent)
+    return found
+
+
+def _by_array(program: Program, case: Case, outputs: Mapping[str, Any], gradients: Mapping[str, Any]) -> dict[str, Any]:
+    """What the oracle gives, by the names that a case gives its arrays."""
+    named = {str(i): outputs[name] for i, name in enumerate(program.outputs)}
+    named |= {f"d {name}": gradient for name, gradient in gradients.items()}
+    return {name: named[name] for name in case.old}
+
+
+def _truth(balls: Balls) -> Truth:
+    middle = balls.midpoint()
+    return Truth(
+        values=np.where(np.isnan(middle), 0.0, middle),
+        infinite=balls.infinite(),
+        undefined=balls.undefined(),
+        undecided=balls.undecided(),
+        noise=np.zeros(balls.shape),
+    )
+
+
+def _noisy(name: str, truth: Truth, noise: Any) -> Truth:
+    """The truth with its noise. Every gradient that is not 0 has some: where there is none, it could not be told."""
+    lost = (noise == 0) & (truth.values != 0) if not name.isdecimal() else False
+    return replace(truth, noise=noise, undecided=truth.undecided | lost)
+
+
+def _needs_noise(case: Case, new: Mapping[str, Any], told: Mapping[str, Truth], *, gradients: bool = False) -> bool:
+    """Whether an element is further from the truth than is excused so far; of all arrays, or of the gradients alone."""
+    for name, (old, dtype) in case.old.items():
+        if gradients and name.isdecimal():
+            continue
+        usual = case.usual.get(name, 0.0)
+        found = standing(old, new[name], dtype, told[name], usual=usual, rounded=case.rounded(name, new))
+        if found.worse.any() or found.invented.any():
+            return True
+        wrong, still = (is_far(values, dtype, told[name], usual=usual) for values in (old, new[name]))
+        if (wrong & still & np.isfinite(new[name])).any():
+            return True
+    return False

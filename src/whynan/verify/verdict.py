@@ -1,0 +1,358 @@
+"""The verdict of a fix: is it cured, is the healthy kept, is nothing invented, what remains."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from whynan.records.report import FixVerdict
+from whynan.verify import wording
+from whynan.verify.arrays import OtherKindError, tensors_in
+from whynan.verify.cases import Case, Ledger, cases_of, changes_healthy, cut_down, is_disputed, repaired_arrays, sized
+from whynan.verify.comparison import Healthy, is_far, made_up_size, objection, off_the_limit
+from whynan.verify.sampling import Sample, captured_samples, fresh_samples, grown_samples
+from whynan.verify.truth import UnknowableError, nearby_truths, nearest_values, takes_logarithms, truths, values_around
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from whynan.records.intents import FixKind
+    from whynan.verify.comparison import Truth
+
+BOUND: Final = 1e-3
+"""By so much, relative, may an epsilon move the run's own healthy elements."""
+VISITS: Final = 16
+"""So many captured visits are looked at, the last ones."""
+ELEMENTS: Final = 1 << 24
+"""Visits of so many elements in all, though always one."""
+ASKED: Final = 26
+"""Of so many fresh inputs is the truth asked."""
+_BITS: Final = {"captured": 8192, "own": 2048, "extreme": 1024}
+_MOST: Final = 160
+"""Elements of the largest tensor for which the oracle is asked of a captured input as it is."""
+_MOST_WHOLE: Final = 4096
+"""The same of one that does not fail any more when it is cut down, as a product of very many factors."""
+
+
+class _RejectedError(Exception):
+    """The first reason against a fix."""
+
+
+def judge(
+    original: Callable[..., Any],
+    repaired: Callable[..., Any],
+    captured: Sequence[Mapping[str, Any]],
+    *,
+    kind: FixKind,
+    seed: int = 0,
+    rounded: bool = False,
+) -> FixVerdict:
+    """The verdict of a fix: ``repaired`` in the place of ``original``, both called with their parameters by name.
+
+    ``captured`` are the visits of the run, parameter name to value, tensors with ``requires_grad`` where a gradient
+    was wanted; the key ``""`` may hold the gradient that came in from behind, one for each returned tensor. They are
+    run on what was captured, on fresh inputs like it in three dtypes, and on the extremes of these dtypes; where they
+    differ the oracle decides. A ``guard`` and an ``epsilon`` may not move a healthy element at all to be verified, and
+    by less than 1e-3 of the run's own to be ``distorting``; a ``reformulation`` may move them by the original's own
+    rounding noise. A finite number that is not the exact one is rejected, but of an ``epsilon``, whose trade it is.
+    Where nothing captured is bad, a value that is finite and has lost half of its digits is what has to be cured.
+    Where what was captured is known to have been ``rounded`` on its way, as the sigmoid that a module gives, nothing
+    that a guard makes up is right if it is not so for what rounds to that. A value that is undefined may be made up,
+    though no greater one than is healthy, or than the logarithm of one. The same arguments have the same verdict.
+    """
+    judgement = _Judgement(original, repaired, kind, seed)
+    judgement.rounded = rounded and kind != "reformulation"
+    try:
+        return judgement.verdict(captured_samples(_last(captured)))
+    except _RejectedError as reason:
+        return judgement.told("rejected", str(reason))
+
+
+class _Judgement:
+    """One fix that is being judged."""
+
+    def __init__(self, original: Callable[..., Any], repaired: Callable[..., Any], kind: FixKind, seed: int) -> None:
+        self.original, self.repaired, self.seed = original, repaired, seed
+        self.strict, self.declared = kind != "reformulation", kind == "epsilon"
+        self.near, self.far = Ledger(), Ledger()
+        self.missing: str | None = None
+        self.silent = False
+        self.rounded = False
+        self.healthy: dict[str, Healthy] = {}
+        self.unknown: tuple[float, float] | None = None
+        self.far_off = 0
+        self.forward: bool | None = None
+        self.backward: bool | None = None
+        self.dtype = "float32"
+
+    def verdict(self, samples: list[Sample]) -> FixVerdict:
+        """The verdict on what was captured and on fresh inputs; raises the reason where it is rejected."""
+        cases, why = self._cases(samples)
+        if not cases:
+            return self.told("unverified", f"the original could not be run again: {why or 'nothing was captured'}")
+        if not any(case.old for case in cases):
+            return self.told("unverified", "it gives no floating-point number that could be judged")
+        self.silent = not any(case.fails for case in cases if case.given)
+        self.dtype = cases[0].sample.dtype
+        fresh = self._cases(fresh_samples(samples, self.seed, self._accepts))[0]
+        for name in {name for case in cases for name in case.old if name.isdecimal()}:
+            healthy = Healthy.of([case.old[name][0] for case in cases if name in case.old])
+            self.healthy |= {} if healthy is None else {name: healthy}
+        every = sized([*sorted(cases, key=lambda c: not c.fails), *fresh], self.dtype)
+        for case in every[: len(cases)]:
+            self._captured(case)
+        if self.silent and not self.far_off:
+            return self.told("unverified", "what was captured does not fail by itself")
+        self._settle()
+        self._fresh(every[len(cases) :])
+        self._settle()
+        values = {name for case in cases for name in case.old if name.isdecimal()}
+        if values - self.near.arrays:
+            self._fresh(sized(self._cases(grown_samples(samples, self.seed, self._accepts))[0], self.dtype))
+            self._settle()
+            if values - self.near.arrays - self.far.arrays:
+                return self.told("unverified", "nothing healthy is known that it could be compared on")
+        return self._held()
+
+    def told(self, status: Any, why: str) -> FixVerdict:
+        """A verdict with what was counted so far."""
+        near, far = self.near, self.far
+        healthy = near.healthy + far.healthy
+        return FixVerdict(
+            status=status,
+            forward_finite=self.forward,
+            backward_finite=self.backward,
+            healthy_elements=healthy if healthy else None,
+            healthy_worse=near.worse + far.worse if healthy else None,
+            max_ulp=max(near.ulps, far.ulps) if healthy else None,
+            max_rel=max(near.off, far.off) if healthy else None,
+            undecided=near.undecided + far.undecided if healthy else None,
+            why=why,
+        )
+
+    def _cases(self, samples: Iterable[Sample]) -> tuple[list[Case], str]:
+        found, why = list[Case](), ""
+        for sample in samples:
+            try:
+                found += cases_of(self.original, sample, self.seed)
+            except Exception as error:
+                why = _said(error)
+        return found, why
+
+    def _captured(self, case: Case) -> None:
+        new = self._repaired(case)
+        if (case.fails or self.silent) and case.given:
+            self._cured(case, new)
+        small = case
+        if _size(case) > _MOST and is_disputed(case, new):
+            cut = self._cut(case, new)
+            if cut is None:
+                self.missing = "inputs as large as the captured ones"
+                self.near.add(case, new, None, strict=self.strict, judged=True)
+                return
+            if cut is not case:
+                self.near.add(case, new, None, strict=self.strict and not self.silent, judged=False)
+                small, new = cut, self._repaired(cut)
+        known = self._weigh(small, new, self.near)
+        if known is not None and case.given:
+            self._sensible(small, new, known)
+        if self.rounded and case.given and self.unknown is None:
+            self._look_nearby(small, new)
+        if self.silent and case.given and known is not None:
+            self._near_the_truth(small, new, known)
+
+    def _sensible(self, case: Case, new: Mapping[str, Any], known: Mapping[str, Truth]) -> None:
+        """Raises where a number stands that makes no sense as one, though no exact one can be told against it."""
+        around: dict[str, list[Any]] | None = None
+        values = [(name, old) for name, (old, _) in case.old.items() if name.isdecimal()]
+        mended = [name for name, old in values if (~np.isfinite(old) & np.isfinite(new[name])).any()]
+        logarithmic = bool(mended) and takes_logarithms(self.original, case)
+        asks = logarithmic and not self.declared and any(known[name].undefined.any() for name in mended)
+        nearest = self._nearest(case) if asks else {}
+        for name in mended:
+            (old, dtype), truth, healthy = case.old[name], known[name], self.healthy.get(name)
+            most = made_up_size(dtype, healthy, logarithmic=logarithmic, nearest=nearest.get(name))
+            found = objection(old, new[name], dtype, truth, healthy, strict=self.strict, most=most)
+            made_up = ~np.isfinite(old) & np.isfinite(new[name]) & (truth.undefined | truth.infinite)
+            if found is None and made_up.any():
+                if around is None:
+                    around = self._around(case)
+                found = off_the_limit(np.where(made_up, old, 0.0), new[name], around.get(name, []), healthy)
+            if found is not None:
+                raise _RejectedError(wording.senseless(name, found))
+
+    def _nearest(self, case: Case) -> dict[str, Any]:
+        try:
+            return nearest_values(self.original, case)
+        except UnknowableError:
+            return {}
+
+    def _around(self, case: Case) -> dict[str, list[Any]]:
+        try:
+            return values_around(self.original, case, bits=_BITS[case.sample.nature])
+        except UnknowableError:
+            return {}
+
+    def _cut(self, case: Case, new: Mapping[str, Any]) -> Case | None:
+        """A large case cut down, if it still fails then; else as it is, where it is not too large for the oracle."""
+        cut = cut_down(self.original, case, new, self.seed)
+        if cut is not None and (cut.fails or not case.fails):
+            return cut
+        return case if _size(case) <= _MOST_WHOLE else None
+
+    def _near_the_truth(self, case: Case, new: Mapping[str, Any], known: Mapping[str, Truth]) -> None:
+        """Raises where a captured value that was finite and far from the exact one is as far from it still."""
+        for name, (old, dtype) in case.old.items():
+            usual = case.usual.get(name, 0.0)
+            wrong = is_far(old, dtype, known[name], usual=usual)
+            still = wrong & is_far(new[name], dtype, known[name], usual=usual)
+            self.far_off += int(wrong.sum())
+            if still.any():
+                place = int(np.argmax(still))
+                value, exact = float(new[name].reshape(-1)[place]), float(known[name].values.reshape(-1)[place])
+                raise _RejectedError(wording.still_wrong(name, int(still.sum()), still.size, value, exact))
+
+    def _look_nearby(self, case: Case, new: Mapping[str, Any]) -> None:
+        """Note where what was bad is a number now that is not the exact one of what was rounded to the input."""
+        try:
+            for known in nearby_truths(self.original, case, bits=_BITS[case.sample.nature]):
+                for name, truth in known.items():
+                    if name not in case.old:
+                        continue
+                    old, dtype = case.old[name]
+                    off = ~np.isfinite(old) & np.isfinite(new[name]) & is_far(new[name], dtype, truth)
+                    if off.any():
+                        place = int(np.argmax(off))
+                        self.unknown = float(new[name].reshape(-1)[place]), float(truth.values.reshape(-1)[place])
+                        return
+        except UnknowableError as what:
+            self.missing = str(what)
+
+    def _cured(self, case: Case, new: Mapping[str, Any]) -> None:
+        """Raises where the failing input still fails; an Inf that an infinite input must give is none."""
+        entered = any(not bool(t.isfinite().all()) for t in tensors_in(case.sample.arguments).values())
+        for name, (old, _) in case.old.items():
+            bad = ~np.isfinite(new[name])
+            if entered:
+                bad &= ~(np.isinf(new[name]) & (new[name] == old))
+            finite = not bad.any()
+            if name.isdecimal():
+                self.forward = finite and self.forward is not False
+            else:
+                self.backward = finite and self.backward is not False
+            if not finite and not self.silent:
+                value = float(new[name][bad][0])
+                raise _RejectedError(wording.uncured(name, int(bad.sum()), bad.size, value))
+
+    def _fresh(self, cases: Sequence[Case]) -> None:
+        pairs: list[tuple[Case, dict[str, Any]]] = []
+        for case in cases:
+            try:
+                pairs.append((case, self._repaired(case)))
+            except _RejectedError:
+                # in another dtype than the run's what it says of itself is its own affair
+                if case.sample.dtype == self.dtype:
+                    raise
+        asked = self._asked(pairs)
+        for number, (case, new) in enumerate(pairs):
+            like = case.sample.nature == "own" and (not self.strict or case.sample.dtype == self.dtype)
+            ledger = self.near if like else self.far
+            if number in asked:
+                self._weigh(case, new, ledger)
+            else:
+                ledger.add(case, new, None, strict=self.strict, judged=False)
+
+    def _asked(self, pairs: list[tuple[Case, dict[str, Any]]]) -> set[int]:
+        """Those whose truth is asked: of every kind one first, the run's own dtype before the others.
+
+        Of those like the run's, ones in which a healthy element changed are a kind of their own.
+        """
+        seen: dict[tuple[str, str, bool], int] = {}
+        ranked: list[tuple[int, int]] = []
+        for number, (case, new) in enumerate(pairs):
+            if is_disputed(case, new):
+                key = case.sample.title, case.sample.dtype, case.sample.nature == "own" and changes_healthy(case, new)
+                seen[key] = seen.get(key, -1) + 1
+                lost = any((np.isfinite(old) & ~np.isfinite(new[name])).any() for name, (old, _) in case.old.items())
+                ranked.append((2 * seen[key] + (case.sample.dtype != self.dtype) - 4 * lost, number))
+        return {number for _, number in sorted(ranked)[:ASKED]}
+
+    def _weigh(self, case: Case, new: dict[str, Any], ledger: Ledger) -> Mapping[str, Truth] | None:
+        found = None
+        if is_disputed(case, new):
+            bits = _BITS[case.sample.nature]
+            try:
+                found = truths(self.original, case, new, bits=bits)
+            except UnknowableError as what:
+                self.missing = str(what)
+        ledger.add(case, new, found, strict=self.strict, judged=found is None)
+        return found
+
+    def _accepts(self, sample: Sample) -> bool:
+        return bool(self._cases([sample])[0])
+
+    def _repaired(self, case: Case) -> dict[str, Any]:
+        try:
+            return repaired_arrays(self.repaired, case)
+        except OtherKindError as what:
+            raise _RejectedError(f"gives {what}") from None
+        except Exception as error:
+            raise _RejectedError(f"the repaired code raises {_said(error)}") from error
+
+    def _settle(self) -> None:
+        """Raises the first reason against the fix."""
+        near, far = self.near, self.far
+        if near.gone is not None:
+            raise _RejectedError(wording.lost(near.gone, near.lost))
+        if self.strict and near.worse and near.moved >= BOUND:
+            raise _RejectedError(wording.changes(near))
+        if not self.strict and near.worse:
+            raise _RejectedError(wording.further(near))
+        if near.made_up is not None and not self.declared:
+            raise _RejectedError(wording.invented(near.made_up))
+        if not self.strict:
+            self._settle_far(far)
+
+    def _settle_far(self, far: Ledger) -> None:
+        if far.gone is not None:
+            raise _RejectedError(wording.lost(far.gone, far.lost))
+        if far.worse:
+            raise _RejectedError(wording.further(far))
+        if far.made_up is not None:
+            raise _RejectedError(wording.invented(far.made_up))
+
+    def _held(self) -> FixVerdict:
+        near, far = self.near, self.far
+        if self.unknown is not None:
+            return self.told("unverified", wording.unknown(*self.unknown))
+        if self.missing is not None and near.undecided + far.undecided:
+            count = near.undecided + far.undecided
+            return self.told(
+                "unverified", f"exact values are not known of {self.missing}, so {count:,} elements are undecided"
+            )
+        if self.strict and (near.worse + far.worse or near.made_up is not None):
+            return self.told("distorting", wording.distorting(near, far, self.dtype))
+        backward = self.backward is not None
+        return self.told("verified", wording.verified(near, far, backward=backward, strict=self.strict))
+
+
+def _last(captured: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The last visits, in their order, as many as memory is meant for."""
+    found: list[Mapping[str, Any]] = []
+    left = ELEMENTS
+    for visit in reversed(captured[-VISITS:]):
+        left -= sum(t.numel() for t in tensors_in(visit).values())
+        if found and left < 0:
+            break
+        found.append(visit)
+    return found[::-1]
+
+
+def _size(case: Case) -> int:
+    return max((t.numel() for t in tensors_in(case.sample.arguments).values()), default=0)
+
+
+def _said(error: Exception) -> str:
+    text = str(error).strip().split("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,57 @@
+"""What a selection leaves out is given a harmless operand there: its gradient is finite, and nothing else changes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.unit.fixes.python.mended import all_of, changed, computed, declined, function, is_cured, mended
+from whynan.records.neighbourhood import Neighbourhood, Selection
+
+X = torch.tensor([-1.0, 0.0, 2.0])
+GOOD = torch.tensor([0.5, 1.0, 2.0])
+
+CASES = [
+    ("return torch.where(x > 0, x.log(), 0.0)", "x.log()"),
+    ("return torch.where(x <= 0, torch.zeros_like(x), torch.sqrt(x))", "torch.sqrt(x)"),
+    ("return x.log().masked_fill(x <= 0, 0.0)", "x.log()"),
+    ("return (1 / x).where(x != 0, x)", "1 / x"),
+    ("y = x.sqrt()\nreturn torch.where(x > 0, y, 0.0)", "x.sqrt()"),
+    ("m = x > 0\ny = 2 * torch.log(x)\nz = y + 1\nreturn torch.where(m, z, x)", "torch.log(x)"),
+    ("return torch.where(x.abs() > 1e-3, torch.rsqrt(x * x), x)", "torch.rsqrt(x * x)"),
+]
+
+
+@pytest.mark.parametrize(("body", "site"), CASES)
+def test_a_selection_is_made_twice(body: str, site: str) -> None:
+    text = function(body)
+    found = mended(text, site)
+    assert found.kind == "guard"
+    assert is_cured(text, found.edited, [X], [GOOD]), changed(text, found.edited)
+    assert torch.equal(computed(text, X)[0].nan_to_num(), computed(found.edited, X)[0].nan_to_num())
+
+
+def test_a_product_with_a_mask_is_a_selection_where_the_run_says_so() -> None:
+    text = function("return x.sqrt() * m", "x, m")
+    assert all_of(text, "x.sqrt()") == []
+    left_out = Selection(op="aten.mul.Tensor", side="self", mask="m", line=6)
+    around = Neighbourhood(dialect="aten", middle=0, operations=(), left_out=left_out)
+    found = mended(text, "x.sqrt()", around=around)
+    mask = torch.tensor([False, False, True])
+    assert is_cured(text, found.edited, [X, mask], [GOOD, mask])
+
+
+def test_it_is_not_made_a_third_time() -> None:
+    text = function("return torch.where(x > 0, x.log(), 0.0)")
+    edited = mended(text, "x.log()").edited
+    assert declined(edited, "torch.where(x > 0, x, 1).log()") == ["it is written so already"]
+
+
+def test_a_mask_that_is_made_later_is_declined() -> None:
+    text = function("y = x.log()\nm = x > 0\nreturn torch.where(m, y, 0.0)")
+    assert declined(text, "x.log()") == ["m of the mask is not known yet where the operand is read"]
+
+
+def test_a_mask_that_does_something_is_declined() -> None:
+    text = function("return torch.where(g(x), x.log(), 0.0)")
+    assert declined(text, "x.log()") == ["g(x) would be evaluated twice"]

@@ -1,0 +1,78 @@
+"""A fix is made anew from what a report says, and with it the program is clean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+import whynan
+from tests.made_anew import check
+from whynan.fixes.candidates import Declined
+from whynan.run.fix.apply import remade
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+MASKED = """import torch
+
+
+def target(x):
+    mask = torch.tensor([0.0, 1.0, 1.0])
+    loss = (torch.sqrt(x) * mask).sum()
+    loss.backward()
+    return loss
+"""
+BY_A_MASK = "a harmless operand where mask leaves the result out"
+VANISHED = """import torch
+
+
+def target(x):
+    return FORMULA
+"""
+
+
+@pytest.mark.proof
+def test_what_left_a_birth_out_is_found_again_though_the_report_does_not_hold_it(
+    loaded: Callable[[str], ModuleType],
+) -> None:
+    report = whynan.explain(loaded(MASKED).target, torch.tensor([0.0, 1.0, 2.0], requires_grad=True), rerun=True)
+    (fix,) = (fix for fix in report.findings[0].fixes if fix.title == BY_A_MASK)
+    assert fix.verdict.status == "verified"
+    assert check(report) >= 2
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(
+    ("old", "new"), [(", x, 1))", ", x, 2))"), ("mask != 0", "mask == 0"), ("+    loss", "+    os")]
+)
+def test_an_altered_change_is_none_that_is_made(old: str, new: str, loaded: Callable[[str], ModuleType]) -> None:
+    module = loaded(MASKED)
+    report = whynan.explain(module.target, torch.tensor([0.0, 1.0, 2.0], requires_grad=True), rerun=True)
+    finding = report.findings[0]
+    (fix,) = (fix for fix in finding.fixes if fix.title == BY_A_MASK)
+    assert fix.patch is not None
+    assert old in fix.patch
+    altered = fix.model_copy(update={"patch": fix.patch.replace(old, new)})
+    assert isinstance(remade("m.py", MASKED, finding, fix), str)
+    assert isinstance(remade("m.py", MASKED, finding, altered), Declined)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(
+    "formula", ["torch.log(x + 1e-8).sum()", "torch.rsqrt(x + 1e-8).sum()", "(x / (x + 1e-8)).sum()"]
+)
+def test_with_a_verified_fix_nothing_is_told_of_the_line_that_it_has_written(
+    formula: str, loaded: Callable[[str], ModuleType]
+) -> None:
+    text = VANISHED.replace("FORMULA", formula)
+    report = whynan.explain(loaded(text).target, torch.tensor([0.0, 1.0]).half(), rerun=True)
+    finding = report.findings[0]
+    assert finding.rule == "WN704"
+    best = finding.fixes[0]
+    assert best.verdict.status == "verified"
+    edited = remade("m.py", text, finding, best)
+    assert isinstance(edited, str)
+    assert whynan.explain(loaded(edited).target, torch.tensor([0.0, 1.0]).half()).verdict == "clean"

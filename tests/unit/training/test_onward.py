@@ -1,0 +1,106 @@
+"""A fix is verified only if the edited program makes its bad step and goes on, on weights that are put back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from whynan.run.watch.attempts import Replaying
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+pytestmark = pytest.mark.proof
+
+PROGRAM = """
+import torch
+import whynan
+
+w = torch.nn.Parameter(torch.tensor([0.5, 0.7, 1.0]))
+optimizer = torch.optim.OPTIMIZER
+
+
+def train():
+    with whynan.watch(optimizer, quiet=True) as watched:
+        for step in range(4):
+            if step == 1:
+                with torch.no_grad():
+                    w[0] = 0.0
+                optimizer.param_groups[0]["lr"] = RATE
+            root = torch.sqrt(w.abs())
+            loss = LOSS
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return watched.report
+"""
+ROOTS, EXPONENTIAL, HUGE = "root.sum()", "(root + 0.5 * torch.exp(-w)).sum()", "root.sum() * (1e30 if step else 1)"
+
+
+def program(optimizer: str, loss: str, rate: float = 0.01) -> str:
+    return PROGRAM.replace("OPTIMIZER", optimizer).replace("LOSS", loss).replace("RATE", str(rate))
+
+
+def verdict_of(module: ModuleType) -> Any:
+    (finding,) = module.train().findings
+    assert finding.step == 2
+    return finding.fixes[0].verdict
+
+
+def test_a_fix_after_which_the_program_goes_on_is_verified(loaded: Callable[[str], ModuleType]) -> None:
+    assert verdict_of(loaded(program("SGD([w], lr=0.01)", EXPONENTIAL))).status == "verified"
+
+
+def test_a_fix_that_moves_the_failure_to_the_next_step_is_not(loaded: Callable[[str], ModuleType]) -> None:
+    """The twin: a rate at which the finite step takes the weights to where the exponential overflows."""
+    verdict = verdict_of(loaded(program("SGD([w], lr=0.01)", EXPONENTIAL, rate=1e3)))
+    assert verdict.status == "unverified"
+    assert "with it step 3 is bad: NaN or Inf in the loss and the gradients" in verdict.why
+    assert "behind it, the program gives Inf at" in verdict.why
+    assert "_0.py:17 (WN203 exp-overflow)" in verdict.why
+
+
+def test_a_fix_after_which_the_step_spoils_the_optimizers_state_is_not(loaded: Callable[[str], ModuleType]) -> None:
+    verdict = verdict_of(loaded(program("Adam([w], lr=0.01)", HUGE)))
+    assert verdict.status == "unverified"
+    assert "with it step 2 leaves NaN or Inf in exp_avg_sq of the optimizer" in verdict.why
+
+
+def test_a_huge_gradient_that_an_optimizer_stands_is_no_harm(loaded: Callable[[str], ModuleType]) -> None:
+    """The twin: an optimizer that takes the signs of the same gradients."""
+    assert verdict_of(loaded(program("Rprop([w], lr=1e-4)", HUGE))).status == "verified"
+
+
+def test_a_fix_after_which_the_step_spoils_the_weights_is_not(loaded: Callable[[str], ModuleType]) -> None:
+    verdict = verdict_of(loaded(program("SGD([w], lr=0.01)", HUGE, rate=1e30)))
+    assert verdict.status == "unverified"
+    assert "with it step 2 leaves NaN or Inf in the weights" in verdict.why
+
+
+def test_what_cannot_be_gone_on_with_says_nothing_against_a_fix(loaded: Callable[[str], ModuleType]) -> None:
+    """The step is made; the next one is not, for the program would write a file before it."""
+    writes = "optimizer.step()\n            if step == 1:\n                open('log.txt', 'w').close()"
+    text = program("SGD([w], lr=0.01)", EXPONENTIAL, rate=1e3).replace("optimizer.step()", writes)
+    assert verdict_of(loaded(text)).status == "verified"
+
+
+@pytest.mark.parametrize("optimizer", ["SGD([w], lr=0.01, momentum=0.9)", "Adam([w], lr=0.01)"])
+def test_the_weights_and_what_the_optimizer_keeps_are_put_back(
+    optimizer: str, loaded: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = loaded(program(optimizer, ROOTS))
+    states: list[str] = []
+    original = Replaying.trial
+
+    def trial(self: Any, *args: Any) -> Any:
+        states.append(repr((module.w, module.optimizer.state_dict())))
+        out = original(self, *args)
+        states.append(repr((module.w, module.optimizer.state_dict())))
+        return out
+
+    monkeypatch.setattr(Replaying, "trial", trial)
+    assert verdict_of(module).status == "verified"
+    assert len(states) >= 2
+    assert len({*states}) == 1
