@@ -16,24 +16,9 @@ from tests.unit.architecture import circles, folder_sizes, import_graph, line_co
 PACKAGE = Path(whynan.__file__).parent
 CONTRACTS = Path(__file__).parents[2] / "pyproject.toml"
 
-# What is there of what should not be. These numbers only ever become smaller: whoever lowers one, writes it here.
-LARGEST_CIRCLE = 0
-MODULES_IN_CIRCLES = 0
-LINES = 81_240
+LINES = 79_050
+"""The source only ever becomes smaller: whoever makes it so, lowers this."""
 MODULES_IN_A_FOLDER = 14
-CROWDED_FOLDERS = {
-    "capture": 15,
-    "capture/onnx": 53,
-    "capture/torch": 89,
-    "fixes/graph": 15,
-    "fixes/source": 23,
-    "models": 32,
-    "report": 24,
-    "session": 56,
-    "source": 15,
-    "verify": 22,
-    "verify/oracle": 19,
-}
 
 
 def lint_imports(source: Path) -> subprocess.CompletedProcess[str]:
@@ -87,15 +72,12 @@ def test_a_planted_import_breaks_its_contract(file: str, statement: str, contrac
     assert f"{contract} BROKEN" in result.stdout
 
 
-def test_no_circle_of_imports_is_new() -> None:
-    found = circles(import_graph(PACKAGE))
-    assert max(map(len, found), default=0) <= LARGEST_CIRCLE, found
-    assert sum(map(len, found)) <= MODULES_IN_CIRCLES, found
+def test_no_imports_go_in_a_circle() -> None:
+    assert circles(import_graph(PACKAGE)) == []
 
 
-def test_no_folder_becomes_crowded() -> None:
-    crowded = {f: n for f, n in folder_sizes(PACKAGE).items() if n > CROWDED_FOLDERS.get(f, MODULES_IN_A_FOLDER)}
-    assert not crowded
+def test_no_folder_is_crowded() -> None:
+    assert {f: n for f, n in folder_sizes(PACKAGE).items() if n > MODULES_IN_A_FOLDER} == {}
 
 
 def test_the_source_does_not_grow() -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from whynan.capsule import script as scripts
 from whynan.capsule.document import Document, Packed, PackedNode, State
 from whynan.capsule.folder import (
     DOCUMENT,
@@ -22,6 +21,7 @@ from whynan.capsule.folder import (
     put,
     written,
 )
+from whynan.capsule.script import torch_script
 from whynan.capsule.values import Spelling, pack_visits
 from whynan.report.json import to_json
 from whynan.report.redaction import redacted
@@ -112,7 +112,7 @@ def content_of(kept: Kept | None, finding: Finding, *, redact: bool = False) -> 
         index = (0,) * kept.results[bad].data.dim()
     devices = {n: layout.device for n, layout in spelling.layouts.items() if layout.device != "cpu"}
     changed, many = _written(kept)
-    script = scripts.torch_script(packed, bad, index, devices, changed, many=many)
+    script = torch_script(packed, bad, index, devices, changed, many=many)
     return Content(packed, None, spelling.tensors, spelling.layouts, _around(kept, finding), script)
 
 

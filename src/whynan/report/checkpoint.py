@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from whynan.records.checkpoint import Checkpoint, Checkpoints, Logged, Order, Stored
 from whynan.report import json
-from whynan.report import page as columns
 from whynan.report.checkpoint_wording import (
     bad_text,
     count_of,
@@ -22,7 +21,7 @@ from whynan.report.checkpoint_wording import (
     type_of,
     where,
 )
-from whynan.report.page import Page
+from whynan.report.page import Page, put_columns
 from whynan.report.terminal import put
 from whynan.traces.redaction import Pseudonyms, Redaction, Table, by_value, dropped, kept, named, record
 
@@ -112,7 +111,7 @@ def _several(page: Page, report: Checkpoints, encoding: str, *, show_all: bool) 
     page.blank()
     places = range(len(report.checkpoints)) if show_all else _near(report)
     rows = [_row(report, place, order.key) for place in places]
-    columns.put(page, ("checkpoint", order.key or "", "tensors", "bad", ""), rows, encoding)
+    put_columns(page, ("checkpoint", order.key or "", "tensors", "bad", ""), rows, encoding)
     left_out = len(report.checkpoints) - len(rows)
     if left_out:
         page.line(f"  and {left_out:,} more; --all lists them")
@@ -145,7 +144,7 @@ def _tensors(page: Page, shown: Checkpoint, heading: str, encoding: str, *, show
     told = held if show_all else bad[:_TENSORS_SHOWN]
     if not told:
         return
-    columns.put(page, (heading, *_HEADER), [_cells(stored, show_all=show_all) for stored in told], encoding)
+    put_columns(page, (heading, *_HEADER), [_cells(stored, show_all=show_all) for stored in told], encoding)
     if len(bad) > len(told):
         page.line(f"  and {len(bad) - len(told):,} more; --all lists them")
         if groups := where(shown):

@@ -270,7 +270,7 @@ _PLAIN_ENOUGH: Final = "type"
 """The heading of what needs none."""
 
 
-def put(page: Page, header: Sequence[str], rows: Sequence[Sequence[Piece]], encoding: str) -> None:
+def put_columns(page: Page, header: Sequence[str], rows: Sequence[Sequence[Piece]], encoding: str) -> None:
     """Put rows under their headings, without the columns that are empty in every row.
 
     Where the page is too narrow, the first cell of a row stands alone, and the others below it with their headings.

@@ -128,7 +128,7 @@ PROGRAM = """
 import sys
 from tests.unit.report.programs import REPORTS
 from whynan.config import Options
-from whynan.session.delivery import deliver, say
+from whynan.run.output.delivery import deliver, say
 print("before")
 deliver(REPORTS["forward"], Options())
 say("a word")

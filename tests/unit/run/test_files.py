@@ -137,7 +137,7 @@ def test_what_stands_for_an_open_file_is_never_replaced() -> None:
 
 WRITER = """
 import sys
-from whynan.session.files import check_writable, write_text
+from whynan.run.output.files import check_writable, write_text
 check_writable("/dev/stdout", "--json")
 print("before", flush=True)
 write_text("/dev/stdout", "the report\\n")

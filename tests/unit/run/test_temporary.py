@@ -16,7 +16,7 @@ from whynan.run.onnx.engines import OWNED, Folder, clear_away
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="locks as POSIX has them")
 HOLDER = """
 import sys
-from whynan.session.temporary import Folder
+from whynan.run.onnx.engines import Folder
 held = Folder()
 open(held.name + "/large.bin", "w").close()
 print(held.name, flush=True)

@@ -13,7 +13,7 @@ from whynan.verify.in_place.instrument import every_function, instrumented_all
 
 LOADING = """
 import sys
-from whynan.session.script import Program
+from whynan.run.script import Program
 from whynan.verify.loading import Loaded
 
 path, kind, what, *arguments = sys.argv[1:]

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 import torch
 
 from whynan.errors import UsageError
-from whynan.models.checkpoint import tensors as safetensors_files
-from whynan.models.checkpoint import tensors as torch_files
 from whynan.models.checkpoint.contents import Allowances, Contents, contents
 from whynan.models.checkpoint.files import LOG, Members, members, read_log
 from whynan.models.checkpoint.order import distinct, excerpt, ordered, short_names, spelled, steps_of
+from whynan.models.checkpoint.tensors import opened, opened_safetensors
 from whynan.records.checkpoint import Checkpoint, Checkpoints, Logged, StoredForm
 
 if TYPE_CHECKING:
@@ -85,12 +84,12 @@ class _Reading:
     def part(self, part: Part) -> None:
         """What one file holds."""
         if part.form == "safetensors":
-            with safetensors_files.opened_safetensors(part.path) as file:
+            with opened_safetensors(part.path) as file:
                 self._all(file.contents(), part, file.steps())
             return
-        opened = torch_files.opened(part.path, part.form)
-        self._all(contents(opened.document), part, steps_of(opened.document))
-        named = (name for name in opened.unloaded if not name.startswith(_READ))
+        document = opened(part.path, part.form)
+        self._all(contents(document.document), part, steps_of(document.document))
+        named = (name for name in document.unloaded if not name.startswith(_READ))
         self.unloaded.update(dict.fromkeys(map(spelled, named)))
 
     def _all(self, found: Iterable[tuple[str, Held]], part: Part, steps: dict[str, Number]) -> None:
