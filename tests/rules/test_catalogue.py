@@ -56,8 +56,10 @@ def test_what_is_no_code_has_no_family(code: str) -> None:
 
 
 def test_every_module_of_a_rule_is_found() -> None:
-    modules = [m.name for m in pkgutil.iter_modules(whynan.rules.__path__) if m.name.startswith("wn")]
+    folders = {m.name for m in pkgutil.iter_modules(whynan.rules.__path__) if m.ispkg}
+    modules = [m.name for f in folders for m in pkgutil.iter_modules([f"{whynan.rules.__path__[0]}/{f}"])]
     assert sorted(m[:5].upper() for m in modules) == sorted(ALL)
+    assert {m[:3] for m in modules} == folders
 
 
 @pytest.mark.parametrize("code", ALL)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 import torch
 
 from tests.unit.fixes.python.mended import DIVISION, HEAD, LOG, LOG_SOFTMAX, ROOT_EPSILON, called, function, mended
-from whynan.fixes.python import candidates
 from whynan.records import FixVerdict
 from whynan.records.intents import FixIntent
 from whynan.verify.torch_program import compiled
@@ -118,6 +119,8 @@ def test_a_guard_of_a_true_zero_is_verified(name: str) -> None:
 
 
 def test_without_what_is_upstream_the_same_guard_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    # the package has a function of this name
+    candidates = importlib.import_module("whynan.fixes.python.candidates")
     monkeypatch.setattr(candidates, "levels", lambda *_: iter(()))
     found = mended(f"{HEAD}def f(x):\n    p = x.softmax(-1)\n    return p.log()\n", "p.log()", LOG)
     assert found.original.inputs == ("p",)
