@@ -1,8 +1,8 @@
 """A failing operation, packed into a folder that reproduces it anywhere, and unpacked."""
 
-from whynan.capsule.pack import Content as Content
-from whynan.capsule.pack import content_of as content_of
-from whynan.capsule.pack import pack as pack
+from whynan.capsule.packing import Content as Content
+from whynan.capsule.packing import content_of as content_of
+from whynan.capsule.packing import pack as pack
 from whynan.capsule.reader import Capsule as Capsule
 from whynan.capsule.reader import Replayed as Replayed
 from whynan.capsule.reader import open_capsule as open_capsule

@@ -15,7 +15,7 @@ from syrupy.assertion import SnapshotAssertion
 import whynan
 from tests.unit.capsule.packed import in_place, packed
 from whynan.capsule import folder as folders
-from whynan.capsule import open_capsule, pack
+from whynan.capsule import open_capsule, packing
 from whynan.config import Options
 from whynan.errors import UsageError
 from whynan.run.options import check
@@ -64,7 +64,7 @@ def test_what_fails_half_way_leaves_nothing(monkeypatch: pytest.MonkeyPatch, sna
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         folders.put(folder, name, data)
 
-    monkeypatch.setattr(pack, "put", full)
+    monkeypatch.setattr(packing, "put", full)
     report = packed(in_place, Path("c"))
     assert os.listdir() == []
     assert report.run.data is None

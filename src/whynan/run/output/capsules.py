@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from whynan.analysis import findings_of
 from whynan.capsule.document import Layout, PackedNode
 from whynan.capsule.folder import Stored
-from whynan.capsule.pack import NOT_KEPT, Content
+from whynan.capsule.packing import NOT_KEPT, Content
 from whynan.capsule.script import onnx_script
 from whynan.records import Neighbourhood, Note
 
