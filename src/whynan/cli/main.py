@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TextIO, cast
 import click
 
 from whynan.errors import WhynanError
-from whynan.report.page import encodable, plain, shortened
+from whynan.report.escape import encodable, plain, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

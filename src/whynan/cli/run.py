@@ -130,7 +130,7 @@ def run(module: str | None, code: str | None, program: tuple[str, ...], **chosen
     """
     from whynan.config import Options
     from whynan.run.options import check
-    from whynan.run.output.delivery import with_own_paths
+    from whynan.run.output.own_paths import with_own_paths
 
     target = _target(module, code, program)
     options = with_own_paths(Options.load(**chosen))

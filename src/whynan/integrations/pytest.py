@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from whynan.errors import NonFiniteError
-from whynan.report.page import plain
+from whynan.report.escape import plain
 from whynan.report.wording import headline
 from whynan.run.guarded_capture import Watched
 from whynan.run.region import STEPPED_ASIDE, Region, allowed

@@ -9,7 +9,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.floats import format_value
-from whynan.report.page import Page, plain, put_columns
+from whynan.report.escape import plain
+from whynan.report.page import Page, put_columns
 from whynan.report.terminal import put
 from whynan.report.wording import array_of
 

@@ -14,7 +14,7 @@ from whynan.faults import report_internal_error, tell_once
 from whynan.records import Note
 from whynan.run.guarded_capture import Watched
 from whynan.run.output import capsules, recorded
-from whynan.run.output.delivery import deliver, say, told
+from whynan.run.output.delivery import deliver, told
 from whynan.run.output.files import is_replaceable
 from whynan.run.pipeline import with_note
 from whynan.run.proof.proving import RERUN, Once, RunOnce
@@ -331,22 +331,3 @@ def _raised(report: Report, error: BaseException) -> Report:
     status = report.run.exit_status.model_copy(update={"script": 1})
     run = report.run.model_copy(update={"exception": exception_text(error), "exit_status": status})
     return report.model_copy(update={"run": run})
-
-
-# -- What is said of a program that never loaded torch: in its own process nothing of whynan is loaded either ----------
-
-
-def tell_of_no_torch(command: str, options: Options, script: int) -> None:
-    """A document where one was asked for, else one line; none where the program has failed and speaks for itself."""
-    from whynan.records import Coverage, ExitStatus, Note, Report, Run
-    from whynan.report.notes import sentence
-
-    note = Note.of("no_torch")
-    if options.json is None:
-        if not options.quiet and script == 0:
-            say(sentence(note))
-        return
-    from whynan.run.pipeline import versions
-
-    run = Run(command=command, exit_status=ExitStatus(script=script, whynan=0), versions=versions())
-    deliver(Report(verdict="clean", run=run, coverage=Coverage(typed_notes=(note,))), options)

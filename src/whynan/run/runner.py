@@ -14,11 +14,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from whynan.run.controller import tell_of_no_torch
 from whynan.run.isolation import Isolation
 from whynan.run.output.delivery import say
 from whynan.run.output.files import STANDARD_OUTPUT
 from whynan.run.script import Beginning, without_own_frames
+from whynan.run.unloaded import tell_of_no_torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

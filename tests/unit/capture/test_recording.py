@@ -61,7 +61,7 @@ import sys
 import torch
 from torch import nn
 from whynan.api import Trace
-from whynan.traces.writing import TraceWriter
+from whynan.traces.writer import TraceWriter
 
 def ready():
     print("ready", flush=True)

@@ -102,7 +102,7 @@ def test_a_csv_writer_and_a_log_handler_write_nothing(tmp_path: Path) -> None:
 
 PROGRAM = """
 import ctypes, logging, os, sys
-from whynan.capture.outside import held_back
+from whynan.replay.sandbox import held_back
 logging.basicConfig(stream=sys.stderr, format="%(message)s")
 def say(word):
     print(word)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whynan.report.page import encodable, plain, shortened
+from whynan.report.escape import encodable, plain, shortened
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from whynan.config import Options
-from whynan.run.output.delivery import with_own_paths
+from whynan.run.output.own_paths import with_own_paths
 
 GIVEN = Options(json="out/report.json", trace="trace/", capsule="failure", baseline="old.json")
 

@@ -207,7 +207,7 @@ import os, resource, signal, sys
 from tests.unit.analysis.facts import birth, sink, trace
 from tests.unit.traces.folders import RUN, events, tables
 from whynan.report.notes import sentence
-from whynan.traces.writing import TraceWriter
+from whynan.traces.writer import TraceWriter
 {prepare}
 writer = TraceWriter(sys.argv[1])
 writer.begin(RUN, {{}})

@@ -14,7 +14,7 @@ from whynan.verify.in_place.instrument import every_function, instrumented_all
 LOADING = """
 import sys
 from whynan.run.script import Program
-from whynan.verify.loading import Loaded
+from whynan.verify.in_place.instrument import Loaded
 
 path, kind, what, *arguments = sys.argv[1:]
 text = open(path).read().replace("'first'", "'other'")

@@ -19,7 +19,7 @@ from whynan.records import ExitStatus, Fed, Inference, Note, Run
 from whynan.run.fix.onnx import MEND, proved
 from whynan.run.onnx.explaining import agree, explained, explaining, is_bad, unexplained
 from whynan.run.onnx.inference import FEEDS, JOB, KEPT, OUTCOME, failed_after
-from whynan.run.output.capsules import hand_over
+from whynan.run.onnx.kept_nodes import hand_over
 from whynan.run.output.files import write_text
 from whynan.run.output.recorded import private
 from whynan.run.pipeline import versions

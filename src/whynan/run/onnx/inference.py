@@ -78,7 +78,8 @@ def _content(report: Report, kept: Path, options: Options) -> Content | None:
     """What a capsule would hold of a case; None where none is asked for."""
     if options.capsule is None:
         return None
-    from whynan.run.output.capsules import chosen, content_of
+    from whynan.run.onnx.kept_nodes import content_of
+    from whynan.run.output.capsules import chosen
 
     finding = chosen(report)
     return None if finding is None else content_of(kept, finding)
