@@ -1,4 +1,4 @@
-"""Faults of whynan itself: one warning, the traceback in a file; exceptions of the program's pass."""
+"""Faults of whynan itself: one warning, the traceback in a file; exceptions of the program go through."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ def test_a_run_again_that_hangs_is_cut_off(tmp_path: Path) -> None:
     (tmp_path / "bug.py").write_text(
         bug("import os, time; '/whynan-' in os.environ.get('TMPDIR', '') and time.sleep(1000)")
     )
-    imports = "import sys; from whynan.run import whole_program_proof as proof; from whynan.cli.main import main"
+    imports = "import sys; from whynan.run.proof import whole_program as proof; from whynan.cli.main import main"
     code = f"{imports}; proof.TIMES, proof.AT_LEAST = 0.0, 9.0; sys.exit(main())"
     command = [sys.executable, "-c", code, "run", "--rerun", "--quiet", "--json", "r.json", "bug.py"]
     subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, timeout=100)

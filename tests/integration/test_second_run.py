@@ -66,7 +66,7 @@ def _run(folder: Path, text: str, *options: str, limits: str = "", **more: Any) 
     (folder / "train.py").write_text(text, encoding="utf-8")
     command = [sys.executable, str(WHYNAN), "run", "--rerun", *options, "train.py"]
     if limits:
-        imports = "import sys; from whynan.run import whole_program_proof as proof; from whynan.cli.main import main"
+        imports = "import sys; from whynan.run.proof import whole_program as proof; from whynan.cli.main import main"
         code = f"{imports}; {limits}; sys.exit(main())"
         command = [sys.executable, "-c", code, *command[2:]]
     return subprocess.run(

@@ -18,6 +18,7 @@ import pytest
 
 from tests.unit.report.programs import REPORTS
 from whynan.report.json import read, to_json
+from whynan.report.notes import sentence
 from whynan.report.terminal import render
 from whynan.run.output.recorded import report_of_directory
 from whynan.traces.redaction import LEFT_OUT
@@ -186,7 +187,7 @@ def test_a_redacted_trace_is_told_without_names_too(made: tuple[bool, Outputs]) 
     redacted, found = made
     text = render(report_of_directory(found.folder), width=400, show_all=True)
     assert ("geheim" in text.lower()) is not redacted
-    assert text.count(LEFT_OUT) == redacted
+    assert text.count(sentence(LEFT_OUT)) == redacted
 
 
 STOPPED = """

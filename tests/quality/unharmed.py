@@ -23,11 +23,14 @@ from torch.optim import optimizer as torch_optimizer
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils.data import dataloader
 
-import whynan.capture
+import whynan
 from tests.quality.unharmed_programs import Program, Values, seeded
 from whynan.run import region
 
-HOME = str(Path(whynan.capture.__file__).parent)
+HOME = str(Path(whynan.__file__).parent)
+# the capture, and what saves and puts back the state around the target of `explain`
+WALKED = ("whynan.capture.", "whynan.replay.targets", "whynan.replay.snapshot", "whynan.replay.kinds")
+FILES = tuple(name.removeprefix("whynan.").replace(".", "/") for name in WALKED)
 OWN = "whynan met an error of its own"
 # no functions of their own to speak of: parts of the function that they stand in
 COMPREHENSIONS = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>", "<module>")
@@ -68,9 +71,7 @@ REFUSALS = frozenset(["_again"])
 # What fails in these is told, and changes nothing of what is seen of the run.
 ASIDE = frozenset(["unseen", "_own"])
 # What cannot be copied for want of memory is told in the capsule that it is missing from.
-KEEPING = frozenset(["torch/operations.py"])
-# What fails in these is done once more, and holds then.
-REPEATED = frozenset(["torch/contents.py"])
+KEEPING = frozenset(["capture/torch/operations.py"])
 
 
 class Forced(Exception):  # noqa: N818
@@ -91,10 +92,11 @@ class Place(NamedTuple):
 
 def place_of(code: CodeType) -> Place | None:
     """Where a code object stands in the capture; None for one outside, for a class body, for a part of a function."""
-    own = code.co_filename.startswith(HOME) and code.co_flags & inspect.CO_OPTIMIZED
+    file = code.co_filename.removeprefix(HOME).lstrip("/") if code.co_filename.startswith(HOME) else ""
+    own = file.startswith(FILES) and code.co_flags & inspect.CO_OPTIMIZED
     if not own or code.co_name in COMPREHENSIONS or code.co_name in REFUSALS:
         return None
-    return Place(code.co_filename.removeprefix(HOME).lstrip("/"), code.co_qualname, code.co_firstlineno)
+    return Place(file, code.co_qualname, code.co_firstlineno)
 
 
 def functions() -> dict[Place, str]:
@@ -103,8 +105,8 @@ def functions() -> dict[Place, str]:
     An ONNX model is run in a process of its own, where there is no program to be harmed.
     """
     found: dict[Place, str] = {}
-    for module in pkgutil.walk_packages(whynan.capture.__path__, "whynan.capture."):
-        if module.name.startswith("whynan.capture.onnx"):
+    for module in pkgutil.walk_packages(whynan.__path__, "whynan."):
+        if module.name.startswith("whynan.capture.onnx") or not module.name.startswith(WALKED):
             continue
         spec = module.module_finder.find_spec(module.name)  # type: ignore[call-arg]
         waiting = [spec.loader.get_code(module.name)]  # type: ignore[union-attr]
@@ -294,7 +296,7 @@ def harm(program: Program, expected: Outcome, calls: Calls) -> str | None:
         more, fewer = outcome.executed - expected.executed, expected.executed - outcome.executed
         return f"other operations: {dict(more)} more, {dict(fewer)} fewer"
     file = calls.place.file if calls.place is not None else ""
-    told = calls.error is RuntimeError or file in REPEATED or (calls.error is MemoryError and file in KEEPING)
+    told = calls.error is RuntimeError or (calls.error is MemoryError and file in KEEPING)
     if outcome.warned > 1 or (calls.fired and outcome.warned == 0 and not told):
         return f"{outcome.warned} warnings"
     aside = calls.place is not None and calls.place.function in ASIDE

@@ -177,7 +177,7 @@ class Document(Part):
 
 
 class Visited(Part):
-    """One visit of a statement, as ``verify/visits`` has it; tensors by name."""
+    """One visit of a statement, as ``verify/in_place/visits`` has it; tensors by name."""
 
     line: int
     values: dict[str, Value]

@@ -1,4 +1,4 @@
-"""Which of several processes this is, that train or infer together: those of a launcher, or of a process group."""
+"""The rank of this process among those that train or infer together: of a launcher, or of a process group."""
 
 from __future__ import annotations
 

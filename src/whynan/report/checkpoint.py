@@ -186,7 +186,7 @@ def make_schema() -> dict[str, Any]:
     return json.make_schema(Checkpoints, SCHEMA)
 
 
-# -- The post-mortem of checkpoints for other eyes: what kind of bad where, without names, paths and values ------------
+# -- The redacted post-mortem ------------------------------------------------------------------------------------------
 
 
 def _stored_name(redaction: Redaction, value: str | None, holder: Any) -> str | None:

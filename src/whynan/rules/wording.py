@@ -379,7 +379,7 @@ def in_vain(finding: Finding) -> str:
     return f" {told[0].upper()}{told[1:]}: no scale makes these gradients finite."
 
 
-# -- What has left the forward's result out where its gradient went bad, in words --------------------------------------
+# -- The sentence of a selection ---------------------------------------------------------------------------------------
 
 
 _WRITERS: Final = ("fill", "zero", "copy", "index_put")

@@ -60,7 +60,7 @@ def compiled(formula: Formula, namespace: Mapping[str, Any] = {}) -> Callable[..
     return names[_NAME]
 
 
-# -- A formula that takes the value of an expression in place of what it is computed from ------------------------------
+# -- Lifted formulas ---------------------------------------------------------------------------------------------------
 
 
 _LONGEST: Final = 32

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.process
 
 PROGRAM = """
 import json, sys
-from whynan.source import command, operand_expressions, resolve
+from whynan.source import positions, operand_expressions, resolve
 
 def here():
     frame = sys._getframe(1)
@@ -32,10 +32,10 @@ found["several"] = (
 exec("\\n\\n\\n\\n\\nfound['other'] = here()", globals())
 exec("found['same line'] = here()", globals())
 found["unicode"] = ["é", here()][1]
-found["lines"] = [command.line_of_command(n) for n in (0, 1, 2, 10_000)]
+found["lines"] = [positions.line_of_command(n) for n in (0, 1, 2, 10_000)]
 sys.stdout.write(json.dumps(found))
 """
-KEPT = "command.keep(sys.orig_argv[-1])"
+KEPT = "positions.keep(sys.orig_argv[-1])"
 
 
 def found(text: str) -> dict[str, Any]:
@@ -63,19 +63,19 @@ def test_other_code_without_a_file_has_none() -> None:
 
 
 def test_what_nobody_keeps_is_not_known() -> None:
-    told = found(PROGRAM.format(keep="command.keep(None)"))
+    told = found(PROGRAM.format(keep="positions.keep(None)"))
     assert told["module"][1:] == [None, None]
     assert told["lines"] == [None] * 4
 
 
 def test_another_text_is_not_taken_for_the_code() -> None:
-    told = found(PROGRAM.format(keep='command.keep(sys.orig_argv[-1].replace("é", "ü"))'))
+    told = found(PROGRAM.format(keep='positions.keep(sys.orig_argv[-1].replace("é", "ü"))'))
     assert told["unicode"][2] is None
 
 
 @pytest.mark.parametrize("text", ["def broken(", "x = 1\\0", "x = '\\ud800'"])
 def test_what_python_could_not_run_is_passed_over(text: str) -> None:
-    told = found(PROGRAM.format(keep=f'command.keep("{text}")'))
+    told = found(PROGRAM.format(keep=f'positions.keep("{text}")'))
     assert told["module"][1:] == [None, None]
 
 

@@ -302,7 +302,7 @@ def _tiny(dtype: np.dtype[Any]) -> float:
     return known.tiny if known.has_subnormals else 0.0
 
 
-# -- A value in a few bytes, which differ where a bit of it does -------------------------------------------------------
+# -- The digest of a value ---------------------------------------------------------------------------------------------
 
 
 Digest: TypeAlias = "tuple[Any, ...]"

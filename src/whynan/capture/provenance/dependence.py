@@ -115,7 +115,7 @@ def is_told(count: int, total: int) -> bool:
     return count >= SEVERAL and count >= LEAST_SHARE * total
 
 
-# -- What an experiment ends in that gives no answer -------------------------------------------------------------------
+# -- Refused interventions ---------------------------------------------------------------------------------------------
 
 
 class Refused(Exception):  # noqa: N818

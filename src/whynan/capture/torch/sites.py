@@ -142,7 +142,7 @@ class Sites:
         return site, resolve(_owners[library][0], library_instruction)
 
 
-# -- What one thread of a traced program is in the midst of, and the phases of its events by number --------------------
+# -- Per-thread state --------------------------------------------------------------------------------------------------
 
 
 FORWARD, BACKWARD, ACCUMULATION, OPTIMIZER = range(4)

@@ -370,7 +370,7 @@ class Liveness(NamedTuple):
         return before
 
 
-# -- Loops that end where they are told to: what is raised to end code may be caught in it -----------------------------
+# -- Loops that a replay can stop --------------------------------------------------------------------------------------
 
 
 GOES_ON: Final = "_whynan_goes_on"

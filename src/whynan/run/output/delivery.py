@@ -59,7 +59,7 @@ def say(text: str) -> None:
             print(f"whynan: {plain(text)}", file=sys.__stderr__, flush=True)
 
 
-# -- A line on the terminal while whynan itself takes long, so that nobody thinks that the program hangs ---------------
+# -- The progress line -------------------------------------------------------------------------------------------------
 
 
 LONG: Final = 2.0

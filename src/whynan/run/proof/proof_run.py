@@ -1,6 +1,6 @@
 """Proof run: a program once more from its beginning, in which its fixes are proved, each by a further run of its own.
 
-``whole_program_proof`` starts it, and reads what it leaves in a folder.
+``whole_program`` starts it, and reads what it leaves in a folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One edit, judged on what its function's names were."""
+"""The verdict on one edit, from the recorded values of its function's variables."""
 
 # pyright: basic
 

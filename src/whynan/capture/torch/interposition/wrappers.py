@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from whynan.capture.torch.context import TraceContext
 
 
-# -- Tracebacks without whynan: an exception of the user's passes our doors as if they were not there ------------------
+# -- Tracebacks without whynan's frames --------------------------------------------------------------------------------
 
 
 # below a mode an operation is called from Python; bare, it is not
@@ -52,7 +52,7 @@ def unseen(error: BaseException) -> None:
         report_internal_error()
 
 
-# -- What every door of the program's has in common: it is quiet, it may end the run, and pickle finds it --------------
+# -- Wrappers (doors): quiet, may end the run, picklable ---------------------------------------------------------------
 
 
 Note = Callable[[Any, Any, Any], None]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from whynan.source.decisions import Decision
 
 
-# -- What a step is about to be made of: its losses and its gradients, and what of them is NaN or Inf ------------------
+# -- A step about to be made: losses, gradients, which of them are bad -------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ class Probes:
         return spoilt
 
 
-# -- Optimizers that step on the gradients of one backward: the first of them moves weights before the next is judged
+# -- Several optimizers on the gradients of one backward ---------------------------------------------------------------
 #
 # Which come together is learnt as they do. What is bad for a later one is then explained before the first has
 # stepped, and told of only if the later one does step on it.

@@ -400,7 +400,7 @@ class Sinks:
             self.log.found.append(Sink("observed", STILL_HELD, count, total, found, False))
 
 
-# -- What would be a sink if the run ended now: what waits in gradients and outputs for what the program does next -----
+# -- Pending sinks, if the run ended now -------------------------------------------------------------------------------
 
 
 class Pending:
