@@ -7,13 +7,14 @@ from pathlib import Path
 
 from whynan.capsule.document import SCHEMA_FILE as CAPSULE_FILE
 from whynan.capsule.document import make_capsule_schema
-from whynan.report import catalogue, checkpoint, trial
+from whynan.report import catalogue, trial
 from whynan.report.json import SCHEMA_FILE, make_schema
+from whynan.report.postmortem import text as postmortem
 
 SCHEMAS = {
     trial.SCHEMA_FILE: trial.make_schema,
     SCHEMA_FILE: make_schema,
-    checkpoint.SCHEMA_FILE: checkpoint.make_schema,
+    postmortem.SCHEMA_FILE: postmortem.make_schema,
     catalogue.SCHEMA_FILE: catalogue.make_schema,
     CAPSULE_FILE: make_capsule_schema,
 }

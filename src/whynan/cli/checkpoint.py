@@ -69,13 +69,13 @@ class Found:
 
     def show(self, *, show_all: bool, to: TextIO | None = None) -> None:
         """Print it, to standard output or to another stream."""
-        from whynan.report.checkpoint import show
+        from whynan.report.postmortem.text import show
 
         show(self.report, show_all=show_all, to=to)
 
     def to_json(self) -> str:
         """Its document."""
-        from whynan.report.checkpoint import to_json
+        from whynan.report.postmortem.text import to_json
 
         return to_json(self.report)
 
@@ -88,14 +88,14 @@ class Found:
 
     def redacted(self) -> Self:
         """The same for other eyes."""
-        from whynan.report.checkpoint import redacted
+        from whynan.report.postmortem.text import redacted
 
         return type(self)(redacted(self.report))
 
 
 def saved(content: bytes) -> Found:
     """What was found, from the document that was saved of it."""
-    from whynan.report.checkpoint import read
+    from whynan.report.postmortem.text import read
 
     return Found(read(content))
 

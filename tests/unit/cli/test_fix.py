@@ -422,7 +422,7 @@ def test_what_cannot_be_done_is_refused_with_one_line(
 
 def test_the_report_of_checkpoints_has_no_fixes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from whynan.records.checkpoint import Checkpoints
-    from whynan.report.checkpoint import to_json
+    from whynan.report.postmortem.text import to_json
 
     (here / "report.json").write_text(to_json(Checkpoints(verdict="clean", checkpoints=())))
     assert main(["fix", "report.json"]) == 2

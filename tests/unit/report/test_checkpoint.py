@@ -17,7 +17,7 @@ from syrupy.assertion import SnapshotAssertion
 from tests.unit.report.checkpoints import HOSTILE, WRITTEN, found
 from whynan.errors import UsageError
 from whynan.records.checkpoint import Checkpoints
-from whynan.report.checkpoint import SCHEMA_FILE, make_schema, read, redacted, render, schema, to_json
+from whynan.report.postmortem.text import SCHEMA_FILE, make_schema, read, redacted, render, schema, to_json
 
 ROOT = Path(__file__).parents[3]
 COLOR_CODE = re.compile(r"\x1b\[[0-9;]*m")

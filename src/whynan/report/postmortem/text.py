@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from whynan.records.checkpoint import Checkpoint, Checkpoints, Logged, Order, Stored
 from whynan.report import json
-from whynan.report.checkpoint_wording import (
+from whynan.report.page import Page, put_columns
+from whynan.report.postmortem.wording import (
     bad_text,
     count_of,
     headline,
@@ -21,7 +22,6 @@ from whynan.report.checkpoint_wording import (
     type_of,
     where,
 )
-from whynan.report.page import Page, put_columns
 from whynan.report.terminal import put
 from whynan.traces.redaction import Pseudonyms, Redaction, Table, by_value, dropped, kept, named, record
 

@@ -1,0 +1,1 @@
+"""The report of the post-mortem of checkpoints."""
