@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from whynan.ops import spelling
 from whynan.source.positions import locate
 from whynan.source.syntax import span_of
+from whynan.source.text import dotted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -229,18 +230,9 @@ def _is_matrix(node: ast.expr | None) -> bool:
             return False
 
 
-def _dotted(node: ast.expr) -> list[str] | None:
-    """``a.b.c`` as its names; None for any other expression."""
-    names: list[str] = []
-    while isinstance(node, ast.Attribute):
-        names.append(node.attr)
-        node = node.value
-    return [node.id, *reversed(names)] if isinstance(node, ast.Name) else None
-
-
 def _function(syntax: Syntax, callee: ast.expr) -> str | None:
     """The operator that a function of torch's is named after; None for a method, or a function of somebody else's."""
-    names = _dotted(callee)
+    names = dotted(callee)
     if names is None or names[0] in syntax.assigned:
         return None
     root, *rest = names
@@ -257,7 +249,7 @@ def _is_value(syntax: Syntax, receiver: ast.expr) -> bool:
         case ast.Name(id="self" | "cls") | ast.Call(func=ast.Name(id="super")):
             return False
         case _:
-            names = _dotted(receiver)
+            names = dotted(receiver)
             return names is None or names[0] not in syntax.imports
 
 
