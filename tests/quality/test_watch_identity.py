@@ -373,7 +373,7 @@ def test_a_function_of_the_watch_that_fails_changes_nothing(name: str, expected:
 OF_DEFERRED = sorted(
     key
     for key, (_, _, function) in FUNCTIONS.items()
-    if key not in MAKERS and function.__module__.rpartition(".")[2] in ("watch", "read_back", "reading")
+    if key not in MAKERS and function.__module__.rpartition(".")[2] in ("guard", "read_back")
 )
 
 
