@@ -36,6 +36,8 @@ class Case(NamedTuple):
 
 def in_process() -> Iterator[Case]:
     """The programs that need no process of their own."""
+    import torch
+
     import whynan
     from tests.quality import healthy_generation, healthy_training  # noqa: F401
     from tests.quality.healthy_numbers import PROGRAMS as HEALTHY
@@ -45,9 +47,11 @@ def in_process() -> Iterator[Case]:
     from tests.rules.test_no_hazards import CASES as NO_HAZARDS
 
     def explained(function: Callable[..., Any], *inputs: Any) -> dict[str, Any]:
+        torch.manual_seed(0)
         return json.loads(whynan.explain(function, *inputs).to_json())
 
     def traced(function: Callable[[], object]) -> dict[str, Any]:
+        torch.manual_seed(0)
         with whynan.trace() as trace:
             function()
         return json.loads(trace.report.to_json())
@@ -165,7 +169,7 @@ def plain(value: Any, folder: Path) -> Any:
         return [plain(v, folder) for v in value]
     if isinstance(value, str):
         text = value.replace(str(folder), "FOLDER").replace(str(ROOT), "ROOT")
-        return re.sub(r"0x[0-9a-f]{6,}|whynan-\w{8}\b", "X", text)
+        return re.sub(r"0x[0-9a-f]{6,}|whynan-\w{8}\b|/tmp/tmp\w{8}\b", "X", text)
     return value
 
 
