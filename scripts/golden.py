@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path.cwd()
 sys.path.insert(0, str(ROOT))
+TEMPORARY = re.escape(os.path.join(tempfile.gettempdir(), tempfile.gettempprefix()))
 FORGOTTEN = {"versions", "data", "sha256", "sources", "trace"}
 """Fields that differ from machine to machine, or from run to run."""
 
@@ -169,7 +170,7 @@ def plain(value: Any, folder: Path) -> Any:
         return [plain(v, folder) for v in value]
     if isinstance(value, str):
         text = value.replace(str(folder), "FOLDER").replace(str(ROOT), "ROOT")
-        return re.sub(r"0x[0-9a-f]{6,}|whynan-\w{8}\b|/tmp/tmp\w{8}\b", "X", text)
+        return re.sub(rf"0x[0-9a-f]{{6,}}|whynan-\w{{8}}\b|{TEMPORARY}\w{{8}}\b", "X", text)
     return value
 
 

@@ -92,6 +92,14 @@ def format_of(dtype: str) -> Format:
     return found
 
 
+def smallest(dtype: str) -> float | None:
+    """The smallest positive number of a dtype; None where it is no floating-point format."""
+    try:
+        return format_of(dtype).smallest_subnormal
+    except UsageError:
+        return None
+
+
 def ulp(value: float, dtype: str) -> float:
     """The distance between neighbours of ``dtype`` at ``value``; Inf beyond its maximum, NaN for NaN."""
     return format_of(dtype).ulp(value)

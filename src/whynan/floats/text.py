@@ -27,6 +27,11 @@ def format_value(value: object, *, digits: int = 3) -> str:
     return str(value)
 
 
+def short_text(value: object) -> str:
+    """A value in four digits; a flag, a text or None as Python writes it."""
+    return str(value) if isinstance(value, bool | str) or value is None else format_value(value, digits=4)
+
+
 def infinity(value: object) -> str:
     """What an infinite number is called: ``-Inf`` where it is the negative one, ``Inf`` for every other."""
     return "-Inf" if value == -math.inf else "Inf"

@@ -12,7 +12,7 @@ from pydantic_core import PydanticSerializationError
 from whynan.errors import UsageError
 from whynan.records import Report
 from whynan.records.base import Record
-from whynan.traces.json import visible
+from whynan.traces.json import spelled_out, visible
 
 SCHEMA: Final = "whynan.report/1"
 SCHEMA_FILE: Final = "whynan.report-1.json"
@@ -33,7 +33,7 @@ def to_json(report: Record, *, indent: int | None = 2) -> str:
     try:
         text = report.model_dump_json(by_alias=True, indent=indent)
     except PydanticSerializationError:
-        spelled = type(report).model_validate(_spelled(report.model_dump(by_alias=True)))
+        spelled = type(report).model_validate(spelled_out(report.model_dump(by_alias=True)))
         text = spelled.model_dump_json(by_alias=True, indent=indent)
     return visible(text)
 
@@ -125,17 +125,6 @@ def _number(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _number(held) for name, held in cast("dict[str, Any]", value).items()}
     return float(value) if value in ("NaN", "Infinity", "-Infinity") else value
-
-
-def _spelled(value: Any) -> Any:
-    """A dumped record without lone surrogates."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode("utf-8")
-    if isinstance(value, dict):
-        return {_spelled(name): _spelled(held) for name, held in cast("dict[Any, Any]", value).items()}
-    if isinstance(value, tuple):
-        return tuple(_spelled(held) for held in cast("tuple[Any, ...]", value))
-    return value
 
 
 def _numbers(node: Any) -> Any:

@@ -10,14 +10,13 @@ from __future__ import annotations
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from whynan.floats import format_value
-from whynan.records.notes import Note
+from whynan.floats import format_value, short_text
 from whynan.report.wording import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from whynan.records.notes import Value
+    from whynan.records.notes import Note, Value
 
 Values: TypeAlias = "Mapping[str, Any]"
 Sentence: TypeAlias = "str | Callable[[Values], str]"
@@ -40,12 +39,15 @@ class _Words(Formatter):
         form, _, absent = format_spec.partition("?")
         if value is None:
             return absent or _LEFT_OUT
+        # here, so that a sentence without values is had without the records
+        from whynan.records.notes import Note
+
         if isinstance(value, Note):
             return sentence(value)
         if isinstance(value, tuple):
             return ", ".join(self.format_field(one, form) for one in cast("tuple[Value, ...]", value))
         if form == _SHOWN:
-            return _shown(value)
+            return short_text(value)
         return count_text(value, form) if form.isalpha() and isinstance(value, int) else format(value, form)
 
 
@@ -159,13 +161,6 @@ def _unmapped(values: Values) -> str:
     return f"{lost} could not be led back to nodes of the file: {names}"
 
 
-def _shown(value: Any) -> str:
-    """A value in few characters: 1e-20, 0.785, Inf, NaN; never so few that it looks whole where it is not."""
-    if isinstance(value, bool) or value is None or isinstance(value, str):
-        return str(value)
-    return format_value(value, digits=4)
-
-
 def _least(values: Values) -> str:
     """The smallest number of a dtype, behind its name."""
     least = values["smallest"]
@@ -174,7 +169,8 @@ def _least(values: Values) -> str:
 
 def _made_range(values: Values) -> str:
     low, high = values["low"], values["high"]
-    span = "" if low is None else f" {_shown(low)}" if low == high else f", from {_shown(low)} to {_shown(high)}"
+    least, greatest = short_text(low), short_text(high)
+    span = "" if low is None else f" {least}" if low == high else f", from {least} to {greatest}"
     return f"{values['operator']} made it{span}"
 
 
@@ -188,7 +184,7 @@ def _several(value: Any) -> tuple[Value, ...]:
 
 def _each(values: Values) -> list[str]:
     """The operands of a step as they are shown."""
-    return [_shown(one) for one in _several(values["operands"])]
+    return [short_text(one) for one in _several(values["operands"])]
 
 
 def _computed(values: Values) -> str:
@@ -196,26 +192,26 @@ def _computed(values: Values) -> str:
     words = _ARITHMETIC.get(str(operator).lower()) if values["arithmetic"] and len(seen) == 2 else None
     of = f"{operator} of {', '.join(seen)}" if words is None else words.format(*seen)
     small = "" if values["dtype"] is None else f" in {values['dtype']}{_least(values)}"
-    return f"{of} is {_shown(values['result'])}{small}"
+    return f"{of} is {short_text(values['result'])}{small}"
 
 
 def _scaled(values: Values) -> str:
     words = ("", " with scale ", " and zero point ")
     said = "".join(f"{word}{one}" for word, one in zip(words, _each(values), strict=False))
-    return f"{values['operator']} of {said} is {_shown(values['result'])}"
+    return f"{values['operator']} of {said} is {short_text(values['result'])}"
 
 
 def _product_term(values: Values) -> str:
-    what, result = f"{_shown(values['first'])} times {_shown(values['second'])}", values["result"]
+    what, result = f"{short_text(values['first'])} times {short_text(values['second'])}", values["result"]
     if result == 0:
         return f"each term of the product is 0, such as {what}"
     if values["exact"]:
-        return f"{what} is {_shown(result)}"
-    return f"{what}, the greatest term of the product, makes it {_shown(result)}"
+        return f"{what} is {short_text(result)}"
+    return f"{what}, the greatest term of the product, makes it {short_text(result)}"
 
 
 def _outside(values: Values) -> str:
-    value = f" is {_shown(values['result'])}" if values["known"] else ""
+    value = f" is {short_text(values['result'])}" if values["known"] else ""
     return f"{values['sort']} {values['tensor']}{_index(values)}{value}"
 
 
@@ -472,7 +468,7 @@ SENTENCES: Final[dict[str, Sentence]] = {
     "drew": "{operator} drew {result:#}",
     "made": "{operator} made it {result:#}",
     "gives": "{operator} gives {result:#}",
-    "cast": lambda v: f"{_shown(v['operand'])} as {v['dtype']} is {_shown(v['result'])}{_least(v)}",
+    "cast": lambda v: f"{short_text(v['operand'])} as {v['dtype']} is {short_text(v['result'])}{_least(v)}",
     "turned_into": "{operator} made {operand:#} into {result:#}",
     "row_of": "{operator} of a row of {operand:#} is {result:#}",
     "range_of": "{operator} of values from {low:#} to {high:#} is {result:#}",
@@ -481,8 +477,8 @@ SENTENCES: Final[dict[str, Sentence]] = {
     "logit_of_infinity": "{operator} of a logit of -Inf is {result:#}",
     "product_term": _product_term,
     "outside": _outside,
-    "reordered": lambda v: "a reordered initializer" + (f" is {_shown(v['result'])}" if v["known"] else ""),
-    "body_begins": lambda v: f"{v['value_name']}{_index(v)} is {_shown(v['result'])} as {v['body']} begins",
+    "reordered": lambda v: "a reordered initializer" + (f" is {short_text(v['result'])}" if v["known"] else ""),
+    "body_begins": lambda v: f"{v['value_name']}{_index(v)} is {short_text(v['result'])} as {v['body']} begins",
     "holds": lambda v: f"{reason(v['origin'])} holds {v['bad']}" + (f" at {_index(v)}" if v["index"] else ""),
     "expression": _expression,
     "bears": lambda v: (

@@ -163,23 +163,10 @@ _WIDER = {"float16": ("bfloat16", "float32"), "bfloat16": ("float32", "float64")
 _CONTEXT = Context(prec=30, Emax=999_999, Emin=-999_999)
 
 
-def text(value: float | None) -> str:
-    """A value as the report shows it."""
-    return format_value(value)
-
-
 def maximum(dtype: str) -> float | None:
     """The largest finite number of a dtype; None where it is no floating-point format."""
     try:
         return format_of(dtype).max
-    except UsageError:
-        return None
-
-
-def smallest(dtype: str) -> float | None:
-    """The smallest positive number of a dtype; None where it is no floating-point format."""
-    try:
-        return format_of(dtype).smallest_subnormal
     except UsageError:
         return None
 

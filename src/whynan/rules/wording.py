@@ -25,7 +25,6 @@ from whynan.rules.facts import (
     result,
     row,
     said,
-    text,
     value,
 )
 
@@ -174,34 +173,34 @@ def attempted(finding: Finding) -> Attempt | None:
 def _times(a: float | None, b: float | None) -> Attempt | None:
     if a is None or b is None:
         return None
-    return _told(f"{text(a)} × {text(b)}", product(a, b), a, b)
+    return _told(f"{said(a)} × {said(b)}", product(a, b), a, b)
 
 
 def _scaled(a: float | None, b: float | None, scale: float | None) -> Attempt | None:
     if a is None or b is None:
         return None
     factors = (a, b) if scale is None else (a, b, scale)
-    return _told(" × ".join(map(text, factors)), product(*factors), *factors)
+    return _told(" × ".join(map(said, factors)), product(*factors), *factors)
 
 
 def _over(a: float | None, b: float | None) -> Attempt | None:
     if a is None or b is None or b == 0:
         return None
     divide = exact(lambda c: c.divide(Decimal(a), Decimal(b))) if math.isfinite(a) and math.isfinite(b) else None
-    return _told(f"{text(a)} / {text(b)}", divide, a, b)
+    return _told(f"{said(a)} / {said(b)}", divide, a, b)
 
 
 def _sum(a: float | None, b: float | None, alpha: float | None, *, minus: bool) -> Attempt | None:
     if a is None or b is None:
         return None
     sign = "−" if minus else "+"
-    right = text(b) if alpha is None else f"{text(alpha)} × {text(b)}"
+    right = said(b) if alpha is None else f"{said(alpha)} × {said(b)}"
     right = f"({right})" if right.startswith("-") else right
     if not (math.isfinite(a) and math.isfinite(b)):
         return None
     scaled = product(b, -1.0 if minus else 1.0, 1.0 if alpha is None else alpha)
     total = None if scaled is None else exact(lambda c: c.add(Decimal(a), scaled))
-    return _told(f"{text(a)} {sign} {right}", total, a, b)
+    return _told(f"{said(a)} {sign} {right}", total, a, b)
 
 
 def _power(a: float | None, p: float | None) -> Attempt | None:
@@ -212,7 +211,7 @@ def _power(a: float | None, p: float | None) -> Attempt | None:
         return context.power(Decimal(a), Decimal(p))
 
     try:
-        return _told(f"{text(a)} ** {text(p)}", exact(raise_to), a, p)
+        return _told(f"{said(a)} ** {said(p)}", exact(raise_to), a, p)
     except InvalidOperation:
         return None
 
@@ -228,7 +227,7 @@ def _products(finding: Finding) -> Attempt | None:
     if a != b or c != d:
         return None
     count = shared.shape[-1] if base(finding) in ("dot", "mv") else shared.shape[-2]
-    return _told(f"{count} × {text(a)} × {text(c)}", product(float(count), a, c), a, c)
+    return _told(f"{count} × {said(a)} × {said(c)}", product(float(count), a, c), a, c)
 
 
 def _alike(finding: Finding, name: str) -> Attempt | None:
@@ -236,7 +235,7 @@ def _alike(finding: Finding, name: str) -> Attempt | None:
     span, count = row(finding, "self"), count_of(finding, "self")
     if span is None or count is None or span[0] != span[1]:
         return None
-    words = f"{count} × {text(span[0])}"
+    words = f"{count} × {said(span[0])}"
     return _told(
         f"the sum behind the mean, {words}" if name == "mean" else words, product(float(count), span[0]), span[0]
     )
@@ -252,7 +251,7 @@ def _cast(finding: Finding) -> Attempt | None:
     found = value(finding, "self", "src")
     if found is None or not math.isfinite(found):
         return None
-    return Attempt(f"{text(found)}, cast to {finding.element.dtype},", Decimal(found))
+    return Attempt(f"{said(found)}, cast to {finding.element.dtype},", Decimal(found))
 
 
 def _told(words: str, result: Decimal | None, *operands: float) -> Attempt | None:

@@ -12,16 +12,14 @@ if TYPE_CHECKING:
 
 def tell_of_no_torch(command: str, options: Options, script: int) -> None:
     """A document where one was asked for, else one line; none where the program has failed and speaks for itself."""
-    if options.json is None and (options.quiet or script):
+    if options.json is None:
+        if not options.quiet and script == 0:
+            from whynan.report.notes import SENTENCES
+
+            say(str(SENTENCES["no_torch"]))
         return
     from whynan.records import Coverage, ExitStatus, Note, Report, Run
-    from whynan.report.notes import sentence
-
-    note = Note.of("no_torch")
-    if options.json is None:
-        say(sentence(note))
-        return
     from whynan.run.pipeline import versions
 
     run = Run(command=command, exit_status=ExitStatus(script=script, whynan=0), versions=versions())
-    deliver(Report(verdict="clean", run=run, coverage=Coverage(typed_notes=(note,))), options)
+    deliver(Report(verdict="clean", run=run, coverage=Coverage(typed_notes=(Note.of("no_torch"),))), options)

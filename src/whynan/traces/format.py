@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import PydanticSerializationError
@@ -27,7 +27,7 @@ from whynan.records import (
     Source,
 )
 from whynan.traces.facts import Birth, Event, LabelKind, Silent, Sink, Trace
-from whynan.traces.json import visible
+from whynan.traces.json import spelled, spelled_out, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -352,24 +352,10 @@ def written(part: BaseModel) -> str:
     try:
         return visible(part.model_dump_json(by_alias=True, round_trip=True))
     except PydanticSerializationError:
-        spelled = type(part).model_validate(_spelled(part.model_dump(by_alias=True, round_trip=True)))
-        return visible(spelled.model_dump_json(by_alias=True, round_trip=True))
+        plain = type(part).model_validate(spelled_out(part.model_dump(by_alias=True, round_trip=True)))
+        return visible(plain.model_dump_json(by_alias=True, round_trip=True))
 
 
 def text_line(text: str | None) -> str:
     """The line of a table that holds text."""
-    return visible(json.dumps(None if text is None else _spelling(text), ensure_ascii=False))
-
-
-def _spelling(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def _spelled(value: Any) -> Any:
-    if isinstance(value, str):
-        return _spelling(value)
-    if isinstance(value, dict):
-        return {_spelled(name): _spelled(held) for name, held in cast("dict[Any, Any]", value).items()}
-    if isinstance(value, tuple):
-        return tuple(_spelled(held) for held in cast("tuple[Any, ...]", value))
-    return value
+    return visible(json.dumps(None if text is None else spelled(text), ensure_ascii=False))

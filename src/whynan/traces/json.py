@@ -92,6 +92,22 @@ _STRICT: Final[dict[str, Any]] = {
 _BEYOND_ASCII: Final = re.compile("[\x7f-\U0010ffff]+")
 
 
+def spelled(text: str) -> str:
+    """Text without lone surrogates, which stand for bytes of a file name that are no text."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def spelled_out(value: Any) -> Any:
+    """A dumped record without lone surrogates."""
+    if isinstance(value, str):
+        return spelled(value)
+    if isinstance(value, dict):
+        return {spelled_out(name): spelled_out(held) for name, held in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, tuple):
+        return tuple(spelled_out(held) for held in cast("tuple[Any, ...]", value))
+    return value
+
+
 def visible(document: str) -> str:
     """A JSON text that says the same, in which every character is one that can be seen.
 

@@ -177,5 +177,10 @@ def test_to_wait_for_a_program_takes_nothing_heavy() -> None:
 
 
 @pytest.mark.process
+def test_to_say_that_there_was_no_torch_takes_nothing_heavy() -> None:
+    assert loaded("run", "-c", "pass").isdisjoint(HEAVY)
+
+
+@pytest.mark.process
 def test_an_import_of_something_heavy_would_be_seen() -> None:
     assert "rich" in loaded("--help", before="import rich")

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 import torch
 from torch import Tensor
 
-from whynan.models.checkpoint.order import spelled
 from whynan.models.checkpoint.pickles import StandIn, Wrapper, plain, tensor_of
 from whynan.models.counting import NOTHING, UncountableError, counted, layout_of
 from whynan.records.checkpoint import Stored
+from whynan.traces.json import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

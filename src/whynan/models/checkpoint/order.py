@@ -11,6 +11,7 @@ import torch
 
 from whynan.models.checkpoint.pickles import Wrapper, plain
 from whynan.records.checkpoint import Checkpoint, Order
+from whynan.traces.json import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,8 +107,3 @@ def excerpt(texts: Sequence[str], most: int) -> str:
     """The first of some texts on one line, and how many more there are."""
     shown = ", ".join(texts[:most])
     return f"{shown} and {len(texts) - most} more" if len(texts) > most else shown
-
-
-def spelled(text: str) -> str:
-    """Text without lone surrogates, which stand for bytes of a file name that are no text."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")

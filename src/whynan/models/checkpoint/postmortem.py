@@ -12,9 +12,10 @@ import torch
 from whynan.errors import UsageError
 from whynan.models.checkpoint.contents import Allowances, Contents, contents
 from whynan.models.checkpoint.files import LOG, Members, members, read_log
-from whynan.models.checkpoint.order import distinct, excerpt, ordered, short_names, spelled, steps_of
+from whynan.models.checkpoint.order import distinct, excerpt, ordered, short_names, steps_of
 from whynan.models.checkpoint.tensors import opened, opened_safetensors
 from whynan.records.checkpoint import Checkpoint, Checkpoints, Logged, StoredForm
+from whynan.traces.json import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -12,12 +12,13 @@ import numpy as np
 
 from whynan.errors import UsageError
 from whynan.models.checkpoint.files import unreadable
-from whynan.models.checkpoint.order import excerpt, spelled
+from whynan.models.checkpoint.order import excerpt
 from whynan.models.onnx.arrays import name_in_pb, read_npy, read_npz, read_pb
 from whynan.models.onnx.binding import Binding, check_sizes, listed, shape_of
 from whynan.models.onnx.model import name_of
 from whynan.models.onnx.specs import HOW, Filled, Generated, InFile, Nothing, guess, make, spec_of
 from whynan.records.report import Fed
+from whynan.traces.json import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

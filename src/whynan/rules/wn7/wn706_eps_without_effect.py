@@ -33,8 +33,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from whynan.floats import smallest
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.facts import damage_of, others, said, smallest, source
+from whynan.rules.facts import damage_of, others, said, source
 from whynan.rules.intents import BELOW_ONE, epsilon
 
 if TYPE_CHECKING:

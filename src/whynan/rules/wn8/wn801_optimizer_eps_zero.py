@@ -36,8 +36,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from whynan.floats import smallest
 from whynan.rules.base import SETTING, Explanation, Rule
-from whynan.rules.facts import base, in_known_step, result, said, smallest, value
+from whynan.rules.facts import base, in_known_step, result, said, value
 from whynan.rules.intents import setting
 from whynan.rules.wording import doing
 

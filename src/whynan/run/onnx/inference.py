@@ -283,7 +283,6 @@ def explained(
     need("ort")
     from whynan.models.onnx.inputs import case_of
     from whynan.models.onnx.opening import open_model
-    from whynan.run.onnx.engines import Settings
 
     model = open_model(path)
     return infer(model, [case_of(model, _by_name(model, inputs, named))], Settings(), options)

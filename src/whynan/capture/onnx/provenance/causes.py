@@ -12,10 +12,11 @@ from whynan.capture.onnx.counts import at, dtype_name, finite_range, floating, t
 from whynan.capture.onnx.execution import NCHWC, attribute, operand_names
 from whynan.capture.onnx.graph.names import is_reordered
 from whynan.capture.onnx.graph.sites import Places, path_of
-from whynan.capture.onnx.provenance.chain import CLIPS, Part, computed, decisive, least, to_follow
+from whynan.capture.onnx.provenance.chain import CLIPS, Part, computed, decisive, to_follow
 from whynan.capture.onnx.provenance.interventions import Experiments
 from whynan.capture.onnx.provenance.operands import locate
 from whynan.capture.provenance.dependence import Refused
+from whynan.floats import smallest
 from whynan.ops.onnx import CONSTANTS, CONTROL, MOVEMENT, POINTWISE, PRODUCTS, RANDOM, RESHAPES, SCALES
 from whynan.records import ChainLink, Note, shown
 
@@ -118,7 +119,9 @@ class Causes:
         first = next((p for p in parts if p.place is not None), None)
         if node.op in ("Cast", "CastLike") and first is not None:
             lost = value == 0 and first.value != 0
-            said = Note.of("cast", operand=shown(first.value), dtype=dtype, result=shown(value), smallest=least(dtype))
+            said = Note.of(
+                "cast", operand=shown(first.value), dtype=dtype, result=shown(value), smallest=smallest(dtype)
+            )
             link = self._link(node, said) if lost else None
             return link, Spot(first.name, first.place, level), first.value
         if node.op in CLIPS and first is not None and isinstance(first.value, (int, float)) and first.value != value:

@@ -10,8 +10,7 @@ import numpy as np
 
 from whynan.capture.onnx.provenance.operands import locate
 from whynan.capture.provenance.dependence import magnitude_of, number_of, of_batch, of_power, of_product, of_quotient
-from whynan.errors import UsageError
-from whynan.floats import FORMATS, format_of
+from whynan.floats import FORMATS, smallest
 from whynan.ops.onnx import CONVOLUTIONS, GREATEST, LEADING, NORMALISED, NORMS, PRODUCTS, QUANTISED, SCALES
 from whynan.records import Note, shown
 
@@ -56,7 +55,7 @@ def computed(op: str, value: Any, parts: list[Part], dtype: str) -> Note:
         result=shown(value),
         arithmetic=op in _ARITHMETIC and len(seen) == 2,
         dtype=dtype if small else None,
-        smallest=least(dtype) if small else None,
+        smallest=smallest(dtype) if small else None,
     )
 
 
@@ -65,14 +64,6 @@ def underflows(op: str, value: Any, parts: list[Part]) -> bool:
     seen = [p.value for p in parts if isinstance(p.value, (int, float))]
     is_small = value == 0 and op in _SHRINKING and bool(seen) and 0 not in seen
     return is_small and not any(abs(v) == float("inf") for v in seen)
-
-
-def least(dtype: str) -> float | None:
-    """The smallest number of a dtype; None where it has none."""
-    try:
-        return format_of(dtype).smallest_subnormal
-    except UsageError:
-        return None
 
 
 def to_follow(op: str, value: Any, parts: list[Part]) -> Part | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from whynan.capture.provenance.dependence import magnitude_of, number_of, of_batch, of_power, of_product, of_quotient
 from whynan.capture.torch.provenance.operands import dtype_name
-from whynan.floats import format_of, format_value
+from whynan.floats import format_of
 from whynan.records import Note, shown
 
 if TYPE_CHECKING:
@@ -151,13 +151,6 @@ def _holds(plain: str, value: Any, parts: list[Part], dtype: torch.dtype) -> boo
     limits = format_of(dtype_name(dtype)) if dtype.is_floating_point else None
     off = abs(exact) * 2 * limits.eps + limits.smallest_subnormal if limits is not None else 0.0
     return abs(exact - value) <= off
-
-
-def text(value: Any) -> str:
-    """A value in few characters: 1e-20, 0.785, Inf, NaN; never so few that it looks whole where it is not."""
-    if isinstance(value, bool) or value is None or isinstance(value, str):
-        return str(value)
-    return format_value(value, digits=4)
 
 
 # -- Which operand a birth turns on, by what the operator means --------------------------------------------------------

@@ -9,9 +9,8 @@ import numpy as np
 import torch
 
 from whynan.capture.torch.arrays import local
-from whynan.capture.torch.provenance.chain import text
 from whynan.capture.torch.sinks.gradients import parameters_of
-from whynan.floats import format_value, infinity
+from whynan.floats import format_value, infinity, short_text
 from whynan.records import ChainLink, Note, Site
 from whynan.source.positions import file_of_site
 
@@ -95,7 +94,7 @@ def _first_bad(definition: Definition, frame: FrameType, place: Place, value: An
         bad = next(((name, v) for name, _, v in parts if name and not np.isfinite(v)), None)
         further = definition.of(bad[0]) if bad is not None else None
         if bad is None or further is None:
-            return definition, [f"{way} = {text(float(v))}" for name, way, v in parts if name], value
+            return definition, [f"{way} = {short_text(float(v))}" for name, way, v in parts if name], value
         definition, value = further, bad[1]
     return definition, [], value
 
