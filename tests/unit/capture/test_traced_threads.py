@@ -229,6 +229,51 @@ def test_a_trace_that_ends_while_threads_compute_says_what_it_saw() -> None:
         assert not thread.is_alive()
 
 
+def test_a_threads_gradient_is_read_by_that_thread_alone() -> None:
+    """Where another thread reads one, while the engine writes it, PyTorch ends the process."""
+
+    class Asked(nn.Parameter):
+        @property
+        def grad(self) -> Any:
+            readers.append(threading.get_ident())
+            return Tensor.grad.__get__(self)
+
+        @grad.setter
+        def grad(self, value: Any) -> None:
+            Tensor.grad.__set__(self, value)
+
+    def work() -> None:
+        weight = Asked(torch.zeros(4))
+        workers.append(threading.get_ident())
+        weight.sqrt().sum().backward()
+        begun.set()
+        assert over.wait(PATIENCE)
+        del readers[:]
+        weight.grad = None
+        weight.sqrt().sum().backward()
+
+    readers: list[int] = []
+    workers: list[int] = []
+    begun, over = threading.Event(), threading.Event()
+    thread = threading.Thread(target=work, daemon=True)
+
+    def program() -> None:
+        thread.start()
+        assert begun.wait(PATIENCE)
+        other = nn.Parameter(torch.zeros(4))
+        for _ in range(3):
+            other.sqrt().sum().backward()
+            torch.optim.SGD([other], lr=0.1).step()
+
+    report = watched(program, threads=True).report
+    assert set(readers) == set(workers)
+    # its bad gradient is told all the same
+    assert ("gradient", "weight") in {(r.kind, r.name) for f in report.findings for r in f.reaches}
+    over.set()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+
+
 def test_a_thread_that_python_has_not_started_is_not_entered() -> None:
     depths: list[int] = []
 

@@ -84,6 +84,7 @@ class TraceContext:
         except AttributeError:
             lane = self.local.lane = Lane()
             lane.follow(self.main)
+            lane.running = False
             self.engines.append(lane)
             return lane
 
@@ -93,6 +94,11 @@ class TraceContext:
         # numbers of autograd nodes are the thread's own
         self.local.lane = Lane()
         self.log.steps.enter_thread()
+
+    def others_run(self) -> bool:
+        """Whether a further thread that is looked at may be computing now."""
+        here = threading.get_ident()
+        return any(number != here for number in list(self.entered))
 
     @property
     def stepping(self) -> bool:

@@ -156,6 +156,8 @@ class Lane:
     """What one thread is in the midst of: its autograd nodes' sites, module calls, backward and optimizer step."""
 
     def __init__(self) -> None:
+        self.running = True
+        """Whether its thread may call the engine still."""
         self.sequence = _sequence_nr()
         # numbers of nodes that a clone has just been given, and its site
         self.fresh: tuple[int, int, int] | None = None

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from whynan.capture.provenance.label_sets import LabelSets
     from whynan.capture.torch.event_log import Rows
+    from whynan.capture.torch.sites import Lane
     from whynan.traces import Sink
 
 _RESETS: Final = frozenset(["aten.zero_.default", "aten._foreach_zero_.default"])
@@ -31,6 +32,8 @@ class Backward:
     start: int = 0
     incurable: list[Sink] = field(default_factory=lambda: [])
     used: bool = False
+    lane: Lane | None = None
+    """Of the thread that called the engine."""
     leaves: dict[int, None] = field(default_factory=lambda: {})
 
 
@@ -44,6 +47,15 @@ class Leaf:
     reference: weakref.ref[Tensor]
     pending: dict[int, Backward]
     left: list[Sink] = field(default_factory=lambda: [])
+    lanes: set[Lane] = field(default_factory=lambda: set())
+    """Of the threads whose backwards gave it a gradient."""
+
+    def readable(self, lane: Lane) -> bool:
+        """Whether the thread of this lane may read `.grad`.
+
+        To read a gradient while another thread's engine writes it is a race in PyTorch itself, which ends the process.
+        """
+        return not any(other.running for other in self.lanes if other is not lane)
 
 
 @dataclass(eq=False)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch.context import TraceContext
     from whynan.capture.torch.sinks.leaves import Leaf
+    from whynan.capture.torch.sites import Lane
     from whynan.records import SinkKind
     from whynan.traces import Sink
 
@@ -162,10 +163,10 @@ class Scaler:
         self._checked.append(sink)
         return True
 
-    def begins(self) -> None:
-        """A backward begins: what is gone of the gradients of those before it, nothing has used."""
+    def begins(self, lane: Lane) -> None:
+        """A backward of this thread begins: what is gone of the gradients of those before it, nothing has used."""
         self.settle()
-        leaves = [leaf for leaf in self.log.leaves.values() if leaf.left]
+        leaves = [leaf for leaf in self.log.leaves.values() if leaf.left and leaf.readable(lane)]
         used = {label for s in self.log.found if s.fatal for label in s.labels} if leaves else set[int]()
         for leaf in leaves:
             tensor = leaf.reference()
@@ -186,9 +187,9 @@ class Scaler:
         self._excused += [s for s in self._checked if s.labels & gone]
         self._checked = [s for s in self._checked if not s.labels & gone]
 
-    def finish(self) -> None:
+    def finish(self, lane: Lane) -> None:
         """The run has ended: what was read of gradients that no training discards was no look at them."""
-        self.begins()
+        self.begins(lane)
         self.log.found += self._checked
         if not self.log.steps.met:
             self.log.found += self._excused
@@ -220,10 +221,9 @@ class Scaler:
     def _tell(self, grads: list[Tensor], lost: ScaleFall) -> None:
         """Gradients that no scale makes finite are the end of a training."""
         known = len(self.log.found)
-        theirs = {id(g) for g in grads}
-        for leaf in list(self.log.leaves.values()):
+        for leaf in self._holding(grads):
             tensor = leaf.reference()
-            if tensor is not None and id(tensor.grad) in theirs:
+            if tensor is not None:
                 self.consume(tensor, "gradient")
         self.log.found[known:] = [replace(s, scale_fall=lost) for s in self.log.found[known:]]
 
@@ -235,13 +235,16 @@ class Scaler:
             state = self.context.state_of(grad)
             if state is not None:
                 state.skipped = True
-        skipped = {id(g) for g in grads}
-        for leaf in self.log.leaves.values():
-            tensor = leaf.reference()
-            if tensor is not None and id(tensor.grad) in skipped:
-                for record in leaf.pending.values():
-                    # no scale cures a loss that was bad before it
-                    self.log.found += record.incurable
-                    record.incurable = []
-                leaf.pending.clear()
-                leaf.left = []
+        for leaf in self._holding(grads):
+            for record in leaf.pending.values():
+                # no scale cures a loss that was bad before it
+                self.log.found += record.incurable
+                record.incurable = []
+            leaf.pending.clear()
+            leaf.left = []
+
+    def _holding(self, grads: list[Tensor]) -> list[Leaf]:
+        """The leaves whose gradients these are."""
+        numbers, lane = {id(g) for g in grads}, self.context.lane()
+        held = [(leaf, leaf.reference()) for leaf in self.log.leaves.values() if leaf.readable(lane)]
+        return [leaf for leaf, tensor in held if tensor is not None and id(tensor.grad) in numbers]

@@ -103,11 +103,11 @@ class Sinks:
     def backward_starts(self, lane: Lane, roots: list[Tensor], *, into_leaves: bool) -> None:
         """The engine is called: its roots are a loss; `autograd.grad` returns gradients and uses none of them."""
         self.log.last_backward = self.context.ordinal
-        self.scaler.begins()
+        self.scaler.begins(lane)
         self.log.steps.micro += 1
         self.log.fatal_seen = self.log.fatal_seen or into_leaves
         loss = [s for r in roots for s in self.sink(r, "loss", None, True)] if into_leaves else []
-        record = Backward(len(self.backwards), loss, self.context.ordinal - self.context.first)
+        record = Backward(len(self.backwards), loss, self.context.ordinal - self.context.first, lane=lane)
         last = {self.context.rows.writer_of(r) - self.context.first for r in roots} if loss else set()
         record.incurable = incurable(loss, self.context.labels, last)
         if loss:
@@ -125,6 +125,7 @@ class Sinks:
                 self._departed(known)
             known = self.log.leaves[id(leaf)] = Leaf(weakref.ref(leaf), {})
         record: Backward | None = lane.backward
+        known.lanes.add(lane if record is None or record.lane is None else record.lane)
         if (operator.base != "add" and operator.base != "add_") or (
             known.pending and leaf.grad is not None and was_reset(self.context.rows, leaf.grad)
         ):
@@ -342,14 +343,17 @@ class Sinks:
 
     def finish(self) -> list[Sink]:
         """The run has ended: what is still in `.grad`, in parameters and buffers, and held unread."""
-        self.scaler.finish()
-        context = self.context
+        context, here = self.context, self.context.lane()
+        self.scaler.finish(here)
         for leaf in list(self.log.leaves.values()):
             tensor = leaf.reference()
             if tensor is None:
                 self._departed(leaf)
                 continue
-            if (
+            if not leaf.readable(here):
+                # a thread trains on: what its last backward left
+                self._departed(leaf)
+            elif (
                 tensor.grad is not None
                 and not ((state := context.state_of(tensor.grad)) is not None and state.skipped)
                 and not was_reset(self.context.rows, tensor.grad)
@@ -357,7 +361,7 @@ class Sinks:
                 self.consume(tensor, "gradient")
             if context.state_of(tensor) is not None:
                 self._stored(tensor, "parameter", context.names.leaf_name(tensor))
-        for reference, _ in list(self.log.leaf_sites.values()):
+        for reference, _ in list(self.log.leaf_sites.values()) if not context.others_run() else ():
             tensor = reference()
             if tensor is not None and tensor.grad is not None and id(tensor) not in self.log.leaves:
                 state = context.state_of(tensor.grad)
@@ -370,9 +374,9 @@ class Sinks:
         for leaf in self.log.leaves.values():
             tensor = leaf.reference()
             if tensor is not None:
-                named.update(
-                    (id(context.state_of(tensor)), id(context.state_of(tensor.grad)) if tensor.grad is not None else 0)
-                )
+                named.add(id(context.state_of(tensor)))
+                if leaf.readable(here) and tensor.grad is not None:
+                    named.add(id(context.state_of(tensor.grad)))
         # what only the window holds, the program does not
         context.rows.let_go()
         for state in list(context.marked):
@@ -414,12 +418,9 @@ class Pending:
 
     def sinks(self) -> list[Sink]:
         """Gradients that nothing has used or discarded, the losses that they came from, outputs without a backward."""
-        waiting = self._log.awaited()
-        if self._context.entered:
-            # to read a gradient while another thread's engine writes it is a race in PyTorch itself
-            return waiting
+        waiting, here = self._log.awaited(), self._context.lane()
         for leaf in self._log.leaves.values():
-            if (leaf.left or leaf.pending) and self._held(leaf):
+            if (leaf.left or leaf.pending) and leaf.readable(here) and self._held(leaf):
                 waiting += leaf.left
                 waiting += [sink for record in leaf.pending.values() for sink in record.loss]
         return waiting
