@@ -90,7 +90,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def _targets(program: Program) -> dict[str, dict[str, float | None]]:
-    return {"targets": {"traced": program.traced, "ranged": program.ranged, "watched": program.watched}}
+    names = ("traced", "ranged", "watched", "over_empty")
+    return {"targets": {name: getattr(program, name) for name in names}}
 
 
 def _versions() -> dict[str, str]:

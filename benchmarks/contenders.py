@@ -18,6 +18,7 @@ from benchmarks.programs import Step
 from whynan.rules.catalogue import rules
 
 BARE = "bare"
+EMPTY = "empty mode"
 TRACED = "whynan.trace"
 RANGED = "whynan.trace, ranges"
 WATCHED = "whynan.watch"
@@ -116,7 +117,7 @@ def _callback() -> Any:
 CONTENDERS = (
     Contender(BARE, lambda _: nullcontext()),
     Contender("bare, once more", lambda _: nullcontext()),
-    Contender("empty mode", lambda _: Empty()),
+    Contender(EMPTY, lambda _: Empty()),
     Contender("empty mode, lean", lambda _: LeanEmpty()),
     Contender(TRACED, lambda _: whynan.trace()),
     Contender(RANGED, lambda _: whynan.trace(ranges=True)),

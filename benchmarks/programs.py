@@ -14,6 +14,7 @@ from torch.nn import functional as F
 class Program:
     """A training step by name, how it is built, and the ratios to the bare step that it is meant to stay under.
 
+    `over_empty`: the same for a trace, as a ratio to a step under an empty dispatch mode.
     `steps` are timed in one turn, so that a turn is long against the clock and short against the machine's moods.
     """
 
@@ -23,6 +24,7 @@ class Program:
     traced: float | None = None
     ranged: float | None = None
     watched: float | None = None
+    over_empty: float | None = None
 
 
 @dataclass
@@ -111,7 +113,7 @@ def _cnn(batch: int, size: int) -> Step:
 
 
 PROGRAMS = (
-    Program("tiny transformer (d=64, 2 x 16)", lambda: _transformer(64, 2, 16), 10, 3.0, 4.0, 1.1),
+    Program("tiny transformer (d=64, 2 x 16)", lambda: _transformer(64, 2, 16), 10, 3.0, 4.0, 1.1, 1.6),
     Program("transformer (d=256, 8 x 128)", lambda: _transformer(256, 8, 128), 1, 1.25, 1.6, 1.02),
     Program("eager attention, -inf masks (d=256, 8 x 128)", lambda: _transformer(256, 8, 128, eager=True), 1, 1.5),
     Program("cnn (32 x 3 x 32 x 32)", lambda: _cnn(32, 32), 4),

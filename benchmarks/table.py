@@ -15,12 +15,16 @@ from benchmarks.programs import Program
 from benchmarks.timing import Comparison, Row
 
 MEMORY_TARGETS = {TRACED: 1.3, RANGED: 1.3, WATCHED: 1.02}
-COLUMNS = "way to look|x bare|quartiles|target|peak MiB|x bare|target|of steps|x bare|open + close ms".split("|")
+COLUMNS = (
+    *("way to look", "x bare", "quartiles", "target", "x empty", "target", "peak MiB", "x bare", "target"),
+    *("of steps", "x bare", "open + close ms"),
+)
 EXPLAINED = (
     "x bare: CPU time of a step, median over rounds of the ratio to the bare step of the same round, in Lightning "
-    "to its own; peak: of the whole process; of steps: what of it came after torch was loaded and warm"
+    "to its own; x empty: the same to the step under an empty dispatch mode; peak: of the whole process; "
+    "of steps: what of it came after torch was loaded and warm"
 )
-WIDTH = 160
+WIDTH = 176
 
 
 def table(
@@ -64,6 +68,8 @@ def cells(program: Program, comparison: Comparison, row: Row) -> tuple[str, ...]
         f"{row.ratio.median:.2f}",
         f"{row.ratio.low:.2f} to {row.ratio.high:.2f}",
         against(row.ratio.median, target),
+        "" if row.over_empty is None else f"{row.over_empty.median:.2f}",
+        "" if row.over_empty is None or row.name != TRACED else against(row.over_empty.median, program.over_empty),
         f"{row.outcome.peak_mib:.0f}",
         f"{peak:.2f}",
         against(peak, limit),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from benchmarks.contenders import (
     BARE,
+    EMPTY,
     FITTED_WATCHED,
     RANGED,
     TRACED,
@@ -32,12 +33,13 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Row:
-    """One way to look: its ratio and its outcome, or why it stopped."""
+    """One way to look: its ratios to a bare step and to one under an empty mode, and its outcome; or why it stopped."""
 
     name: str
     ratio: Ratio | None
     outcome: Outcome | None
     stopped: str | None = None
+    over_empty: Ratio | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,8 @@ def _rounds(timed: Program, ways: Sequence[Contender], workers: list[Worker], ro
         raise RefusedError(f"the bare step stopped: {stopped[BARE]}")
     bases = {way.name: BARE if way.base in stopped else way.base for way in ways}
     rows = tuple(
-        _row(worker, times[worker.name], times[bases[worker.name]], stopped.get(worker.name)) for worker in workers
+        _row(worker, times[worker.name], times[bases[worker.name]], times.get(EMPTY), stopped.get(worker.name))
+        for worker in workers
     )
     compared = Comparison(timed.name, events, statistics.median(times[BARE]) * 1e3, rows)
     same_work(compared)
@@ -95,14 +98,19 @@ def _turn(worker: Worker, steps: int, times: list[float], stopped: dict[str, str
         stopped[worker.name] = str(error)
 
 
-def _row(worker: Worker, times: list[float], base: list[float], stopped: str | None) -> Row:
+def _row(worker: Worker, times: list[float], base: list[float], empty: list[float] | None, stopped: str | None) -> Row:
     if stopped is not None:
         return Row(worker.name, None, None, stopped)
     try:
         outcome = worker.close()
     except StoppedError as error:
         return Row(worker.name, None, None, str(error))
-    return Row(worker.name, quartiles([t / b for t, b in zip(times, base, strict=True)]), outcome)
+    over_empty = None if empty is None else _ratio(times, empty)
+    return Row(worker.name, _ratio(times, base), outcome, over_empty=over_empty)
+
+
+def _ratio(times: list[float], base: list[float]) -> Ratio:
+    return quartiles([t / b for t, b in zip(times, base, strict=True)])
 
 
 def quartiles(ratios: Sequence[float]) -> Ratio:

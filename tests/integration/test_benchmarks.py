@@ -34,6 +34,9 @@ def _figures(file: Path, capsys: pytest.CaptureFixture[str]) -> tuple[Any, str]:
     assert program["events"] > 100
     rows = {row["name"]: row for row in program["rows"]}
     assert rows["bare"]["ratio"] == {"median": 1.0, "low": 1.0, "high": 1.0}
+    assert rows["empty mode"]["over_empty"] == rows["bare"]["ratio"]
+    assert rows["whynan.trace"]["over_empty"]["median"] > 0
+    assert program["targets"].keys() == {"traced", "ranged", "watched", "over_empty"}
     # what was timed was the whole work: every event seen, and the weights those of the bare run
     traced = rows["whynan.trace"]["outcome"]
     assert traced["events"] == program["events"] * traced["steps"]

@@ -51,6 +51,7 @@ FLOAT8 = frozenset(d for d in FLOATS if d.itemsize == 1)
 SMALL = 1 << 14
 TOGETHER = 32
 HALVES = frozenset((torch.float16, torch.bfloat16))
+WIDE = FLOATS - HALVES
 COMPRESSED = frozenset((torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc))
 
 

@@ -32,20 +32,19 @@ FEW_ELEMENTS = 1 << 8
 _current_node = torch._C._current_autograd_node
 
 
-def in_step(context: TraceContext, operator: Operator, args: Any) -> bool:
-    """Whether an optimizer's operation has its operand copied: a small one, or any in a second run."""
-    return context.copy_all or (operator.writes_first and args[0].numel() <= FEW_ELEMENTS)
-
-
 def before(context: TraceContext, operator: Operator, args: Any, kwargs: Any) -> dict[int, Tensor] | None:
-    """What the operation is about to overwrite, by tensor id."""
+    """What the operation is about to overwrite, by tensor id; in an optimizer's step a small tensor, or none."""
     everything = context.copy_all
-    if context.stepping and operator.writes_first:
-        target = args[0]
-        return {id(target): target.clone()} if target.dtype in FLOATS and readable(target) else None
+    stepping = context.stepping
+    if stepping:
+        if not everything and not (operator.writes_first and args[0].numel() <= FEW_ELEMENTS):
+            return None
+        if operator.writes_first:
+            target = args[0]
+            return {id(target): target.clone()} if target.dtype in FLOATS and readable(target) else None
     if not everything and operator.foreach:
         return None
-    hot = context.stepping or _current_node() is not None
+    hot = stepping or _current_node() is not None
     limit = SMALL if operator.pointwise and hot else COPY_LIMIT
     copies: dict[int, Tensor] = {}
     for key in operator.mutable:
@@ -151,10 +150,7 @@ class TraceMode(TorchDispatchMode):
                 operator = KNOWN.get(id(func)) or operator_of(func)
                 if operator.composite and torch.is_inference_mode_enabled() and not _others():
                     bare = torch._C._ForceDispatchKeyGuard(*_BARE)
-                keeper = self.keeper
-                if (operator.copies and (not context.stepping or in_step(context, operator, args))) or (
-                    keeper is not None and keeper.asks(operator)
-                ):
+                if operator.copies if self.keeper is None else self.keeper.asks(operator):
                     if _others() or _functions():
                         before = _below(self._copied, operator, args, kwargs)
                     else:

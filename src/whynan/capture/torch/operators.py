@@ -26,6 +26,7 @@ class Operator:
         "computes_vectors",
         "copies",
         "copying",
+        "exchanges",
         "foreach",
         "func",
         "in_python",
@@ -103,6 +104,8 @@ class Operator:
         self.copying = self.movement or self.view or self.value_free or plain in aten.COPYING
         self.leaves = base in aten.LEAVES
         self.workspaces = aten.WORKSPACES.get(base, ())
+        # whether it may bring what another process or device has computed
+        self.exchanges = self.collective or base == "copy_"
         self.random = torch.Tag.nondeterministic_seeded in tags
         self.computes_vectors = base in aten.COMPUTE_VECTORS
         self.composite = schema is not None and _is_composite(schema)

@@ -54,8 +54,8 @@ def walk(frame: FrameType | None) -> tuple[int, int, int, int] | None:
     return None
 
 
-ENGINE: set[CodeType] = set()
-"""The code of the doors through which the engine is called."""
+ENGINE: dict[int, CodeType] = {}
+"""The code of the wrapper that the engine is called through, by its id: to hash code takes longer than an event may."""
 
 
 def in_a_hook(frame: FrameType | None) -> bool:
@@ -63,7 +63,7 @@ def in_a_hook(frame: FrameType | None) -> bool:
     owners = _owners
     while frame is not None:
         code = frame.f_code
-        if code in ENGINE:
+        if id(code) in ENGINE:
             return False
         known = owners.get(id(code))
         if (known[1] if known is not None else _learn(code)) == Owner.USER:

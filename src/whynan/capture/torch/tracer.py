@@ -9,9 +9,9 @@ import torch
 
 from whynan.capture.torch.accelerator import Deferred
 from whynan.capture.torch.arrays import (
-    FLOATS,
     HALVES,
     PLAIN,
+    WIDE,
     Counted,
     bad_mask,
     counters,
@@ -123,7 +123,7 @@ class Tracer:
                 # a view of a parameter is held at no cost: the program keeps it
                 rows.uncounted(args[0], ordinal)
         written: Any
-        if (operator.collective or operator.base == "copy_") and self.bad.exchanges.take(operator, args, out, ordinal):
+        if operator.exchanges and self.bad.exchanges.take(operator, args, out, ordinal):
             written = ()
         elif operator.writes_first:
             written = args[:1]
@@ -133,15 +133,21 @@ class Tracer:
                 rows.note(out, ordinal)
         elif type(out) is torch.Tensor and not operator.mutable:
             written = (out,)
+        elif operator.leaves:
+            written = ()
         else:
             written = [t for t in interventions.outputs_of(operator, args, kwargs, out) if is_plain(t)]
-        waits = bool(written) and (self.defers or not written[0].is_cpu) and not written[0].is_meta
+        waits = False
+        if written:
+            first = written[0]
+            waits = (self.defers or not first.is_cpu) and not first.is_meta
+        else:
+            first = None
         if waits:
             self._note(written, operator, ordinal)
         elif self.deferred.events and ((operator.leaves and self.defers) or not _all_cpu(args)):
             self.deferred.settle()
         if held is not None:
-            first = written[0] if written else None
             copy = before.get(id(args[0])) if before and args else None
             if first is not None and first.layout is torch.strided and not first.is_nested:
                 layout = (first.shape, first.stride(), first.storage_offset())
@@ -156,20 +162,18 @@ class Tracer:
             row = Row(ordinal, operator, site, phase, kind, lane.module)
             self.deferred.add(LiveEvent(row, args, kwargs, list(written), before, node, lane))
             return
-        bad: list[int] | None = None
-        fleeting = phase == OPTIMIZER and not operator.mutable and not operator.uninitialised
-        look = unproved(written) if len(written) > FEW and not self.want_ranges else None
-        for i, tensor in enumerate(written):
-            clean = look is not None and not look[i]
-            if (not clean and self._is_bad(tensor)) if fleeting else self._wrote(tensor, operator, ordinal, clean):
-                bad = [i] if bad is None else [*bad, i]
-        if operator.mutable and phase == FORWARD and context.log.unused:
-            self.bad.sinks.changed(written)
+        bad = self._bad_among(written, operator, ordinal, phase) if written else None
+        if phase == FORWARD:
+            asked = operator.base in self.detectors.asked
+            if operator.mutable and context.log.unused:
+                self.bad.sinks.changed(written)
+        else:
+            asked = phase == OPTIMIZER and operator.base in self.detectors.updates.asked
         marked = context.any_marked and self.reads_marked(args, kwargs) and not operator.collective
-        asked = operator.base in self.detectors.asked[phase]
         if operator.leaves:
-            with torch._C._DisableTorchDispatch():
-                self.bad.sinks.python_value(args, out)
+            if context.any_marked:
+                with torch._C._DisableTorchDispatch():
+                    self.bad.sinks.python_value(args, out)
         elif bad or marked or asked or self.want_ranges:
             row = Row(ordinal, operator, site, phase, kind, lane.module)
             live = LiveEvent(row, args, kwargs, list(written), before, node, lane)
@@ -180,13 +184,28 @@ class Tracer:
             if asked:
                 self.detectors.look(live)
 
+    def _bad_among(self, written: Any, operator: Operator, ordinal: int, phase: int) -> list[int] | None:
+        """The places of the tensors with a bad element among those that an event wrote, each noted as written by it."""
+        fleeting = phase == OPTIMIZER and not operator.mutable and not operator.uninitialised
+        if len(written) == 1:
+            bad = self._is_bad(written[0]) if fleeting else self._wrote(written[0], operator, ordinal, False)
+            return [0] if bad else None
+        look = unproved(written) if len(written) > FEW and not self.want_ranges else None
+        places: list[int] = []
+        for i, tensor in enumerate(written):
+            clean = look is not None and not look[i]
+            if (not clean and self._is_bad(tensor)) if fleeting else self._wrote(tensor, operator, ordinal, clean):
+                places.append(i)
+        return places
+
     def _in_backward(self, node: Any, operator: Operator, lane: Lane) -> tuple[int, int]:
         number = forward_number(node)
         if number == ACCUMULATE_GRAD:
             self.bad.gradient_arrives(node, operator, lane)
             return ACCUMULATION, 0
-        if type(node).__name__ in CHANGED_FORMULAS:
-            self.context.notes[formula_note(type(node).__name__)] = None
+        name = type(node).__name__
+        if name in CHANGED_FORMULAS:
+            self.context.notes[formula_note(name)] = None
         known = lane.entry(number)
         site = known[1] if known is not None else 0
         if not site or in_a_hook(sys._getframe(3)):
@@ -220,13 +239,11 @@ class Tracer:
     def _is_bad(self, tensor: Tensor) -> bool:
         """Whether a tensor that an event wrote holds a bad element: one sum, and a second look only on doubt."""
         dtype = tensor.dtype
-        if dtype not in FLOATS:
-            return False
         try:
-            if dtype in HALVES:
-                return is_bad(tensor)
-            total = tensor.sum().item()
-            return total - total != 0 and is_bad(tensor)
+            if dtype in WIDE:
+                total = tensor.sum().item()
+                return total - total != 0 and is_bad(tensor)
+            return dtype in HALVES and is_bad(tensor)
         except (RuntimeError, NotImplementedError, TypeError):
             tensor = elements(tensor)
             return readable(tensor) and bool(bad_mask(tensor).any())

@@ -20,6 +20,7 @@ from whynan.capture.torch.sites import ENGINE, is_own_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import CodeType
 
     from whynan.capture.torch.context import TraceContext
     from whynan.capture.torch.interposition.filters import Only
@@ -44,7 +45,8 @@ class Patches:
         know_dynamo()
         run = self._engine(torch.autograd.graph._engine_run_backward)
         save = self._before(_saved)(torch.save)
-        ENGINE.add(getattr(run, "__code__"))  # noqa: B009
+        code: CodeType = getattr(run, "__code__")  # noqa: B009
+        ENGINE[id(code)] = code
         for owner, name, make in (
             *((home, "_engine_run_backward", lambda _: run) for home in (torch.autograd, torch.autograd.graph)),
             (torch.nn.Module, "__call__", self._module),

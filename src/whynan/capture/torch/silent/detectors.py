@@ -75,9 +75,8 @@ class Detectors:
         self._asked = {base: asks for base, asks in asked.items() if asks}
         self._vanished: dict[int, tuple[weakref.ref[Tensor], Silent]] = {}
         """What a constant did not move, by the identity of the tensor: the program may ask for that itself."""
-        looked_at = {*self._asked, *(rounding.COMPARISONS if "bounds" in reads else ())}
-        self.asked: tuple[frozenset[str], ...] = (frozenset(looked_at), frozenset(), frozenset(), self.updates.asked)
-        """By phase, the base names of the operators that are looked at."""
+        self.asked = frozenset({*self._asked, *(rounding.COMPARISONS if "bounds" in reads else ())})
+        """The base names of the operators that are looked at in the forward."""
 
     def look(self, live: LiveEvent) -> None:
         """Ask of one event whether it lost what it should have kept."""

@@ -85,8 +85,8 @@ class OptimizerStep:
         for number, (_, gradient) in enumerate(self.gradients):
             kinds.setdefault((gradient.device, gradient.dtype), []).append(number)
         for numbers in kinds.values():
-            ends = torch.stack([self.gradients[n][1].detach().abs().max() for n in numbers]).tolist()
-            for number, end in zip(numbers, ends, strict=True):
+            ends = torch.stack([end for n in numbers for end in _ends(self.gradients[n][1].detach())])
+            for number, end in zip(numbers, ends.view(-1, 2).abs().amax(1).tolist(), strict=True):
                 found[number] = end
         return found
 
@@ -205,6 +205,15 @@ def _is_skipped(optimizer: Any) -> bool:
     return isinstance(found_inf, torch.Tensor) and bool(found_inf.any())
 
 
+def _ends(tensor: Tensor) -> tuple[Tensor, Tensor]:
+    """Two elements, the greatest in magnitude of a tensor among them: its least and its greatest, in one pass."""
+    if tensor.is_complex():
+        most = tensor.abs().max()
+        return most, most
+    low, high = torch.aminmax(tensor)
+    return low, high
+
+
 def _is_plain(tensor: Any) -> bool:
     known = type(tensor) in PLAIN and tensor.dtype in FLOATS and tensor.element_size() > 1
     return known and readable(tensor) and tensor.numel() > 0
@@ -234,6 +243,7 @@ _OTHERS: Final = frozenset(
     "copy_ lerp_ div_ set_ fill_ zero_ _fused_adam_ _fused_adamw_ _fused_sgd_ _fused_adagrad_".split()
 )
 """What may change it besides, by how much is not known."""
+_CHANGING: Final = _ADDING | _OTHERS
 _SCALING: Final = frozenset("mul_ div_".split())
 _HOPS: Final = 8
 
@@ -249,11 +259,12 @@ class UpdateEvents:
         self._parameters = "parameters" in reads
         self._keep = keep
         self._step: OptimizerStep | None = None
-        self.asked = _ADDING | _OTHERS if self._parameters else frozenset[str]()
+        self.asked: frozenset[str] = frozenset()
+        """The base names of the operators that are looked at in the step under way."""
 
     def begin(self, optimizer: Any, lane: Lane) -> None:
         """A step is about to consume gradients."""
-        self._step = None
+        self._forget()
         if optimizer is None or not (self._gradients or self._parameters):
             return
         with torch._C._DisableTorchDispatch(), torch.no_grad():
@@ -263,6 +274,7 @@ class UpdateEvents:
             if self._parameters:
                 step.follow_weights()
                 self._step = step
+                self.asked = _CHANGING if step.weights else frozenset()
 
     def add(self, row: Row, operator: Operator, args: Any, kwargs: Any) -> None:
         """An event of a step that may have changed a weight."""
@@ -277,10 +289,15 @@ class UpdateEvents:
 
     def end(self, lane: Lane) -> None:
         """The step has ended."""
-        step, self._step = self._step, None
+        step = self._step
+        self._forget()
         if step is not None:
             with torch._C._DisableTorchDispatch(), torch.no_grad():
                 self._keep(step.stalled(), lane)
+
+    def _forget(self) -> None:
+        self._step = None
+        self.asked = frozenset()
 
     def _zeroed(self, step: OptimizerStep) -> Detection | None:
         """The gradients of a step, where a factor of 0 that was computed from an infinity has made them 0."""
