@@ -6,7 +6,8 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from whynan.source.signatures import FRESH, operator_of
+from whynan.ops.signatures import FRESH
+from whynan.source.calls import operator_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,6 +9,7 @@ import onnx
 import onnx_ir as ir
 
 from whynan.fixes.onnx.build import Builder, Unwritable
+from whynan.fixes.onnx.read import GraphReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -119,9 +120,15 @@ class Edit:
         copy = onnx.ModelProto()
         copy.CopyFrom(known or typed(model))
         self.model = ir.from_proto(copy)
+        self._readers: dict[int, GraphReader] = {}
         self.names = {value.name or "" for node in all_nodes(self.model) for value in node.outputs}
         self.names |= {node.name or "" for node in all_nodes(self.model)}
         self.names |= {value.name or "" for value in self.model.graph.inputs} | set(self.model.graph.initializers)
+
+    def reader(self, at: ir.Node) -> GraphReader:
+        """What reads the values at a place."""
+        opset = opset_at(self.model, at)
+        return self._readers.setdefault(opset, GraphReader(opset))
 
     def builder(self, at: ir.Node, finding: Finding) -> Builder:
         """What makes nodes for a place; raises ``Unwritable`` where the numbers there have no known dtype."""

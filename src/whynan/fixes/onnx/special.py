@@ -10,8 +10,9 @@ import onnx_ir as ir
 
 from whynan.fixes.onnx.build import Builder, Unwritable
 from whynan.fixes.onnx.edit import Edit, anchors, downstream, opset_at, sweep
-from whynan.fixes.onnx.term import ELEMENTWISE, MARK, REDUCTIONS, constant
+from whynan.fixes.onnx.read import MARK, constant
 from whynan.floats import format_of
+from whynan.ops.onnx import FUNCTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +47,10 @@ _MOST: Final = 4
 _NARROW: Final = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 _CONTRACTS: Final = frozenset({"Sqrt", "Div", "Mul", "Log", "Reciprocal", "Softmax", "LogSoftmax", "Tanh", "Sigmoid"})
 """After these a number may fit again."""
-_WIDE: Final = ELEMENTWISE | frozenset(REDUCTIONS.values()) | _CONTRACTS | {"MatMul", "Gemm", "ReduceSumSquare"}
+_WIDE: Final = frozenset(FUNCTIONS.values()) | frozenset(
+    "Identity IsInf GreaterOrEqual LessOrEqual Mod Elu Selu LeakyRelu HardSigmoid HardSwish Gelu Softsign Xor Sum Mean "
+    "Mish Gemm ReduceSumSquare".split()
+)
 
 
 def islands(model: onnx.ModelProto, finding: Finding) -> Iterator[Special]:

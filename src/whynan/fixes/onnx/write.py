@@ -2,23 +2,55 @@
 
 from __future__ import annotations
 
+import ast
 import math
-from typing import TYPE_CHECKING, Final, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import onnx_ir as ir
 
 from whynan.fixes.onnx.build import Builder, Made, Unwritable
-from whynan.fixes.onnx.term import BINARY, NORMALISED, REDUCTIONS, UNARY, Call, Expression, Limit, Number, Variable
 from whynan.floats import format_of
+from whynan.ops.onnx import FUNCTIONS, REDUCTIONS
+from whynan.ops.signatures import canonical
+from whynan.ops.spelling import COMPARISONS, SYMBOLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from whynan.fixes.onnx.match import Bound
+    from whynan.fixes.onnx.read import Bound
 
 
 # -- Operators that ONNX does not have, or has only where they overflow, made of those that it has ---------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operator on its arguments; ``named`` are those given by keyword."""
+
+    operator: str
+    arguments: tuple[ast.expr, ...]
+    named: Mapping[str, ast.expr]
+
+
+def call_of(node: ast.expr) -> Call | None:
+    """What a part of a replacement asks for, by a call or a symbol; None for any other expression."""
+    match node:
+        case ast.BinOp(left=left, op=symbol, right=right):
+            name = SYMBOLS[type(symbol)]
+            return Call(_LOGICAL.get(name, name), (left, right), {})
+        case ast.Compare(left=left, ops=[symbol], comparators=[right]) if type(symbol) in COMPARISONS:
+            return Call(COMPARISONS[type(symbol)], (left, right), {})
+        case ast.UnaryOp(op=ast.USub() | ast.Invert() as symbol, operand=operand):
+            return Call("neg" if isinstance(symbol, ast.USub) else "logical_not", (operand,), {})
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=keywords):
+            return Call(canonical(name)[0], tuple(arguments), {str(k.arg): k.value for k in keywords})
+        case _:
+            return None
+
+
+_LOGICAL: Final = {"bitwise_and": "logical_and", "bitwise_or": "logical_or"}
 
 
 class Writing(Protocol):
@@ -26,11 +58,11 @@ class Writing(Protocol):
 
     builder: Builder
 
-    def made(self, expression: Expression) -> Made:
+    def made(self, expression: ast.expr) -> Made:
         """The value or the number of an expression."""
         ...
 
-    def value(self, expression: Expression) -> ir.Value:
+    def value(self, expression: ast.expr) -> ir.Value:
         """The value of an expression."""
         ...
 
@@ -45,7 +77,7 @@ def _where(write: Writing, call: Call) -> Made:
 
 def _clamped(write: Writing, call: Call) -> Made:
     given = {"clamp": ("min", "max"), "clamp_min": ("min",), "clamp_max": ("max",)}[call.operator]
-    limits = dict(zip(given, call.arguments[1:], strict=False)) | dict(call.named)
+    limits = {**dict(zip(given, call.arguments[1:], strict=False)), **call.named}
     low, high = (write.made(limits[name]) if name in limits else None for name in ("min", "max"))
     return write.builder.limited(write.made(call.arguments[0]), low, high)
 
@@ -122,12 +154,12 @@ def _logsumexp(write: Writing, call: Call) -> Made:
 def _norm(write: Writing, call: Call) -> Made:
     """The root of the sum of squares of the row over its greatest magnitude, times that: nothing overflows."""
     build, x = write.builder, write.value(call.arguments[0])
-    if len(call.arguments) > 1 and call.operator == "vector_norm":
+    if len(call.arguments) > 1:
         # torch.linalg.vector_norm takes the order before the axes
         order = write.made(call.arguments[1])
         if order != 2:
             raise Unwritable("only the norm of order 2 is written")
-        call = type(call)("norm", (call.arguments[0], *call.arguments[2:]), call.named)
+        call = Call(call.operator, (call.arguments[0], *call.arguments[2:]), call.named)
     axes, keep = write.axes(call)
     most = build.reduced("ReduceMax", build.op("Abs", x), axes, keep=True)
     scale = build.where(build.compared("eq", most, 0.0), 1.0, most)
@@ -249,7 +281,6 @@ COMPOSED: Final[dict[str, Callable[[Writing, Call], Made]]] = {
     "expm1": _expm1,
     "logaddexp": _logaddexp,
     "logsumexp": _logsumexp,
-    "norm": _norm,
     "vector_norm": _norm,
     "hypot": _hypot,
     "copysign": _copysign,
@@ -275,8 +306,7 @@ COMPOSED: Final[dict[str, Callable[[Writing, Call], Made]]] = {
 # -- A replacement of a fix as new nodes -------------------------------------------------------------------------------
 
 
-_COMPARISONS: Final = ("lt", "le", "gt", "ge", "eq", "ne")
-_OVERFLOWING: Final = ("logsumexp", "norm", "vector_norm")
+_OVERFLOWING: Final = ("logsumexp", "vector_norm")
 
 
 class Writer:
@@ -285,64 +315,59 @@ class Writer:
     def __init__(self, builder: Builder, bound: Mapping[str, Bound]) -> None:
         self.builder = builder
         self._bound = bound
-        self._known: dict[Expression, Made] = {}
+        self._known: dict[str, Made] = {}
 
-    def value(self, expression: Expression) -> ir.Value:
+    def value(self, expression: ast.expr) -> ir.Value:
         """The value of an expression; raises ``Unwritable``."""
         return self.builder.value(self.made(expression))
 
-    def made(self, expression: Expression) -> Made:
+    def made(self, expression: ast.expr) -> Made:
         """The value or the number of an expression; what occurs twice is computed once."""
-        if expression not in self._known:
-            self._known[expression] = self._write(expression)
-        return self._known[expression]
+        key = ast.dump(expression)
+        if key not in self._known:
+            self._known[key] = self._write(expression)
+        return self._known[key]
 
-    def _write(self, expression: Expression) -> Made:
+    def _write(self, expression: ast.expr) -> Made:
         match expression:
-            case Variable(name):
+            case ast.Name(id=name):
                 found = self._bound.get(name)
                 if isinstance(found, ir.Value | bool | int | float):
                     return found
                 raise Unwritable(f"{name} is no value there")
-            case Number(value) if value is not None:
+            case ast.Constant(value=bool() | int() | float() as value):
                 return value
-            case Limit(of, which):
+            case ast.Attribute(value=ast.Call(func=ast.Name(id="finfo"), args=[of]), attr=which):
                 return limit(self._dtype(of), which)
-            case Call():
-                return self._call(expression)
             case _:
-                raise Unwritable("None is no value")
+                call = call_of(expression)
+                if call is None:
+                    raise Unwritable(f"{ast.unparse(expression)} is no value")
+                return self._call(call)
 
-    def _dtype(self, of: Expression) -> ir.DataType:
-        found = self._bound.get(of.name) if isinstance(of, Variable) else None
+    def _dtype(self, of: ast.expr) -> ir.DataType:
+        found = self._bound.get(of.id) if isinstance(of, ast.Name) else None
         known = found.dtype if isinstance(found, ir.Value) else None
         return known if known is not None and known.is_floating_point() else self.builder.dtype
 
     def _call(self, call: Call) -> Made:
         name, arguments, build = call.operator, call.arguments, self.builder
-        if name in _COMPARISONS:
+        op = FUNCTIONS.get(name)
+        if name in COMPARISONS.values():
             return build.compared(name, *(self.made(one) for one in arguments))
-        if name in NORMALISED:
-            return build.op(NORMALISED[name], self.made(arguments[0]), attributes={"axis": self._axis(call)})
-        if name in REDUCTIONS and name not in _OVERFLOWING:
+        if name in ("softmax", "log_softmax"):
+            return build.op(op or "", self.made(arguments[0]), attributes={"axis": self._axis(call)})
+        if op in REDUCTIONS and name not in _OVERFLOWING:
             axes, keep = self.axes(call)
-            return build.reduced(REDUCTIONS[name], self.made(arguments[0]), axes, keep=keep)
+            return build.reduced(op, self.made(arguments[0]), axes, keep=keep)
         if name in COMPOSED:
             return COMPOSED[name](self, call)
-        if name in UNARY and len(arguments) == 1:
-            inner = self.made(arguments[0])
-            return -inner if name == "neg" and isinstance(inner, int | float) else build.op(UNARY[name], inner)
-        if name in BINARY and len(arguments) == 2:
-            return self._binary(name, *(self.made(one) for one in arguments))
-        raise Unwritable(f"ONNX has no {name}")
-
-    def _binary(self, name: str, left: Made, right: Made) -> Made:
-        if isinstance(left, ir.Value) or isinstance(right, ir.Value):
-            return self.builder.op(BINARY[name], left, right)
-        operations = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "pow": np.power}
-        if name not in operations:
-            raise Unwritable(f"{name} of two numbers")
-        return float(operations[name](float(left), float(right)))
+        if op is None:
+            raise Unwritable(f"ONNX has no {name}")
+        made = [self.made(one) for one in arguments]
+        if name in _PLAIN and not any(isinstance(one, ir.Value) for one in made):
+            return float(_PLAIN[name](*(float(one) for one in made if not isinstance(one, ir.Value))))
+        return build.op(op, *made)
 
     def _axis(self, call: Call) -> int:
         axes, _ = self.axes(call)
@@ -352,19 +377,24 @@ class Writer:
 
     def axes(self, call: Call) -> tuple[tuple[int, ...] | None, bool]:
         """The axes of a reduction, None for all, and whether they are kept."""
-        named: dict[str, Expression] = dict(call.named)
         rest = call.arguments[1:]
-        dim = named.get("dim", rest[0] if rest else None)
-        keep = named.get("keepdim", rest[1] if len(rest) > 1 else None)
+        dim = call.named.get("dim", rest[0] if rest else None)
+        keep = call.named.get("keepdim", rest[1] if len(rest) > 1 else None)
         axes, kept = self._said(dim), self._said(keep)
         if isinstance(axes, ir.Value | float):
             raise Unwritable("the axes are not known")
         return (axes,) if isinstance(axes, int) else axes, bool(kept)
 
-    def _said(self, of: Expression | None) -> Bound:
-        if isinstance(of, Variable):
-            return self._bound.get(of.name)
-        return of.value if isinstance(of, Number) else None
+    def _said(self, of: ast.expr | None) -> Bound:
+        if isinstance(of, ast.Name):
+            return self._bound.get(of.id)
+        return None if of is None else ast.literal_eval(of)
+
+
+_PLAIN: Final[Mapping[str, Any]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "pow": np.power, "neg": np.negative,
+}  # fmt: skip
+"""What is computed of numbers alone."""
 
 
 def limit(dtype: ir.DataType, which: str) -> float:

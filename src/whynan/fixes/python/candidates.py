@@ -8,17 +8,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from whynan.expr.from_python import Reader, helper_of
+from whynan.expr.match import Match, Matcher
+from whynan.expr.pattern import pattern
+from whynan.expr.term import Term
 from whynan.fixes.candidates import Candidate, Declined
 from whynan.fixes.python import double_where
 from whynan.fixes.python.double_where import roots_of, twins_of
 from whynan.fixes.python.edit import Edited, Editor, by_statement, insertions
 from whynan.fixes.python.formula import assigned, functional, helpers_in, pair, returned
 from whynan.fixes.python.imports import statements_of, with_imports
-from whynan.fixes.python.match import Match, Matcher
-from whynan.fixes.python.read import Reader, helper_of, pattern
-from whynan.fixes.python.term import Term
 from whynan.fixes.python.write import NAMINGS, UnwritableError
-from whynan.source.signatures import CASTS, ELEMENTWISE, VIEWS, operator_of
+from whynan.ops.signatures import CASTS, ELEMENTWISE, VIEWS
+from whynan.source.calls import operator_of
 from whynan.source.text import Place, own_names, parsed, replaced
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 from whynan.fixes.python.edit import Editor
 from whynan.fixes.python.formula import Edit
 from whynan.fixes.python.write import UnwritableError, Written, binding
-from whynan.source import signatures
+from whynan.source.calls import function_of, operator_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from whynan.expr.from_python import Reader
     from whynan.fixes.python.edit import Root
-    from whynan.fixes.python.read import Reader
     from whynan.source.dataflow import Definition
 
 
@@ -230,10 +230,10 @@ def _operand(reader: Reader, birth: Root) -> tuple[ast.expr, float] | None:
         return (right if name in _SECOND else left), _HARMLESS[name]
     if not isinstance(birth, ast.Call):
         return None
-    name, in_place = signatures.operator_of(place, birth)
+    name, in_place = operator_of(place, birth)
     if name is None or name not in _HARMLESS:
         return None
-    is_method = signatures.function_of(place, birth.func) is None
+    is_method = function_of(place, birth.func) is None
     values = [*([birth.func.value] if is_method and isinstance(birth.func, ast.Attribute) else []), *birth.args]
     at = 1 if name in _SECOND else 0
     if at >= len(values) or (in_place and at == 0):

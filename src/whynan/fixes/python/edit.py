@@ -7,18 +7,18 @@ import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from whynan.expr.term import Term
 from whynan.fixes.python.formula import Edit, assigned
 from whynan.fixes.python.imports import visible
 from whynan.fixes.python.repeated_parts import names_of, shared, with_constants
-from whynan.fixes.python.term import Term
 from whynan.fixes.python.write import ATOM, Naming, UnwritableError, Writer, Written
-from whynan.source.signatures import operator_of
+from whynan.source.calls import operator_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from whynan.fixes.python.match import Match
-    from whynan.fixes.python.read import Reader
+    from whynan.expr.from_python import Reader
+    from whynan.expr.match import Match
     from whynan.records.intents import FixIntent
     from whynan.source.text import Place
 

@@ -8,7 +8,7 @@ import keyword
 from typing import TYPE_CHECKING, Final
 
 from whynan.fixes.candidates import Formula
-from whynan.source.signatures import operator_of
+from whynan.source.calls import operator_of
 from whynan.source.text import Place, dotted, replaced
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from whynan.fixes.candidates import Declined
 from whynan.fixes.python.formula import helpers_in, pair
 from whynan.fixes.python.imports import statements_of
+from whynan.source.calls import function_of
 from whynan.source.dataflow import Reaching, written_by
-from whynan.source.signatures import function_of
 from whynan.source.text import Place, dotted, parsed
 
 if TYPE_CHECKING:

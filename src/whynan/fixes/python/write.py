@@ -7,15 +7,17 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
-from whynan.fixes.python.match import Missing, is_divisor
-from whynan.fixes.python.term import Term, folded, index_of, negated, sum_of
-from whynan.source import signatures
+from whynan.expr.match import Missing, is_divisor
+from whynan.expr.pattern import folded, index_of
+from whynan.expr.term import Term, negated, sum_of
+from whynan.ops import signatures
+from whynan.source.calls import operator_of
 from whynan.source.text import replaced
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from whynan.fixes.python.match import Match
+    from whynan.expr.match import Match
     from whynan.fixes.python.repeated_parts import Lets
     from whynan.source.text import Place
 
@@ -377,4 +379,4 @@ def _is_negative(term: Term) -> bool:
 
 
 def _writes(place: Place, node: ast.expr) -> bool:
-    return any(isinstance(n, ast.Call) and signatures.operator_of(place, n)[1] for n in ast.walk(node))
+    return any(isinstance(n, ast.Call) and operator_of(place, n)[1] for n in ast.walk(node))
