@@ -6,15 +6,16 @@ import ast
 from typing import TYPE_CHECKING, Final
 
 from whynan.ops.signatures import PURE, canonical
-from whynan.source.text import dotted
+from whynan.source.syntax import dotted
 
 if TYPE_CHECKING:
+    from whynan.source.syntax import Syntax
     from whynan.source.text import Place
 
 _OWN_METHODS: Final = PURE | {"where", "eye", "new_zeros"}
 
 
-def function_of(place: Place, callee: ast.expr) -> str | None:
+def function_of(place: Syntax, callee: ast.expr) -> str | None:
     """The name of a function of torch's, as it is spelled; None for a method or a function of somebody else's."""
     names = place.meaning(callee)
     if names is not None:

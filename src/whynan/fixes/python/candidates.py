@@ -217,7 +217,7 @@ def _spot(text: str, finding: Finding) -> Spot | str:
     place = Place(text)
     if place.tree is None or parsed(text) is None:
         return f"{finding.site.file} does not parse"
-    birth = place.node_at(finding.site)
+    birth = place.node_of(finding.site)
     if birth is None:
         return f"no expression stands at line {finding.site.line} where the run had one"
     return Spot(finding.site.file, place, birth, Reader(place, place.function(birth)))

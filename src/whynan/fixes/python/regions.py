@@ -12,7 +12,8 @@ from whynan.fixes.python.formula import helpers_in, pair
 from whynan.fixes.python.imports import statements_of
 from whynan.source.calls import function_of
 from whynan.source.dataflow import Reaching, written_by
-from whynan.source.text import Place, dotted, parsed
+from whynan.source.syntax import dotted
+from whynan.source.text import Place, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
