@@ -4,37 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-ALIASES: Final = {
-    alias: name
-    for name, aliases in {
-        "abs": "absolute",
-        "acos": "arccos",
-        "acosh": "arccosh",
-        "asin": "arcsin",
-        "asinh": "arcsinh",
-        "atan": "arctan",
-        "atan2": "arctan2",
-        "atanh": "arctanh",
-        "cat": "concat concatenate",
-        "clamp": "clip",
-        "digamma": "psi",
-        "div": "divide true_divide",
-        "eq": "equal_to",
-        "ge": "greater_equal",
-        "gt": "greater",
-        "le": "less_equal",
-        "lgamma": "gammaln",
-        "logsigmoid": "log_sigmoid",
-        "lt": "less",
-        "mul": "multiply",
-        "ne": "not_equal",
-        "neg": "negative",
-        "sigmoid": "expit",
-        "sub": "subtract",
-        "vector_norm": "norm",
-    }.items()
-    for alias in aliases.split()
-}
+from whynan.ops.spelling import ALIASES
+
 _REDUCED: Final = "input dim keepdim"
 SIGNATURES: Final = {
     name: tuple(parameters.split())

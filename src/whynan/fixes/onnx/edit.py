@@ -150,12 +150,8 @@ class Edit:
         """
         if all(made.producer() is not node for node in builder.nodes):
             made = builder.op("Identity", made)
-        before = root.outputs[0]
-        name, known, shape = before.name, before.type, before.shape
         self.insert(root, builder)
-        ir.convenience.replace_all_uses_with(before, made, replace_graph_outputs=True)
-        before.name = None
-        made.name, made.type, made.shape = name, known, shape
+        substitute(root.outputs[0], made)
         sweep([root, *old])
 
     def insert(self, at: ir.Node, builder: Builder) -> None:
@@ -173,6 +169,14 @@ class Edit:
         if why is not None and refused(self._before) is None:
             raise Unwritable(f"onnx's checker refuses it: {why}")
         return proto
+
+
+def substitute(old: ir.Value, new: ir.Value) -> None:
+    """Let a value be read wherever another was, under its name."""
+    name, kind, shape = old.name, old.type, old.shape
+    ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
+    old.name = None
+    new.name, new.type, new.shape = name, kind, shape
 
 
 def sweep(nodes: Iterable[ir.Node]) -> None:

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from whynan.expr.match import Match, Matcher, Missing
 from whynan.expr.pattern import formula, pattern
 from whynan.expr.term import Term, applied, bound, canonical_term, number
+from whynan.fixes.onnx.formulas import OTHERWISE
 from whynan.ops.onnx import FUNCTIONS, MOVES, POINTWISE, REDUCTIONS
 from whynan.ops.signatures import SIGNATURES
 
@@ -98,13 +99,9 @@ _NAMES: Final = {op: name for name, op in FUNCTIONS.items()}
 _ARC: Final = "atan(input / other)"
 _ANGLE: Final = f"where(other < 0, where(input > 0, {_ARC} + 3.1415927, {_ARC} - 3.1415927), {_ARC})"
 _WRITTEN_OUT: Final = {
-    "masked_fill": ("where(mask, value, input)",),
+    **{name: (text,) for name, text in OTHERWISE.items()},
     "vector_norm": ("sqrt(sum(input ** 2, dim=dim, keepdim=keepdim))",),
     "sigmoid": ("1 / (1 + exp(-input))",),
-    "mm": ("matmul(input, other)",),
-    "bmm": ("matmul(input, other)",),
-    "mv": ("matmul(input, other)",),
-    "dot": ("matmul(input, other)",),
     # as torch's exporters write it; the default one puts 0 where that is NaN
     "atan2": (_ANGLE, f"where(isnan({_ANGLE}), 0, {_ANGLE})"),
 }

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from whynan.fixes.onnx.build import Builder, Unwritable
-from whynan.fixes.onnx.edit import Edit, anchors, downstream, opset_at, sweep
+from whynan.fixes.onnx.edit import Edit, anchors, downstream, opset_at, substitute, sweep
 from whynan.fixes.onnx.read import MARK, constant
 from whynan.floats import format_of
 from whynan.ops.onnx import FUNCTIONS
@@ -131,12 +131,8 @@ def _placed(
     edit.insert(order[-1], builder)
     names: list[str] = []
     for node in given:
-        old, new = node.outputs[0], narrow[id(node)]
-        name, kind, shape = old.name, old.type, old.shape
-        ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
-        old.name = None
-        new.name, new.type, new.shape = name, kind, shape
-        names.append(name or "")
+        substitute(node.outputs[0], narrow[id(node)])
+        names.append(narrow[id(node)].name or "")
     told = ", ".join(f"{node.op_type} {node.name}".strip() for node in order)
     sweep(order)
     # a value may be read before the last of the nodes that are widened
