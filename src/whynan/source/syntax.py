@@ -87,6 +87,18 @@ class Syntax:
         nodes: Iterator[ast.AST] = ast.walk(self.tree) if self.tree is not None else iter(())
         return {child: node for node in nodes for child in ast.iter_child_nodes(node)}
 
+    def above(self, node: ast.AST) -> Iterator[ast.AST]:
+        """A node's ancestors, the nearest first."""
+        while (parent := self.parents.get(node)) is not None:
+            yield parent
+            node = parent
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The statement that a node is part of, or is."""
+        if isinstance(node, ast.stmt):
+            return node
+        return next(parent for parent in self.above(node) if isinstance(parent, ast.stmt))
+
     @cached_property
     def imports(self) -> dict[str, str]:
         """What each imported name stands for, as ``F`` for ``torch.nn.functional``; dots begin a relative import."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from whynan.source.syntax import Syntax, imported_by
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from whynan.records import Site
 
@@ -102,18 +102,6 @@ class Place(Syntax):
                     return node
         return found
 
-    def above(self, node: ast.AST) -> Iterator[ast.AST]:
-        """A node's ancestors, the nearest first."""
-        while (parent := self.parents.get(node)) is not None:
-            yield parent
-            node = parent
-
-    def statement(self, node: ast.AST) -> ast.stmt:
-        """The statement that a node is part of, or is."""
-        if isinstance(node, ast.stmt):
-            return node
-        return next(parent for parent in self.above(node) if isinstance(parent, ast.stmt))
-
     def scope(self, node: ast.AST) -> Scope:
         """The function, class or module whose body a node is in."""
         child = node
@@ -173,3 +161,9 @@ def replaced(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     return text
+
+
+def shortened(text: str, most: int = 40) -> str:
+    """A text on one line, cut off after so many characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 3]}..."

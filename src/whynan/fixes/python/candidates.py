@@ -21,7 +21,7 @@ from whynan.fixes.python.imports import statements_of, with_imports
 from whynan.fixes.python.write import NAMINGS, UnwritableError
 from whynan.ops.signatures import CASTS, ELEMENTWISE, VIEWS
 from whynan.source.calls import operator_of
-from whynan.source.text import Place, own_names, parsed, replaced
+from whynan.source.text import Place, own_names, parsed, replaced, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -228,7 +228,7 @@ def _candidate(spot: Spot, intent: FixIntent) -> Candidate | Declined:
     repaired = pattern(intent.replacement)[0]
     if intent.kind != "reformulation" and any(_matches(spot, repaired)):
         return Declined(intent.title, "it is written so already")
-    reason, unfit = f"{_short(spot.place.code(spot.birth))} is not written as {intent.pattern}", True
+    reason, unfit = f"{shortened(spot.place.code(spot.birth), 60)} is not written as {intent.pattern}", True
     for root, match in _matches(spot, wanted):
         for naming in NAMINGS:
             if naming == "nowhere" and not _is_repeatable(spot, match):
@@ -435,8 +435,3 @@ def _is_kept(place: Place, edited: str, edits: Sequence[Edit], added: int) -> bo
             return False
         after.remove(dump)
     return len(after) == len(touched) + added
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 60 else f"{line[:57]}..."
