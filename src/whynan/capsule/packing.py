@@ -148,15 +148,7 @@ def _packed(kept: Kept, spelling: Spelling, bad: int) -> Packed:
         random=None if kept.random is None else spelling.tensor(kept.random, "random"),
         entry=kept.entry,
         cut=kept.cut,
-        state=State(
-            grad=state.grad,
-            inference=state.inference,
-            threads=state.threads,
-            deterministic=state.deterministic,
-            matmul_precision=state.matmul_precision,
-            default_dtype=state.default_dtype,
-            flush_denormal=state.flush_denormal,
-        ),
+        state=State.model_validate({name: getattr(state, name) for name in State.model_fields}),
     )
 
 

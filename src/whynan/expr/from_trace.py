@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from whynan.expr.normal import LARGEST, ONE, Term, add, call, leaf, multiply, number, power, scale, sigmoid, subtract
 from whynan.ops.aten import VALUE_FREE, base_name
@@ -14,61 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from whynan.records import Argument, Neighbourhood, Operation
-
-
-# -- Products of matrices and vectors as sums of products of numbers, where they are that ------------------------------
-
-
-_EQUATION: Final = re.compile(r"([^,]+),([^,]+)->(.*)")
-"""Of two operands, with what is written of the result; what leaves that out is not read."""
-
-
-class Operands(Protocol):
-    """What is known of the operands of operations: as terms, and as they were given."""
-
-    def base(self, operation: Operation) -> str: ...
-    def one(self, operation: Operation, *names: str) -> Term: ...
-    def given(self, event: int, *names: str) -> Argument | None: ...
-
-
-def product_of_matrices(e: Operands, o: Operation) -> Term | None:
-    """A product of matrices; of vectors it is a sum of products, and with ones a sum."""
-    a, b = e.one(o), e.one(o, "mat2", "vec", "tensor", "other")
-    if not _is_dot(e, o):
-        if any(_is_ones(e, o, name) for name in ("mat2", "vec", "other")):
-            return call("sum", a)
-        if _is_ones(e, o, "self"):
-            return call("sum", b)
-    if (found := _by_equation(e, o, a, b)) is not None:
-        return found
-    return call("sum", multiply(a, b)) if _is_vectors(e, o) else call("matmul", a, b)
-
-
-def _by_equation(e: Operands, o: Operation, a: Term, b: Term) -> Term | None:
-    """A product element by element, or the sum of one, where the equation says so."""
-    given = e.given(o.event, "equation")
-    found = None if given is None or given.text is None else _EQUATION.fullmatch(given.text.replace(" ", ""))
-    if found is None or found[1] != found[2]:
-        return None
-    return multiply(a, b) if found[3] == found[1] else call("sum", multiply(a, b))
-
-
-def _is_ones(e: Operands, o: Operation, name: str) -> bool:
-    """Whether all elements of an argument are 1."""
-    given = e.given(o.event, name)
-    return given is not None and given.min == given.max == 1
-
-
-def _is_dot(e: Operands, o: Operation) -> bool:
-    """Whether it is a product of two vectors by its name, which nobody takes a sum with."""
-    return e.base(o) in ("dot", "vdot")
-
-
-def _is_vectors(e: Operands, o: Operation) -> bool:
-    """Whether a product of matrices is one of vectors, one number each."""
-    given = [e.given(o.event, name) for name in ("self", "mat2")]
-    flat = all(found is not None and found.shape is not None and len(found.shape) == 1 for found in given)
-    return flat or _is_dot(e, o) or (o.shape or (0,))[-2:] == (1, 1)
 
 
 # -- From the operations around a birth to terms: ATen's and ONNX's spellings of one expression give one term ----------
@@ -147,7 +92,8 @@ class Expressions:
                     return found
         return None
 
-    def _terms_of(self, operation: Operation) -> list[Term]:
+    def terms(self, operation: Operation) -> list[Term]:
+        """The terms of all tensors among the arguments."""
         return [self._term(a) for a in operation.arguments if a.shape is not None or a.event is not None]
 
     def _term(self, argument: Argument) -> Term:
@@ -179,7 +125,8 @@ class Expressions:
         name = base_name(made.op)
         return name in VALUE_FREE and (single or (name.endswith("_like") and argument.min != 0))
 
-    def _number(self, operation: Operation, *names: str) -> float | None:
+    def numeric(self, operation: Operation, *names: str) -> float | None:
+        """An argument that is a number."""
         found = self._named(operation, *names)
         return None if found is None else self._term(found).number
 
@@ -189,7 +136,7 @@ class Expressions:
         made = reads(self, operation) if reads is not None else None
         if made is not None:
             return made
-        arguments = self._terms_of(operation)
+        arguments = self.terms(operation)
         if base in _SEEN_THROUGH:
             # under vmap a number comes as the copy of a number
             return self.one(operation)
@@ -199,8 +146,8 @@ class Expressions:
 
     def _changes_nothing(self, operation: Operation, base: str) -> bool:
         given = self._named(operation, "self", "input", "X")
-        low = 0.0 if base == "relu" else self._number(operation, "min", "min_val")
-        high = self._number(operation, "max", "max_val")
+        low = 0.0 if base == "relu" else self.numeric(operation, "min", "min_val")
+        high = self.numeric(operation, "max", "max_val")
         if given is None or given.min is None or given.max is None or (low is None and high is None):
             return False
         return (low is None or given.min >= low) and (high is None or given.max <= high)
@@ -212,7 +159,7 @@ class Expressions:
         found = self._named(operation, *names, "self", "input")
         if found is not None:
             return self._term(found)
-        arguments = self._terms_of(operation)
+        arguments = self.terms(operation)
         return arguments[0] if arguments else leaf(f"event {operation.event}")
 
     def two(self, operation: Operation, first: str = "self", second: str = "other") -> tuple[Term, Term]:
@@ -229,7 +176,7 @@ class Expressions:
 
     def factor(self, operation: Operation, name: str) -> float:
         """A factor that is 1 unless it is given: alpha, value."""
-        return self._number(operation, name) or 1.0
+        return self.numeric(operation, name) or 1.0
 
     def count(self, operation: Operation) -> float | None:
         """How many elements a reduction takes together; None where that is not known."""
@@ -248,14 +195,6 @@ class Expressions:
         if given.min is not None and given.min == given.max and given.shape is not None and math.prod(given.shape) == 1:
             return float(given.min) if math.isfinite(given.min) else None
         return self._term(given).number
-
-    def numeric(self, operation: Operation, *names: str) -> float | None:
-        """An argument that is a number."""
-        return self._number(operation, *names)
-
-    def terms(self, operation: Operation) -> list[Term]:
-        """The terms of all tensors among the arguments."""
-        return self._terms_of(operation)
 
 
 def _added(e: Expressions, o: Operation) -> Term:
@@ -343,6 +282,56 @@ def _is_limit(mask: Term, chosen: Term, product: Term) -> bool:
     return at in product.arguments and any(part.is_call("log") for part in product.arguments)
 
 
+# -- Products of matrices and vectors as sums of products of numbers, where they are that ------------------------------
+
+
+_EQUATION: Final = re.compile(r"([^,]+),([^,]+)->(.*)")
+"""Of two operands, with what is written of the result; what leaves that out is not read."""
+
+
+def _product_of_matrices(e: Expressions, o: Operation) -> Term | None:
+    """A product of matrices; of vectors it is a sum of products, and with ones a sum."""
+    a, b = e.one(o), e.one(o, "mat2", "vec", "tensor", "other")
+    if not _is_dot(e, o):
+        if any(_is_ones(e, o, name) for name in ("mat2", "vec", "other")):
+            return call("sum", a)
+        if _is_ones(e, o, "self"):
+            return call("sum", b)
+    if (found := _by_equation(e, o, a, b)) is not None:
+        return found
+    return call("sum", multiply(a, b)) if _is_vectors(e, o) else call("matmul", a, b)
+
+
+def _by_equation(e: Expressions, o: Operation, a: Term, b: Term) -> Term | None:
+    """A product element by element, or the sum of one, where the equation says so."""
+    given = e.given(o.event, "equation")
+    found = None if given is None or given.text is None else _EQUATION.fullmatch(given.text.replace(" ", ""))
+    if found is None or found[1] != found[2]:
+        return None
+    return multiply(a, b) if found[3] == found[1] else call("sum", multiply(a, b))
+
+
+def _is_ones(e: Expressions, o: Operation, name: str) -> bool:
+    """Whether all elements of an argument are 1."""
+    given = e.given(o.event, name)
+    return given is not None and given.min == given.max == 1
+
+
+def _is_dot(e: Expressions, o: Operation) -> bool:
+    """Whether it is a product of two vectors by its name, which nobody takes a sum with."""
+    return e.base(o) in ("dot", "vdot")
+
+
+def _is_vectors(e: Expressions, o: Operation) -> bool:
+    """Whether a product of matrices is one of vectors, one number each."""
+    given = [e.given(o.event, name) for name in ("self", "mat2")]
+    flat = all(found is not None and found.shape is not None and len(found.shape) == 1 for found in given)
+    return flat or _is_dot(e, o) or (o.shape or (0,))[-2:] == (1, 1)
+
+
+# -- Functions that ATen and ONNX have in common -----------------------------------------------------------------------
+
+
 def _softplus(e: Expressions, o: Operation) -> Term | None:
     beta = e.numeric(o, "beta")
     return call("log", add(ONE, call("exp", e.one(o)))) if beta in (None, 1.0) else None
@@ -428,5 +417,5 @@ _READERS: Final[dict[str, Callable[[Expressions, Operation], Term | None]]] = {
     "mse_loss": _squared_error,
     "where": _chosen,
     "masked_fill": _filled,
-    **dict.fromkeys(("mm", "bmm", "mv", "matmul", "dot", "vdot", "einsum"), product_of_matrices),
+    **dict.fromkeys(("mm", "bmm", "mv", "matmul", "dot", "vdot", "einsum"), _product_of_matrices),
 }

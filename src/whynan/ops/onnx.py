@@ -49,6 +49,9 @@ VALUE_FREE: Final = frozenset(
 # Asking whether a value is bad is no use of it.
 PREDICATES: Final = frozenset("IsNaN IsInf".split())
 
+# What hands on elements of its first operand.
+MOVES: Final = frozenset("Transpose Reshape Squeeze Unsqueeze Flatten Slice Gather Expand".split())
+
 # What gives an element of an operand again, besides pure movement.
 COPYING: Final = frozenset(
     "Where Max Min Clip Relu TopK ReduceMax ReduceMin MaxPool GlobalMaxPool Cast CastLike Dropout Unique MaxRoiPool "
@@ -164,6 +167,32 @@ CONTRIBUTED: Final[Mapping[str, tuple[str, ...]]] = {
     "ReorderInput": ("X",),
     "ReorderOutput": ("X",),
 }
+
+FUNCTIONS: Final[Mapping[str, str]] = {
+    **{
+        op.lower(): op
+        for op in "Neg Abs Sign Sqrt Exp Log Reciprocal Sigmoid Softplus Relu Tanh Sinh Cosh Asinh Acosh Atanh Sin Cos "
+        "Tan Asin Acos Atan Erf Floor Ceil Round IsNaN Add Sub Mul Div Pow MatMul Where Softmax".split()
+    },
+    "maximum": "Max",
+    "minimum": "Min",
+    "lt": "Less",
+    "gt": "Greater",
+    "eq": "Equal",
+    "clamp": "Clip",
+    "logical_and": "And",
+    "logical_or": "Or",
+    "logical_not": "Not",
+    "log_softmax": "LogSoftmax",
+    "sum": "ReduceSum",
+    "mean": "ReduceMean",
+    "amax": "ReduceMax",
+    "amin": "ReduceMin",
+    "prod": "ReduceProd",
+    "logsumexp": "ReduceLogSumExp",
+    "vector_norm": "ReduceL2",
+}
+"""Which operator is a function of PyTorch's, by the name that the function has."""
 
 
 @dataclass(frozen=True, slots=True)

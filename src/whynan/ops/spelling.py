@@ -48,48 +48,64 @@ _NONFINITE: Final = re.compile(r"(?<![^\W_])[np]?(?:nan|inf|infinity)(?!\w)(?!\s
 
 _PREFIXES: Final = ("linalg_", "special_", "native_", "fused_")
 
-_ALIASES: Final[dict[str, str]] = {
-    alias: name
-    for name, aliases in {
+
+def _by_alias(table: dict[str, str]) -> dict[str, str]:
+    return {alias: name for name, aliases in table.items() for alias in aliases.split()}
+
+
+ALIASES: Final = _by_alias(
+    {
         "abs": "absolute",
         "acos": "arccos",
         "acosh": "arccosh",
-        "add": "iadd",
         "asin": "arcsin",
         "asinh": "arcsinh",
         "atan": "arctan",
         "atan2": "arctan2",
         "atanh": "arctanh",
+        "cat": "concat concatenate",
+        "clamp": "clip",
+        "digamma": "psi",
+        "div": "divide true_divide",
+        "eq": "equal_to",
+        "ge": "greater_equal",
+        "gt": "greater",
+        "le": "less_equal",
+        "lgamma": "gammaln",
+        "logsigmoid": "log_sigmoid",
+        "lt": "less",
+        "mul": "multiply",
+        "ne": "not_equal",
+        "neg": "negative",
+        "sigmoid": "expit",
+        "sub": "subtract",
+        "vector_norm": "norm",
+    }
+)
+"""Functions of PyTorch's that have several names, by the other names."""
+_DISPATCHED_NAMES: Final = _by_alias(
+    {
+        "add": "iadd",
         "bitwise_and": "and",
         "bitwise_or": "or",
         "bitwise_xor": "xor",
-        "cat": "concat concatenate",
         "cdist": "cdist_forward",
-        "clamp": "clip",
         "convolution": "conv1d conv2d conv3d",
-        "div": "divide itruediv true_divide truediv",
-        "ge": "greater_equal",
-        "gt": "greater",
+        "div": "itruediv truediv",
         "inv": "inv_ex inverse",
-        "le": "less_equal",
         "logsigmoid": "log_sigmoid_forward",
-        "lt": "less",
         "matmul": "imatmul",
-        "mul": "imul multiply",
-        "ne": "not_equal",
-        "neg": "negative",
+        "mul": "imul",
         "nll_loss": "nll_loss_forward",
-        "norm": "vector_norm",
         "pow": "float_power ipow",
         "prelu": "prelu_kernel",
         "scaled_dot_product_attention": "scaled_dot_product_flash_attention scaled_dot_product_efficient_attention "
         "scaled_dot_product_flash_attention_for_cpu scaled_dot_product_cudnn_attention",
-        "sigmoid": "expit",
-        "sub": "isub subtract",
+        "sub": "isub",
         "trunc": "fix",
-    }.items()
-    for alias in aliases.split()
-}
+    }
+)
+"""Operators that a function or a method of another name dispatches, by their names."""
 
 OPERANDS: Final = frozenset(
     "A B bias batch1 batch2 condition end exponent index indices input key mask mat mat1 mat2 max min other pos_weight "
@@ -150,7 +166,7 @@ DISPATCHED: Final[dict[str, Signature]] = {
         ("l1_loss", "input target", {"sub": {"self": "input", "other": "target"}}),
         ("pairwise_distance", "x1 x2", {"sub": {"self": "x1", "other": "x2"}}),
         ("kl_div", "input target", {"xlogy": {"self": "target", "other": "target"}}),
-        ("normalize", "input", {"norm": {"self": "input"}, "div": {"self": "input"}}),
+        ("normalize", "input", {"vector_norm": {"self": "input"}, "div": {"self": "input"}}),
         ("softmin", "input", {"neg": {"self": "input"}}),
         ("rms_norm", "input normalized_shape weight", {"pow": {"self": "input"}}),
         ("embedding", "input weight", {"embedding": {"weight": "weight", "indices": "input"}}),
@@ -199,7 +215,7 @@ def canonical(name: str) -> str:
     name = name.strip("_")
     for prefix in _PREFIXES:
         name = name.removeprefix(prefix)
-    return _ALIASES.get(name, name)
+    return ALIASES.get(name) or _DISPATCHED_NAMES.get(name, name)
 
 
 def spells_nonfinite(text: str) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from whynan.source.signatures import FRESH, operator_of
+from whynan.ops.signatures import FRESH
+from whynan.source.calls import operator_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -86,9 +87,6 @@ def shared(place: Place, value: ast.AST) -> set[str]:
 # -- Which assignments may have made the value of each name, where it is read ------------------------------------------
 
 
-_LATE: Final = (ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-
-
 @dataclass(frozen=True, eq=False)
 class Definition:
     """One place where a name gets a value, or where the value that it has is written into.
@@ -105,7 +103,6 @@ class Definition:
 
 Defined = frozenset[Definition]
 State = dict[str, Defined]
-OUTSIDE: Final = "outside"
 
 
 @dataclass

@@ -133,7 +133,7 @@ def arithmetic(symbol: ast.operator, first: float, second: float) -> float | Non
 
 def _followed(syntax: Syntax, node: ast.expr) -> Definition | None:
     end = _end(syntax, node)
-    text = None if end is None or isinstance(end, ast.Constant) else syntax.text(span_of(end))
+    text = None if end is None or isinstance(end, ast.Constant) else syntax.line_of(span_of(end))
     return None if end is None or text is None else Definition(syntax, end, text)
 
 
@@ -209,13 +209,7 @@ def _written(node: ast.expr) -> bool:
 
 def numpy_name(syntax: Syntax, node: ast.expr) -> str | None:
     """The dotted name of a function that an import gives, where nothing else in the file has its name."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name) or node.id in syntax.assigned or node.id not in syntax.imports:
-        return None
-    return ".".join([syntax.imports[node.id], *reversed(parts)])
+    return ".".join(syntax.meaning(node) or ()) or None
 
 
 def reaching(syntax: Syntax, use: ast.Name) -> ast.expr | None:

@@ -15,12 +15,12 @@ from whynan.records import Site
 from whynan.source.exported_expressions import BODY, Asked, asked_by, called, chosen, taking, within
 from whynan.source.ownership import Owner, owner_of
 from whynan.source.positions import file_of_site
-from whynan.source.syntax import Syntax, one_line, span_of, syntax_of
+from whynan.source.syntax import Syntax, dotted, one_line, span_of, syntax_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from whynan.source.syntax import Spanned
+    from whynan.source.syntax import Spanned, dotted
 
 STACK: Final = "pkg.torch.onnx.stack_trace"
 SCOPES: Final = "pkg.torch.onnx.name_scopes"
@@ -127,16 +127,6 @@ def place_of(metadata: Mapping[str, str], *, name: str = "", doc: str = "", besi
     site = _site(frames, own, asked, beside, module)
     inner = _site(frames, library, asked, beside, module) if library is not None and library > own else None
     return Place(site.model_copy(update={"module": module}), inner, module)
-
-
-def site_of(metadata: Mapping[str, str], *, name: str = "", doc: str = "") -> Site | None:
-    """The user's site of a node; see :func:`place_of`."""
-    return place_of(metadata, name=name, doc=doc).site
-
-
-def library_site_of(metadata: Mapping[str, str], *, name: str = "", doc: str = "") -> Site | None:
-    """The site of a node in a library that the user's code calls; None where it stands in the user's own."""
-    return place_of(metadata, name=name, doc=doc).library_site
 
 
 def module_of(node_name: str) -> str | None:
@@ -254,9 +244,8 @@ class _Line:
         return [*(named if len(named) == 1 else (call for call in calls if not self._is_imported(call.func)))]
 
     def _is_imported(self, callee: ast.expr) -> bool:
-        names = _names(callee)
-        known = {"torch", "F", "nn", "math", *_BUILTIN, *self._syntax.imports}
-        return bool(names) and names[0] in known
+        names = dotted(callee) or [getattr(callee, "attr", "")]
+        return names[0] in {"torch", "F", "nn", "math", *_BUILTIN, *self._syntax.imports}
 
     def handed(self, site: Site, asked: Asked | None, beside: Sequence[Asked]) -> Site:
         """The site of a node in a function that was handed to a branch or a loop; else that of the call."""
@@ -278,7 +267,7 @@ class _Line:
     def narrowed(self, site: Site, node: Spanned) -> Site:
         """The site of one expression in the line; without columns where the file does not tell them."""
         span = span_of(node)
-        text = self._syntax.text(span)
+        text = self._syntax.line_of(span)
         if not text:
             return site
         if self._in_file is None:
@@ -296,15 +285,6 @@ class _Line:
 
 _FORWARD: Final = ("forward", "__call__", "_call_impl", "_wrapped_call_impl")
 _BUILTIN: Final = frozenset("abs enumerate float int isinstance len list max min range str sum super tuple zip".split())
-
-
-def _names(node: ast.expr) -> list[str]:
-    """``a.b.c`` as its names; of ``f(x).c`` only the last."""
-    names: list[str] = []
-    while isinstance(node, ast.Attribute):
-        names.append(node.attr)
-        node = node.value
-    return [node.id, *reversed(names)] if isinstance(node, ast.Name) else names[:1]
 
 
 def _syntax_in_file(file: str, line: int, text: str) -> Syntax | None:

@@ -6,9 +6,9 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from whynan.ops import spelling
+from whynan.source.calls import function_of
 from whynan.source.positions import locate
-from whynan.source.syntax import span_of
-from whynan.source.text import dotted
+from whynan.source.syntax import dotted, span_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from whynan.source.syntax import Syntax
 
 _Operands = dict[str, ast.expr]
-_CONVENTIONAL = {"torch": "torch", "F": "torch.nn.functional", "nn": "torch.nn"}
-"""What these names stand for where a file neither imports nor assigns them: a notebook's cell."""
 
 
 class _Operator(NamedTuple):
@@ -64,11 +62,11 @@ def first_argument(code: CodeType, lasti: int) -> str | None:
     located = locate(code, lasti)
     if located is None or not isinstance(located.node, ast.Call) or not located.node.args:
         return None
-    return located.syntax.text(span_of(located.node.args[0]))
+    return located.syntax.line_of(span_of(located.node.args[0]))
 
 
 def _texts(syntax: Syntax, operands: _Operands) -> dict[str, str]:
-    texts = {name: syntax.text(span_of(node)) for name, node in operands.items()}
+    texts = {name: syntax.line_of(span_of(node)) for name, node in operands.items()}
     return {name: text for name, text in texts.items() if text}
 
 
@@ -232,15 +230,8 @@ def _is_matrix(node: ast.expr | None) -> bool:
 
 def _function(syntax: Syntax, callee: ast.expr) -> str | None:
     """The operator that a function of torch's is named after; None for a method, or a function of somebody else's."""
-    names = dotted(callee)
-    if names is None or names[0] in syntax.assigned:
-        return None
-    root, *rest = names
-    meaning = syntax.imports.get(root, _CONVENTIONAL.get(root))
-    if meaning is None:
-        return root if not rest and root in spelling.BUILTINS else None
-    path = [*meaning.split("."), *rest]
-    return spelling.canonical(path[-1]) if path[0] == "torch" and len(path) > 1 else None
+    name = function_of(syntax, callee)
+    return None if name is None else spelling.canonical(name)
 
 
 def _is_value(syntax: Syntax, receiver: ast.expr) -> bool:

@@ -192,7 +192,7 @@ def _resolve(code: CodeType, lasti: int, line: int | None) -> Site:
     if isinstance(node, _COMPOUND):
         return _with_line(site, code)
     span = span_of(node) if node is not None else instruction.span
-    text = syntax.text(span)
+    text = syntax.line_of(span)
     # source that parses but has nothing at the span is not what was compiled; what does not parse cannot be asked
     if text is None or (node is None and syntax.tree is not None):
         return site

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+CONVENTIONAL: Final = {"torch": "torch", "F": "torch.nn.functional", "nn": "torch.nn"}
+"""What these names stand for where a file neither imports nor assigns them: a notebook's cell."""
 Spanned = ast.expr | ast.stmt
 """A node that has a place in the source and that an instruction may stand for."""
 
@@ -47,6 +49,15 @@ def imported_by(node: ast.AST) -> dict[str, str]:
             return {}
 
 
+def dotted(node: ast.AST) -> list[str] | None:
+    """``a.b.c`` as its names; None for any other expression."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return [node.id, *reversed(names)] if isinstance(node, ast.Name) else None
+
+
 def span_of(node: Spanned) -> Span:
     """Where a node stands; a node that `ast` parsed has an end."""
     assert node.end_lineno is not None
@@ -55,7 +66,7 @@ def span_of(node: Spanned) -> Span:
 
 
 class Syntax:
-    """The lines of one file as `linecache` holds them, and what they parse to."""
+    """The lines of one file, and what they parse to."""
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
@@ -75,6 +86,18 @@ class Syntax:
         """The node that each node is directly part of."""
         nodes: Iterator[ast.AST] = ast.walk(self.tree) if self.tree is not None else iter(())
         return {child: node for node in nodes for child in ast.iter_child_nodes(node)}
+
+    def above(self, node: ast.AST) -> Iterator[ast.AST]:
+        """A node's ancestors, the nearest first."""
+        while (parent := self.parents.get(node)) is not None:
+            yield parent
+            node = parent
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The statement that a node is part of, or is."""
+        if isinstance(node, ast.stmt):
+            return node
+        return next(parent for parent in self.above(node) if isinstance(parent, ast.stmt))
 
     @cached_property
     def imports(self) -> dict[str, str]:
@@ -136,7 +159,15 @@ class Syntax:
             return None
         return len(encoded[:column].decode("utf-8", "replace")) + 1
 
-    def text(self, span: Span) -> str | None:
+    def meaning(self, node: ast.expr) -> list[str] | None:
+        """What a dotted name stands for by the file's imports, as its parts; None for anything else."""
+        names = dotted(node)
+        if names is None or names[0] in self.assigned:
+            return None
+        root = self.imports.get(names[0], CONVENTIONAL.get(names[0]))
+        return None if root is None else [*root.split("."), *names[1:]]
+
+    def line_of(self, span: Span) -> str | None:
         """The source text of a span on one line; None where the file does not reach so far."""
         start, end = self.column(span.line, span.column), self.column(span.end_line, span.end_column)
         if start is None or end is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from whynan.source.syntax import Syntax, imported_by
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from whynan.records import Site
 
@@ -32,32 +32,12 @@ def parsed(text: str) -> ast.Module | None:
         return None
 
 
-class Place:
+class Place(Syntax):
     """A source file as text and tree; spans are character offsets into the text, end exclusive."""
 
     def __init__(self, text: str) -> None:
+        super().__init__(_LINES.findall(text))
         self.text = text
-        self._syntax = Syntax(_LINES.findall(text))
-
-    @property
-    def tree(self) -> ast.Module | None:
-        """The parsed file; None where it is not Python."""
-        return self._syntax.tree
-
-    @property
-    def parents(self) -> dict[ast.AST, ast.AST]:
-        """The node that each node is directly part of."""
-        return self._syntax.parents
-
-    @property
-    def imports(self) -> dict[str, str]:
-        """What each imported name stands for."""
-        return self._syntax.imports
-
-    @property
-    def assigned(self) -> frozenset[str]:
-        """Every name that is given a value other than by an import."""
-        return self._syntax.assigned
 
     @cached_property
     def importing(self) -> dict[str, list[ast.AST]]:
@@ -76,13 +56,13 @@ class Place:
     @cached_property
     def _starts(self) -> list[int]:
         starts = [0]
-        for line in self._syntax.lines:
+        for line in self.lines:
             starts.append(starts[-1] + len(line))
         return starts
 
     def _offset(self, line: int, column: int) -> int:
         """The character offset of a byte column."""
-        encoded = self._syntax.lines[line - 1].encode("utf-8", "surrogatepass")
+        encoded = self.lines[line - 1].encode("utf-8", "surrogatepass")
         return self._starts[line - 1] + len(encoded[:column].decode("utf-8", "replace"))
 
     def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
@@ -104,7 +84,7 @@ class Place:
             return False
         return ast.unparse(found) == ast.unparse(node)
 
-    def node_at(self, site: Site) -> ast.expr | ast.AugAssign | None:
+    def node_of(self, site: Site) -> ast.expr | ast.AugAssign | None:
         """The expression or augmented assignment at a site; None where none stands at exactly its columns."""
         if site.column is None or site.end_column is None or site.end_line is None:
             return None
@@ -121,18 +101,6 @@ class Place:
                 if isinstance(node, (ast.Call, ast.BinOp, ast.UnaryOp, ast.Subscript, ast.AugAssign)):
                     return node
         return found
-
-    def above(self, node: ast.AST) -> Iterator[ast.AST]:
-        """A node's ancestors, the nearest first."""
-        while (parent := self.parents.get(node)) is not None:
-            yield parent
-            node = parent
-
-    def statement(self, node: ast.AST) -> ast.stmt:
-        """The statement that a node is part of, or is."""
-        if isinstance(node, ast.stmt):
-            return node
-        return next(parent for parent in self.above(node) if isinstance(parent, ast.stmt))
 
     def scope(self, node: ast.AST) -> Scope:
         """The function, class or module whose body a node is in."""
@@ -173,14 +141,6 @@ class Place:
                 return True
         return False
 
-    def meaning(self, node: ast.expr) -> list[str] | None:
-        """What a dotted name stands for by the file's imports, as its parts; None for anything else."""
-        names = dotted(node)
-        if names is None or names[0] in self.assigned:
-            return None
-        root = self.imports.get(names[0], CONVENTIONAL.get(names[0]))
-        return None if root is None else [*root.split("."), *names[1:]]
-
 
 def own_names(function: Function | ast.Module) -> frozenset[str]:
     """What a function gives values itself: its parameters and what it assigns, those of lambdas in it included."""
@@ -196,21 +156,14 @@ def own_names(function: Function | ast.Module) -> frozenset[str]:
     return frozenset(found)
 
 
-CONVENTIONAL: Final = {"torch": "torch", "F": "torch.nn.functional", "nn": "torch.nn"}
-"""What these names stand for where a file neither imports nor assigns them: a notebook's cell."""
-
-
-def dotted(node: ast.AST) -> list[str] | None:
-    """``a.b.c`` as its names; None for any other expression."""
-    names: list[str] = []
-    while isinstance(node, ast.Attribute):
-        names.append(node.attr)
-        node = node.value
-    return [node.id, *reversed(names)] if isinstance(node, ast.Name) else None
-
-
 def replaced(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
     """A text with some of its spans written anew; spans do not overlap."""
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     return text
+
+
+def shortened(text: str, most: int = 40) -> str:
+    """A text on one line, cut off after so many characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 3]}..."

@@ -109,7 +109,7 @@ def line(text: str, *asked: Asked) -> list[str | None]:
     syntax = Syntax([text])
     nodes = [node for node in syntax.parents if isinstance(node, (ast.expr, ast.stmt))]
     chosen_of = (chosen(nodes, one, asked, syntax.parents) for one in asked)
-    return [None if node is None else syntax.text(span_of(node)) for node in chosen_of]
+    return [None if node is None else syntax.line_of(span_of(node)) for node in chosen_of]
 
 
 def test_a_variable_holds_no_result_of_its_own_line() -> None:

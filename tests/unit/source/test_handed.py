@@ -25,7 +25,7 @@ def told(other: str, *beside: Asked) -> list[str | None]:
     call = taking([node for node in syntax.parents if isinstance(node, ast.Call)])
     assert call is not None
     found = (within(syntax, call, mine, beside) for mine in beside)
-    return [None if node is None else syntax.text(span_of(node)) for node in found]
+    return [None if node is None else syntax.line_of(span_of(node)) for node in found]
 
 
 def test_the_function_is_told_by_its_operators() -> None:

@@ -19,10 +19,8 @@ from whynan.source.exporter_metadata import (
     SCOPES,
     STACK,
     frames_of,
-    library_site_of,
     module_of,
     place_of,
-    site_of,
 )
 
 TORCH = str(Path(torch.__file__).parent / "nn" / "modules" / "linear.py")
@@ -89,7 +87,7 @@ def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def in_net(line: int, *inner: str, op: str | None = None, scopes: list[str] | None = None) -> Site:
     """The site of a node whose frame stands in a line of the file; below it those of `inner`."""
     stack = frame(os.path.abspath("net.py"), line, NET.splitlines()[line - 1].strip())
-    site = site_of(metadata(stack + "".join(inner), op, scopes))
+    site = place_of(metadata(stack + "".join(inner), op, scopes)).site
     assert site is not None
     assert site.file == "net.py"
     return site
@@ -167,7 +165,7 @@ def test_what_is_not_certain_is_the_whole_line(name: str, inner: str, op: str | 
 def test_the_function_is_qualified_where_the_file_tells_it() -> None:
     assert in_net(number_of("a = ")).function == "Net.forward"
     stack = frame("net.py", number_of("a = "), "a = x / y + y / x", "other")
-    site = site_of(metadata(stack))
+    site = place_of(metadata(stack)).site
     assert site is not None
     assert site.function == "other"
 
@@ -196,16 +194,16 @@ def test_a_file_that_does_not_tell_the_same_line_is_left_alone(
             monkeypatch.setattr("whynan.source.exporter_metadata._LARGEST_SOURCE", 10)
         case _:
             pass
-    assert site_of(stack) == Site(file="net.py", line=number, code="torch.log(x) / y", function="forward")
+    assert place_of(stack).site == Site(file="net.py", line=number, code="torch.log(x) / y", function="forward")
 
 
 def test_a_file_that_was_written_anew_is_read_anew(net: Path) -> None:
     number = number_of("b = ")
     stack = metadata(frame(str(net), number + 1, "b = torch.log(x) / y"), "div.Tensor")
-    first = site_of(stack)
+    first = place_of(stack).site
     net.write_text("\n" + NET, "utf-8")
     os.utime(net, (1, 1))
-    second = site_of(stack)
+    second = place_of(stack).site
     assert first is not None
     assert second is not None
     assert (first.column, second.column) == (None, 13)
@@ -214,7 +212,7 @@ def test_a_file_that_was_written_anew_is_read_anew(net: Path) -> None:
 def test_a_file_that_is_no_source_is_never_shown(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("password = 1 / 2\n", "utf-8")
-    site = site_of(metadata(frame(str(secret), 1, "a = x / y"), "div.Tensor"))
+    site = place_of(metadata(frame(str(secret), 1, "a = x / y"), "div.Tensor")).site
     assert site is not None
     assert site.code == "x / y"
     assert site.column is None
@@ -252,7 +250,7 @@ OTHERS = "/home/else/venv/lib/python3.9/site-packages"
 )
 def test_the_innermost_line_of_the_user_is_the_site(files: list[str], line: int | None, library: int | None) -> None:
     found = metadata(stack_of(*files))
-    site, inner = site_of(found), library_site_of(found)
+    site, inner, _ = place_of(found)
     assert (site and site.line, inner and inner.line) == (line, library)
     assert site is None or site.file == files[site.line - 1]
 
@@ -279,17 +277,17 @@ def test_a_scripted_export_that_was_asked_to_tells_the_line() -> None:
 
 @pytest.mark.usefixtures("net")
 def test_no_line_is_shown_that_the_model_does_not_tell() -> None:
-    site = site_of({}, name="/Log", doc=doc_of(f"{os.path.abspath('net.py')}({number_of('b = ')}): forward"))
+    site = place_of({}, name="/Log", doc=doc_of(f"{os.path.abspath('net.py')}({number_of('b = ')}): forward")).site
     assert site == Site(file="net.py", line=number_of("b = "), function="forward")
 
 
 @pytest.mark.parametrize("doc", [doc_of(*EXPORT), "Relu of a convolution (see 3): it is", "x(y): f", "(1): f"])
 def test_a_documentation_without_frames_leads_nowhere(doc: str) -> None:
-    assert site_of({}, doc=doc) is None
+    assert place_of({}, doc=doc).site is None
 
 
 def test_a_stack_goes_before_a_documentation() -> None:
-    site = site_of(metadata(stack_of("/home/me/a.py")), doc=doc_of("/home/me/b.py(2): g"))
+    site = place_of(metadata(stack_of("/home/me/a.py")), doc=doc_of("/home/me/b.py(2): g")).site
     assert site is not None
     assert site.file == "/home/me/a.py"
 
@@ -319,7 +317,7 @@ def test_the_frames_of_every_python_are_read() -> None:
 
 def test_an_expression_of_many_lines_is_told_whole() -> None:
     stack = 'File "gone.py", line 7, in f\n    return torch.log(\n        x / y\n    )\n'
-    assert site_of(metadata(stack, "log.default")) == Site(
+    assert place_of(metadata(stack, "log.default")).site == Site(
         file="gone.py", line=7, code="torch.log( x / y )", function="f"
     )
 
@@ -376,7 +374,7 @@ def test_a_scripted_name_holds_the_module(name: str, module: str | None) -> None
     ],
 )
 def test_what_is_no_stack_leads_nowhere(stack: str) -> None:
-    assert site_of({STACK: stack}) is None
+    assert place_of({STACK: stack}).site is None
 
 
 def test_what_is_no_text_leads_nowhere() -> None:

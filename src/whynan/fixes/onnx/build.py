@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import onnx_ir as ir
 
-from whynan.fixes.onnx.term import AXES_ARE_AN_INPUT, AXES_OTHERWISE, MARK
+from whynan.fixes.onnx.read import AXES_ARE_AN_INPUT, AXES_OTHERWISE, MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from whynan.fixes.candidates import Declined
 from whynan.fixes.onnx.build import Unwritable
 from whynan.fixes.onnx.edit import Edit, anchors, downstream, typed, unfit
-from whynan.fixes.onnx.match import Match, matches
+from whynan.fixes.onnx.read import ONE_AXIS, GraphMatch, matches, number_of
 from whynan.fixes.onnx.special import islands, masks
-from whynan.fixes.onnx.term import (
-    NORMALISED,
-    ONE_AXIS,
-    REDUCTIONS,
-    Call,
-    Expression,
-    Limit,
-    Unreadable,
-    number_of,
-    parsed,
-)
-from whynan.fixes.onnx.write import Writer
+from whynan.fixes.onnx.write import Writer, call_of
+from whynan.ops.onnx import FUNCTIONS, REDUCTIONS, ROWS
 from whynan.records.intents import FixIntent
 
 if TYPE_CHECKING:
@@ -150,26 +141,49 @@ def _different(found: list[GraphCandidate | Declined]) -> list[GraphCandidate | 
 
 def _is_there(read: Edit, finding: Finding, intent: FixIntent) -> bool:
     """Whether the pattern of an intent is found; one that a graph could not have is not."""
-    try:
-        pattern, _ = parsed(intent.pattern), parsed(intent.replacement)
-    except Unreadable:
+    if not all(map(_is_of_graphs, (intent.pattern, intent.replacement))):
         return False
-    return _nearest(read, finding, pattern) is not None
+    return _nearest(read, finding, intent.pattern) is not None
+
+
+def _is_of_graphs(text: str) -> bool:
+    """Whether an expression has only what a graph can: no subscript, no setting that is a word."""
+    try:
+        parts = list(ast.walk(_tree(text)))
+    except SyntaxError:
+        return False
+    # an attribute is a limit of a dtype: finfo(x).max
+    values = [getattr(part, "value", None) for part in parts if not isinstance(part, ast.keyword)]
+    return all(isinstance(part, _LANGUAGE) for part in parts) and not any(isinstance(v, str | ast.Name) for v in values)
+
+
+_LANGUAGE: Final = (
+    *(ast.Name, ast.Constant, ast.BinOp, ast.Compare, ast.UnaryOp, ast.Call, ast.keyword, ast.Attribute),
+    *(ast.operator, ast.unaryop, ast.cmpop, ast.expr_context),
+)
+
+
+def _tree(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
 
 
 def _intended(
     model: onnx.ModelProto, known: onnx.ModelProto, finding: Finding, intent: FixIntent
 ) -> GraphCandidate | Declined | None:
     """The edit of one intent."""
-    pattern, replacement = parsed(intent.pattern), parsed(intent.replacement)
+    replacement = _tree(intent.replacement)
     edit = Edit(model, known)
-    found = _nearest(edit, finding, pattern)
+    found = _nearest(edit, finding, intent.pattern)
     if found is None:
         return None
     root, match = found
     try:
         builder = edit.builder(root, finding)
-        if builder.opset < ONE_AXIS and _has(pattern, NORMALISED) and _has(replacement, REDUCTIONS):
+        if (
+            builder.opset < ONE_AXIS
+            and _operators(_tree(intent.pattern)) & ROWS
+            and _operators(replacement) & REDUCTIONS
+        ):
             raise Unwritable(f"a softmax of opset {builder.opset} runs over more than one axis")
         made = Writer(builder, match.bound).value(replacement)
         for node in match.moved:
@@ -182,36 +196,23 @@ def _intended(
     return GraphCandidate(intent.title, intent.kind, proto, _read(match), _named(made), patch)
 
 
-def _nearest(edit: Edit, finding: Finding, pattern: Expression) -> tuple[ir.Node, Match] | None:
+def _nearest(edit: Edit, finding: Finding, pattern: str) -> tuple[ir.Node, GraphMatch] | None:
     """The first node from the birth on at which the pattern is found, the birth a part of it."""
     for anchor in anchors(edit.model, finding):
         for root in downstream(anchor, _HOPS):
-            if not root.outputs:
-                continue
-            for match in matches(pattern, root.outputs[0], _opset(edit, root)):
+            for match in matches(pattern, root.outputs[0], edit.reader(root)) if root.outputs else ():
                 if any(node is anchor for node in match.nodes):
                     return root, match
     return None
 
 
-def _opset(edit: Edit, node: ir.Node) -> int:
-    from whynan.fixes.onnx.edit import opset_at
-
-    return opset_at(edit.model, node)
-
-
-def _has(expression: Expression, operators: object) -> bool:
-    match expression:
-        case Call(name, arguments, named):
-            inner = (*arguments, *(value for _, value in named))
-            return name in operators or any(_has(one, operators) for one in inner)  # type: ignore[operator]
-        case Limit(of):
-            return _has(of, operators)
-        case _:
-            return False
+def _operators(tree: ast.expr) -> set[str]:
+    """The operators of ONNX that an expression asks for."""
+    calls = (call_of(node) for node in ast.walk(tree) if isinstance(node, ast.expr))
+    return {FUNCTIONS[call.operator] for call in calls if call is not None and call.operator in FUNCTIONS}
 
 
-def _read(match: Match) -> tuple[str, ...]:
+def _read(match: GraphMatch) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.name for one in match.bound.values() if getattr(one, "name", None)))  # type: ignore[union-attr]
 
 

@@ -9,6 +9,7 @@ import onnx
 import onnx_ir as ir
 
 from whynan.fixes.onnx.build import Builder, Unwritable
+from whynan.fixes.onnx.read import GraphReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -119,9 +120,15 @@ class Edit:
         copy = onnx.ModelProto()
         copy.CopyFrom(known or typed(model))
         self.model = ir.from_proto(copy)
+        self._readers: dict[int, GraphReader] = {}
         self.names = {value.name or "" for node in all_nodes(self.model) for value in node.outputs}
         self.names |= {node.name or "" for node in all_nodes(self.model)}
         self.names |= {value.name or "" for value in self.model.graph.inputs} | set(self.model.graph.initializers)
+
+    def reader(self, at: ir.Node) -> GraphReader:
+        """What reads the values at a place."""
+        opset = opset_at(self.model, at)
+        return self._readers.setdefault(opset, GraphReader(opset))
 
     def builder(self, at: ir.Node, finding: Finding) -> Builder:
         """What makes nodes for a place; raises ``Unwritable`` where the numbers there have no known dtype."""
@@ -143,12 +150,8 @@ class Edit:
         """
         if all(made.producer() is not node for node in builder.nodes):
             made = builder.op("Identity", made)
-        before = root.outputs[0]
-        name, known, shape = before.name, before.type, before.shape
         self.insert(root, builder)
-        ir.convenience.replace_all_uses_with(before, made, replace_graph_outputs=True)
-        before.name = None
-        made.name, made.type, made.shape = name, known, shape
+        substitute(root.outputs[0], made)
         sweep([root, *old])
 
     def insert(self, at: ir.Node, builder: Builder) -> None:
@@ -166,6 +169,14 @@ class Edit:
         if why is not None and refused(self._before) is None:
             raise Unwritable(f"onnx's checker refuses it: {why}")
         return proto
+
+
+def substitute(old: ir.Value, new: ir.Value) -> None:
+    """Let a value be read wherever another was, under its name."""
+    name, kind, shape = old.name, old.type, old.shape
+    ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
+    old.name = None
+    new.name, new.type, new.shape = name, kind, shape
 
 
 def sweep(nodes: Iterable[ir.Node]) -> None:

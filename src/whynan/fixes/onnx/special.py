@@ -9,9 +9,10 @@ import numpy as np
 import onnx_ir as ir
 
 from whynan.fixes.onnx.build import Builder, Unwritable
-from whynan.fixes.onnx.edit import Edit, anchors, downstream, opset_at, sweep
-from whynan.fixes.onnx.term import ELEMENTWISE, MARK, REDUCTIONS, constant
+from whynan.fixes.onnx.edit import Edit, anchors, downstream, opset_at, substitute, sweep
+from whynan.fixes.onnx.read import MARK, constant
 from whynan.floats import format_of
+from whynan.ops.onnx import FUNCTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +47,10 @@ _MOST: Final = 4
 _NARROW: Final = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 _CONTRACTS: Final = frozenset({"Sqrt", "Div", "Mul", "Log", "Reciprocal", "Softmax", "LogSoftmax", "Tanh", "Sigmoid"})
 """After these a number may fit again."""
-_WIDE: Final = ELEMENTWISE | frozenset(REDUCTIONS.values()) | _CONTRACTS | {"MatMul", "Gemm", "ReduceSumSquare"}
+_WIDE: Final = frozenset(FUNCTIONS.values()) | frozenset(
+    "Identity IsInf GreaterOrEqual LessOrEqual Mod Elu Selu LeakyRelu HardSigmoid HardSwish Gelu Softsign Xor Sum Mean "
+    "Mish Gemm ReduceSumSquare".split()
+)
 
 
 def islands(model: onnx.ModelProto, finding: Finding) -> Iterator[Special]:
@@ -127,12 +131,8 @@ def _placed(
     edit.insert(order[-1], builder)
     names: list[str] = []
     for node in given:
-        old, new = node.outputs[0], narrow[id(node)]
-        name, kind, shape = old.name, old.type, old.shape
-        ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
-        old.name = None
-        new.name, new.type, new.shape = name, kind, shape
-        names.append(name or "")
+        substitute(node.outputs[0], narrow[id(node)])
+        names.append(narrow[id(node)].name or "")
     told = ", ".join(f"{node.op_type} {node.name}".strip() for node in order)
     sweep(order)
     # a value may be read before the last of the nodes that are widened

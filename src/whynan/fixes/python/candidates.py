@@ -8,18 +8,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from whynan.expr.from_python import Reader, helper_of
+from whynan.expr.match import Match, Matcher
+from whynan.expr.pattern import pattern
+from whynan.expr.term import Term
 from whynan.fixes.candidates import Candidate, Declined
 from whynan.fixes.python import double_where
 from whynan.fixes.python.double_where import roots_of, twins_of
 from whynan.fixes.python.edit import Edited, Editor, by_statement, insertions
 from whynan.fixes.python.formula import assigned, functional, helpers_in, pair, returned
 from whynan.fixes.python.imports import statements_of, with_imports
-from whynan.fixes.python.match import Match, Matcher
-from whynan.fixes.python.read import Reader, helper_of, pattern
-from whynan.fixes.python.term import Term
 from whynan.fixes.python.write import NAMINGS, UnwritableError
-from whynan.source.signatures import CASTS, ELEMENTWISE, VIEWS, operator_of
-from whynan.source.text import Place, own_names, parsed, replaced
+from whynan.ops.signatures import CASTS, ELEMENTWISE, VIEWS
+from whynan.source.calls import operator_of
+from whynan.source.text import Place, own_names, parsed, replaced, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -215,7 +217,7 @@ def _spot(text: str, finding: Finding) -> Spot | str:
     place = Place(text)
     if place.tree is None or parsed(text) is None:
         return f"{finding.site.file} does not parse"
-    birth = place.node_at(finding.site)
+    birth = place.node_of(finding.site)
     if birth is None:
         return f"no expression stands at line {finding.site.line} where the run had one"
     return Spot(finding.site.file, place, birth, Reader(place, place.function(birth)))
@@ -226,7 +228,7 @@ def _candidate(spot: Spot, intent: FixIntent) -> Candidate | Declined:
     repaired = pattern(intent.replacement)[0]
     if intent.kind != "reformulation" and any(_matches(spot, repaired)):
         return Declined(intent.title, "it is written so already")
-    reason, unfit = f"{_short(spot.place.code(spot.birth))} is not written as {intent.pattern}", True
+    reason, unfit = f"{shortened(spot.place.code(spot.birth), 60)} is not written as {intent.pattern}", True
     for root, match in _matches(spot, wanted):
         for naming in NAMINGS:
             if naming == "nowhere" and not _is_repeatable(spot, match):
@@ -433,8 +435,3 @@ def _is_kept(place: Place, edited: str, edits: Sequence[Edit], added: int) -> bo
             return False
         after.remove(dump)
     return len(after) == len(touched) + added
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 60 else f"{line[:57]}..."

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Final
 from whynan.fixes.python.edit import Editor
 from whynan.fixes.python.formula import Edit
 from whynan.fixes.python.write import UnwritableError, Written, binding
-from whynan.source import signatures
+from whynan.ops.spelling import SYMBOLS
+from whynan.source.calls import function_of, operator_of
+from whynan.source.text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from whynan.expr.from_python import Reader
     from whynan.fixes.python.edit import Root
-    from whynan.fixes.python.read import Reader
     from whynan.source.dataflow import Definition
 
 
@@ -113,7 +115,6 @@ _HARMLESS: Final = {
 """An operand with which the operator and its derivative are finite."""
 _SECOND: Final = frozenset({"div", "fmod", "remainder"})
 """Operators of which the second operand is the dangerous one."""
-_SYMBOLS: Final[dict[type[ast.operator], str]] = {ast.Div: "div", ast.Pow: "pow", ast.Mod: "remainder"}
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ def guarded(reader: Reader, birth: Root, *, masked: bool) -> Guarded | None:
     if chosen is None or operand is None:
         return None
     node, safe = operand
-    title = f"a harmless operand where {_short(reader.place.code(chosen.mask))} leaves the result out"
+    title = f"a harmless operand where {shortened(reader.place.code(chosen.mask))} leaves the result out"
     try:
         edits, imports = _edits(reader, chosen, node, safe)
     except UnwritableError as error:
@@ -220,8 +221,8 @@ def _operand(reader: Reader, birth: Root) -> tuple[ast.expr, float] | None:
     """The dangerous operand of an operator, and what would be harmless in its place."""
     place = reader.place
     if isinstance(birth, (ast.BinOp, ast.AugAssign)):
-        name = _SYMBOLS.get(type(birth.op))
-        if name is None:
+        name = SYMBOLS[type(birth.op)]
+        if name not in _HARMLESS:
             return None
         left = birth.left if isinstance(birth, ast.BinOp) else birth.target
         right = birth.right if isinstance(birth, ast.BinOp) else birth.value
@@ -230,10 +231,10 @@ def _operand(reader: Reader, birth: Root) -> tuple[ast.expr, float] | None:
         return (right if name in _SECOND else left), _HARMLESS[name]
     if not isinstance(birth, ast.Call):
         return None
-    name, in_place = signatures.operator_of(place, birth)
+    name, in_place = operator_of(place, birth)
     if name is None or name not in _HARMLESS:
         return None
-    is_method = signatures.function_of(place, birth.func) is None
+    is_method = function_of(place, birth.func) is None
     values = [*([birth.func.value] if is_method and isinstance(birth.func, ast.Attribute) else []), *birth.args]
     at = 1 if name in _SECOND else 0
     if at >= len(values) or (in_place and at == 0):
@@ -244,7 +245,7 @@ def _operand(reader: Reader, birth: Root) -> tuple[ast.expr, float] | None:
 def _edits(reader: Reader, chosen: Selection, node: ast.expr, safe: float) -> tuple[list[Edit], set[str]]:
     place = reader.place
     if not reader.is_pure(chosen.mask):
-        raise UnwritableError(f"{_short(place.code(chosen.mask))} would be evaluated twice")
+        raise UnwritableError(f"{shortened(place.code(chosen.mask))} would be evaluated twice")
     statement = place.statement(node)
     for name in ast.walk(chosen.mask):
         if isinstance(name, ast.Name) and reader.reaching.of(name) != reader.reaching.entering(statement, name.id):
@@ -275,8 +276,3 @@ def _is_guarded(reader: Reader, node: ast.expr, mask: ast.expr) -> bool:
             own = given.operands[0] if given.name == "ne" and given.operands else given
             return given.key == wanted.key or own.key == wanted.key
     return False
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 40 else f"{line[:37]}..."

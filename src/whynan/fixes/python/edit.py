@@ -7,18 +7,19 @@ import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from whynan.expr.term import Term
 from whynan.fixes.python.formula import Edit, assigned
 from whynan.fixes.python.imports import visible
 from whynan.fixes.python.repeated_parts import names_of, shared, with_constants
-from whynan.fixes.python.term import Term
 from whynan.fixes.python.write import ATOM, Naming, UnwritableError, Writer, Written
-from whynan.source.signatures import operator_of
+from whynan.source.calls import operator_of
+from whynan.source.text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from whynan.fixes.python.match import Match
-    from whynan.fixes.python.read import Reader
+    from whynan.expr.from_python import Reader
+    from whynan.expr.match import Match
     from whynan.records.intents import FixIntent
     from whynan.source.text import Place
 
@@ -350,7 +351,7 @@ class Editor:
                     done = "written into" if written else "assigned"
                     return _Obstacle(f"{node.id} is {done} before it would be read", written)
         if not self._reader.is_pure(leaf):
-            return _Obstacle(f"{_short(ast.unparse(leaf))} would be evaluated twice")
+            return _Obstacle(f"{shortened(ast.unparse(leaf))} would be evaluated twice")
         return None
 
     def _is_global(self, node: ast.Name, statement: ast.stmt) -> bool:
@@ -481,7 +482,3 @@ def _leaves(term: Term) -> Iterator[ast.AST]:
     else:
         for child in term.operands:
             yield from _leaves(child.origin or child)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -8,11 +8,12 @@ import keyword
 from typing import TYPE_CHECKING, Final
 
 from whynan.fixes.candidates import Formula
-from whynan.source.signatures import operator_of
-from whynan.source.text import Place, dotted, replaced
+from whynan.source.calls import operator_of
+from whynan.source.dataflow import Reaching
+from whynan.source.text import Place, replaced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 Edit = tuple[int, int, str]
 """A span of the text, and what is to stand there."""
@@ -55,7 +56,7 @@ def helpers_in(place: Place, body: Sequence[str]) -> list[str]:
     assert place.tree is not None
     functions = {n.name: n for n in place.tree.body if isinstance(n, ast.FunctionDef) and not n.decorator_list}
     found: dict[str, ast.FunctionDef] = {}
-    waiting: list[ast.AST] = [ast.parse("def body():\n" + _indented(body))]
+    waiting: list[ast.AST] = [_placed(body).tree or ast.Module([], [])]
     while waiting:
         for node in ast.walk(waiting.pop()):
             name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
@@ -85,17 +86,15 @@ def pair(
     and which no import or builtin gives: but those of the function's ``own`` hide these.
     """
     known = {*dir(builtins), *imports, *(module.partition(".")[0] for module in added)} - own
-    chains: list[str] = []
-    for body in (before, after):
-        for chain in _free(ast.parse("def body():\n" + _indented(body)), known, names):
-            if chain not in chains:
-                chains.append(chain)
+    chains = list(dict.fromkeys(chain for body in (before, after) for _, chain in _free(_placed(body), known, names)))
     parameters = _parameters(chains)
     called = dict(zip(chains, parameters, strict=True))
 
     def formula(body: Sequence[str]) -> Formula:
-        text = _renamed("\n".join(body), called)
-        read = {n.id for n in ast.walk(ast.parse("def body():\n" + _indented([text]))) if isinstance(n, ast.Name)}
+        place = _placed(body)
+        edits = [(*place.span(node), called[c]) for node, c in _free(place, known, names) if called[c] != c]
+        text = "\n".join(line[1:] for line in replaced(place.text, edits)[len(_HEAD) :].split("\n"))
+        read = {n.id for n in place.parents if isinstance(n, ast.Name)}
         needed = [imports[name] for name in sorted(read & imports.keys())]
         needed += [f"import {module}" for module in sorted(added) if module.partition(".")[0] in read - imports.keys()]
         return Formula(tuple(chains), tuple(parameters), line, text, tuple(dict.fromkeys(needed)))
@@ -103,9 +102,13 @@ def pair(
     return formula(before), formula(after)
 
 
-def _indented(body: Sequence[str]) -> str:
+_HEAD: Final = "def body():\n"
+
+
+def _placed(body: Sequence[str]) -> Place:
+    """A body as that of a function."""
     lines = "\n".join(body).replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return "\n".join(f" {line}" for line in lines)
+    return Place(_HEAD + "\n".join(f" {line}" for line in lines))
 
 
 def _is_callee(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
@@ -113,11 +116,11 @@ def _is_callee(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
     return isinstance(parent, ast.Call) and parent.func is node
 
 
-def _chains(tree: ast.AST) -> list[tuple[ast.expr, list[str]]]:
-    """The longest chains of attributes that are read as values, with the node of each."""
-    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    found: list[tuple[ast.expr, list[str]]] = []
-    for node in ast.walk(tree):
+def _chains(place: Place) -> list[tuple[ast.expr, ast.Name, str]]:
+    """The longest chains of attributes that are read as values: the node, the name that it begins with, its text."""
+    parents = place.parents
+    found: list[tuple[ast.expr, ast.Name, str]] = []
+    for node in parents:
         if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
             continue
         top: ast.expr = node
@@ -127,65 +130,23 @@ def _chains(tree: ast.AST) -> list[tuple[ast.expr, list[str]]]:
             if _is_callee(parent, parents) and isinstance(top, ast.Attribute) and node.id == "self":
                 break  # a method of what the attribute holds: self.weight.exp()
             top = parent
-        names = dotted(top)
-        if names is not None:
-            found.append((top, names))
-    return found
+        found.append((top, node, ast.unparse(top)))
+    return sorted(found, key=lambda chain: (chain[0].lineno, chain[0].col_offset))
 
 
-def _free(tree: ast.Module, known: Iterable[str], given: frozenset[str] | None) -> list[str]:
-    """What a body reads and does not assign itself; ``known`` are the names that need not be given."""
-    outside = {*known}
-    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    (body,) = tree.body
-    stored: dict[str, int] = {}
-    walrus: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and _owner(node, parents) is body:
-            stored[node.id] = min(stored.get(node.id, node.lineno), node.lineno)
-        if isinstance(node, ast.NamedExpr):
-            walrus.add(node.target.id)
-    stored |= {n.name: 0 for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
-    free: list[tuple[tuple[int, int], str]] = []
-    for node, names in _chains(tree):
-        name = names[0]
-        if _is_bound_inside(node, name, parents, body):
+def _free(place: Place, known: Collection[str], given: frozenset[str] | None) -> list[tuple[ast.expr, str]]:
+    """What a body reads as it was before it; ``known`` are the names that need not be given."""
+    assert place.tree is not None
+    (body,) = place.tree.body
+    assert isinstance(body, ast.FunctionDef)
+    reaching = Reaching(place, body)
+    free: list[tuple[ast.expr, str]] = []
+    for node, name, chain in _chains(place):
+        if not any(definition.node is None for definition in reaching.of(name)):
             continue
-        if given is not None and _owner(node, parents) is body:
-            is_free = name in given
-        elif name in outside:
-            is_free = False
-        else:
-            # on the very line of its first assignment it is what it was before, but where a walrus made it
-            is_free = name not in stored or (stored[name] >= node.lineno and name not in walrus)
-        if is_free:
-            free.append(((node.lineno, node.col_offset), ".".join(names)))
-    return [chain for _, chain in sorted(free)]
-
-
-_OWN_SCOPE: Final = (ast.FunctionDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-
-
-def _owner(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> ast.AST | None:
-    """The function that a name is of."""
-    while (parent := parents.get(node)) is not None:
-        if isinstance(parent, (ast.FunctionDef, ast.Lambda)):
-            return parent
-        node = parent
-    return None
-
-
-def _is_bound_inside(node: ast.AST, name: str, parents: dict[ast.AST, ast.AST], body: ast.AST) -> bool:
-    """Whether a name is a parameter or a variable of a function or comprehension inside the body."""
-    while (parent := parents.get(node)) is not None and parent is not body:
-        if isinstance(parent, _OWN_SCOPE):
-            for inner in ast.walk(parent):
-                if isinstance(inner, ast.arg) and inner.arg == name:
-                    return True
-                if isinstance(inner, ast.Name) and inner.id == name and isinstance(inner.ctx, ast.Store):
-                    return True
-        node = parent
-    return False
+        if name.id in given if given is not None and place.function(name) is body else name.id not in known:
+            free.append((node, chain))
+    return free
 
 
 def _parameters(chains: Sequence[str]) -> list[str]:
@@ -198,21 +159,3 @@ def _parameters(chains: Sequence[str]) -> list[str]:
             name, i = f"{base}_{i}", i + 1
         taken.append(name)
     return taken
-
-
-def _renamed(body: str, names: dict[str, str]) -> str:
-    """A body with its inputs called as the parameters are."""
-    head = "def body():\n"
-    lines = body.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    text = head + "\n".join(f" {line}" for line in lines)
-    place = Place(text)
-    assert place.tree is not None
-    edits = [
-        (*place.span(node), names[chain])
-        for node, parts in _chains(place.tree)
-        if (chain := ".".join(parts)) in names
-        and names[chain] != chain
-        and not _is_bound_inside(node, parts[0], place.parents, place.tree.body[0])
-    ]
-    changed = replaced(text, edits)[len(head) :]
-    return "\n".join(line[1:] for line in changed.split("\n"))

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 from whynan.fixes.candidates import Declined
 from whynan.fixes.python.formula import helpers_in, pair
 from whynan.fixes.python.imports import statements_of
+from whynan.source.calls import function_of
 from whynan.source.dataflow import Reaching, written_by
-from whynan.source.signatures import function_of
-from whynan.source.text import Place, dotted, parsed
+from whynan.source.syntax import dotted
+from whynan.source.text import Place, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

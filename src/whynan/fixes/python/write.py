@@ -7,15 +7,17 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
-from whynan.fixes.python.match import Missing, is_divisor
-from whynan.fixes.python.term import Term, folded, index_of, negated, sum_of
-from whynan.source import signatures
+from whynan.expr.match import Missing, is_divisor
+from whynan.expr.pattern import folded, index_of
+from whynan.expr.term import Term, negated, sum_of
+from whynan.ops import signatures
+from whynan.source.calls import operator_of
 from whynan.source.text import replaced
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from whynan.fixes.python.match import Match
+    from whynan.expr.match import Match
     from whynan.fixes.python.repeated_parts import Lets
     from whynan.source.text import Place
 
@@ -193,9 +195,6 @@ class Writer:
 
     def replacement(self, node: ast.expr, match: Match, counts: Mapping[str, int]) -> Written:
         """The text of a replacement, or of a part of one; ``counts`` says how often the whole reads each variable."""
-        return self._write(node, match, counts)
-
-    def _write(self, node: ast.expr, match: Match, counts: Mapping[str, int]) -> Written:
         value = folded(node)
         if value is not None:
             return self._constant(node, value)
@@ -205,11 +204,11 @@ class Writer:
             case ast.Constant(value=value):
                 return Written(repr(value), ATOM - isinstance(value, int))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return Written("-" + self._write(operand, match, counts).within(5), 5)
+                return Written("-" + self.replacement(operand, match, counts).within(5), 5)
             case ast.BinOp(left=left, op=symbol, right=right):
                 text, binds = _SYMBOLS[type(symbol)]
-                first = self._write(left, match, counts)
-                second = self._write(right, match, counts)
+                first = self.replacement(left, match, counts)
+                second = self.replacement(right, match, counts)
                 if text == "*" and first.text == "1":
                     return second
                 left_side, right_side = first.within(binds + (text == "**")), second.within(binds + (text != "**"))
@@ -217,23 +216,25 @@ class Writer:
             case ast.Compare(left=left, ops=[symbol], comparators=[right]):
                 if _number_in(left, match) is not None and _number_in(right, match) is not None:
                     raise UnwritableError(f"{ast.unparse(left)} is a number there")
-                first = self._write(left, match, counts).within(3)
-                return Written(f"{first} {_COMPARED[type(symbol)]} {self._write(right, match, counts).within(3)}", 1)
+                first = self.replacement(left, match, counts).within(3)
+                return Written(
+                    f"{first} {_COMPARED[type(symbol)]} {self.replacement(right, match, counts).within(3)}", 1
+                )
             case ast.Attribute(value=ast.Call(func=ast.Name(id="finfo"), args=[value]), attr=attribute):
                 if _number_in(value, match) is not None:
                     raise UnwritableError(f"{ast.unparse(value)} is a number there")
-                own = self._write(value, match, counts).within(ATOM)
+                own = self.replacement(value, match, counts).within(ATOM)
                 return Written(f"{self.torch()}.finfo({own}.dtype).{attribute}")
             case ast.Attribute(value=value, attr=attribute):
-                return Written(f"{self._write(value, match, counts).within(ATOM)}.{attribute}")
+                return Written(f"{self.replacement(value, match, counts).within(ATOM)}.{attribute}")
             case ast.Subscript(value=value):
-                return Written(f"{self._write(value, match, counts).within(ATOM)}[{index_of(node)}]")
+                return Written(f"{self.replacement(value, match, counts).within(ATOM)}[{index_of(node)}]")
             case ast.Call(func=ast.Name(id=name)):
                 return self._operator(name, node, match, counts)
             case ast.List(elts=parts):
-                return Written("[" + ", ".join(self._write(p, match, counts).within(1) for p in parts) + "]")
+                return Written("[" + ", ".join(self.replacement(p, match, counts).within(1) for p in parts) + "]")
             case ast.Tuple(elts=parts):
-                return Written("(" + ", ".join(self._write(p, match, counts).within(1) for p in parts) + ",)")
+                return Written("(" + ", ".join(self.replacement(p, match, counts).within(1) for p in parts) + ",)")
             case _:
                 raise UnwritableError(f"{ast.unparse(node)} is no expression that can be written")
 
@@ -254,7 +255,7 @@ class Writer:
         let = self.lets.get(name)
         if let is not None:
             self._depth += 1
-            written = self._write(let, match, counts)
+            written = self.replacement(let, match, counts)
             self._depth -= 1
             return self._named(name, written)
         value = match.variables.get(name)
@@ -302,13 +303,13 @@ class Writer:
                 left_out = True
                 total = given.operator if parameters[i : i + 1] == ("dim",) else total
             elif left_out or parameters[i : i + 1] == ("keepdim",):
-                keywords[parameters[i]] = self._write(argument, match, counts)
+                keywords[parameters[i]] = self.replacement(argument, match, counts)
             else:
-                values.append(self._write(argument, match, counts))
+                values.append(self.replacement(argument, match, counts))
         for keyword in node.keywords:
             given = match.variables.get(keyword.value.id) if isinstance(keyword.value, ast.Name) else None
             if keyword.arg is not None and not isinstance(given, Missing):
-                keywords[keyword.arg] = self._write(keyword.value, match, counts)
+                keywords[keyword.arg] = self.replacement(keyword.value, match, counts)
         if match.dtype is not None and name in _SOFTMAX:
             keywords["dtype"] = self.term(match.dtype)
         if name in _OVER_ALL and total in _REDUCTIONS:
@@ -377,4 +378,4 @@ def _is_negative(term: Term) -> bool:
 
 
 def _writes(place: Place, node: ast.expr) -> bool:
-    return any(isinstance(n, ast.Call) and signatures.operator_of(place, n)[1] for n in ast.walk(node))
+    return any(isinstance(n, ast.Call) and operator_of(place, n)[1] for n in ast.walk(node))

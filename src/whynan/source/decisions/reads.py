@@ -133,19 +133,16 @@ def _from(frame: FrameType, syntax: Syntax, read: ast.expr, value: Value) -> tup
 
 def _returned(frame: FrameType, syntax: Syntax, read: ast.expr, value: Value) -> Flow | None:
     """What a lambda gives; None where the frame is of none."""
-    node: ast.AST | None = read if frame.f_code.co_name == "<lambda>" else None
-    while node is not None and not isinstance(node, ast.Lambda):
-        node = syntax.parents.get(node)
+    above = syntax.above(read) if frame.f_code.co_name == "<lambda>" else ()
+    node = next((each for each in above if isinstance(each, ast.Lambda)), None)
     return None if node is None else Flow("return", value=Following.at(frame, syntax, read, value).values.of(node.body))
 
 
 def _outside(frame: FrameType, syntax: Syntax, read: ast.expr, value: Value) -> tuple[ast.expr, Value] | None:
     """What a comprehension that holds a read is to the call that takes it: ``any(isnan(x) for x in losses)``."""
-    node: ast.AST = read
-    while not isinstance(node, Comprehension):
-        if node not in syntax.parents:
-            return None
-        node = syntax.parents[node]
+    node = next((each for each in (read, *syntax.above(read)) if isinstance(each, Comprehension)), None)
+    if node is None:
+        return None
     outer = syntax.parents.get(node)
     found = Following.at(frame, syntax, read, value).values.of(
         node.value if isinstance(node, ast.DictComp) else node.elt

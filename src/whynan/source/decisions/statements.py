@@ -133,11 +133,7 @@ class Following:
         return _LOST if node is None else self._followed(lambda: self._outward(raised(made), node, frozenset()))
 
     def _statement_of(self, node: ast.AST) -> ast.stmt | None:
-        while not isinstance(node, ast.stmt):
-            if node not in self._syntax.parents:
-                return None
-            node = self._syntax.parents[node]
-        return node
+        return next((each for each in (node, *self._syntax.above(node)) if isinstance(each, ast.stmt)), None)
 
     def _followed(self, follow: Callable[[], Decision | Flow]) -> Decision | Flow:
         try:

@@ -10,7 +10,7 @@ import onnx
 import onnx_ir as ir
 from onnx import helper, numpy_helper
 
-from whynan.fixes.onnx.match import arctangent
+from whynan.fixes.onnx.read import GraphReader, matches
 from whynan.floats import FORMATS, format_of
 from whynan.verify.comparison import Truth
 from whynan.verify.onnx_program.run import Engines, Unrunnable, part
@@ -225,12 +225,9 @@ def angle_of(model: onnx.ModelProto, region: Region) -> Angle | None:
         return None
     given = dict.fromkeys(region.inputs, np.zeros(1, np.float32))
     read = ir.from_proto(part(model, region.before, given, region.outputs, region.constants))
-    found = arctangent(read.graph.outputs[0])
-    if found is None or {found.y.name, found.x.name} != set(region.inputs):
-        return None
-    assert found.y.name is not None
-    assert found.x.name is not None
-    return Angle(found.y.name, found.x.name)
+    found = next(matches("atan2(y, x)", read.graph.outputs[0], GraphReader(read.opset_imports.get("", 1))), None)
+    names = [getattr(found.bound[name], "name", None) for name in ("y", "x")] if found is not None else []
+    return Angle(*map(str, names)) if set(names) == set(region.inputs) else None
 
 
 # -- The exact values of a part of a graph at the elements in question, asked of the oracle ----------------------------

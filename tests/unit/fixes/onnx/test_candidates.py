@@ -238,6 +238,14 @@ def test_an_intent_that_only_source_can_have_is_none_of_a_graph() -> None:
     assert candidates(defect.model, finding("Log", "log", "y"), (intent,)) == []
 
 
+@pytest.mark.parametrize("text", ["x[0]", "log(", "x if y else z", "a.b(c)", "log(x, how='well')"])
+def test_what_is_no_expression_of_a_graph_is_none_of_its_intents(text: str) -> None:
+    defect = defects.log_softmax()
+    birth = finding("Log", "log", "y")
+    assert candidates(defect.model, birth, (FixIntent("t", "reformulation", "log(x)", text),)) == []
+    assert candidates(defect.model, birth, (FixIntent("t", "reformulation", text, "x"),)) == []
+
+
 def test_a_norm_is_known_by_its_squares() -> None:
     defect = defects.norm()
     intent = FixIntent("t", "guard", "x / vector_norm(x, 2, d, True)", "x / where(vector_norm(x, 2, d, True) == 0, 1, vector_norm(x, 2, d, True))")  # fmt: skip  # noqa: E501

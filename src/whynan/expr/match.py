@@ -1,19 +1,17 @@
-"""Where a pattern matches a term of the program, following its variables to their definitions."""
+"""Matching: where a pattern is a term of a program or a graph, its names followed to their definitions."""
 
 from __future__ import annotations
 
-import ast
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from whynan.fixes.python.term import NONE, Nodes, Term, coefficient, number, power, product_of, sum_of
-from whynan.source import signatures
+from whynan.expr.term import NONE, Nodes, Term, coefficient, number, power, product_of, sum_of
+from whynan.ops import signatures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from whynan.fixes.python.read import Reader
     from whynan.source.dataflow import Definition
 
 _MOST_WAYS: Final = 4000
@@ -32,14 +30,14 @@ class Match:
     """What a pattern's variables stand for, and what of the source it took in.
 
     ``places`` tells which term a node of the pattern is. What is not the pattern's own is kept around it: casts and
-    views as ``wrappers`` (the call, and the operand of it), and ``factors`` and ``terms`` that it is multiplied by and
-    added to. ``definitions`` are those that were followed.
+    views as ``wrappers``, as the reader has them, and ``factors`` and ``terms`` that it is multiplied by and added to.
+    ``definitions`` are those that were followed.
     """
 
     variables: dict[str, Term | Missing] = field(default_factory=dict[str, "Term | Missing"])
-    places: dict[ast.AST, Term] = field(default_factory=dict["ast.AST", Term])
+    places: dict[Any, Term] = field(default_factory=dict[Any, Term])
     nodes: Nodes = NONE
-    wrappers: tuple[tuple[ast.Call, ast.expr], ...] = ()
+    wrappers: tuple[Any, ...] = ()
     definitions: tuple[Definition, ...] = ()
     dtype: Term | None = None
     factors: tuple[Term, ...] = ()
@@ -52,19 +50,39 @@ def is_divisor(term: Term) -> bool:
     return exponent is not None and exponent.name == "number" and exponent.value == -1
 
 
-def _divides(node: ast.AST) -> bool:
-    """Whether a node of the source is a division."""
-    match node:
-        case ast.BinOp(op=ast.Div()) | ast.AugAssign(op=ast.Div()):
-            return True
-        case ast.Call(func=ast.Attribute(attr=name)):
-            return name.rstrip("_") in ("div", "divide", "true_divide")
-        case _:
-            return False
+class Reader(Protocol):
+    """What a matcher asks of the terms of a function or a graph."""
+
+    tolerance: float
+    """Relative: as far as the numbers of a pattern may be from those that are there."""
+
+    def expanded(self, term: Term) -> Term | None:
+        """What a name stands for."""
+        ...
+
+    def definition(self, term: Term) -> Definition | None:
+        """The assignment that made a name's value."""
+        ...
+
+    def same(self, first: Term, second: Term) -> bool:
+        """Whether two terms have one value."""
+        ...
+
+    def inside(self, term: Term) -> tuple[Term, object] | None:
+        """The operand of a cast or a view, and what stands around it."""
+        ...
+
+    def written_out(self, pattern: Term) -> Iterable[Term]:
+        """Other patterns of the same value, where the terms may have lost an operator's name."""
+        ...
+
+    def divides(self, node: object) -> bool:
+        """Whether a node is a division."""
+        ...
 
 
 class Matcher:
-    """Matches patterns with the terms of one function."""
+    """Matches patterns with the terms of one function, or of a graph."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -102,30 +120,33 @@ class Matcher:
             yield from self._within(pattern, term, found)
         if is_divisor(term):
             yield from self._divided(pattern, term, found, elementwise=elementwise)
+        for other in self._reader.written_out(pattern):
+            yield from self._match(other, term, found, elementwise=elementwise)
 
     def _divided(self, pattern: Term, term: Term, found: Match, *, elementwise: bool) -> Iterator[Match]:
         """Opens a divisor's name that stands for a power: the two are one."""
         divisor, exponent = term.operands
         made, definition = self._reader.expanded(divisor), self._reader.definition(divisor)
-        if made is not None and made.name == "pow" and definition is not None:
+        if made is not None and made.name == "pow":
             opened = power(made, exponent, own=term.own)
-            followed = replace(found, definitions=(*found.definitions, definition))
+            followed = found if definition is None else replace(found, definitions=(*found.definitions, definition))
             yield from self._match(pattern, opened, followed, elementwise=elementwise)
 
     def _within(self, pattern: Term, term: Term, found: Match) -> Iterator[Match]:
         """Looks through a cast or a view, which then goes around the replacement."""
-        inner = term.child("input")
-        if term.name not in signatures.CASTS | signatures.VIEWS or inner is None or not isinstance(term.node, ast.Call):
-            return
-        operand = inner.node
-        if isinstance(operand, ast.expr):
-            wrapped = replace(found, wrappers=((term.node, operand), *found.wrappers), nodes=found.nodes | term.own)
+        held = self._reader.inside(term)
+        if held is not None:
+            inner, wrapper = held
+            wrapped = replace(found, wrappers=(wrapper, *found.wrappers), nodes=found.nodes | term.own)
             yield from self._match(pattern, inner, wrapped, elementwise=True)
+
+    def _is_close(self, first: float, second: float) -> bool:
+        return math.isclose(first, second, rel_tol=self._reader.tolerance)
 
     def _plain(self, pattern: Term, term: Term, found: Match, *, elementwise: bool) -> Iterator[Match]:
         match pattern.name:
             case "number":
-                if term.name == "number" and math.isclose(term.value, pattern.value, rel_tol=1e-9):
+                if term.name == "number" and self._is_close(term.value, pattern.value):
                     yield found
             case "constant":
                 if term.key == pattern.key:
@@ -184,12 +205,8 @@ class Matcher:
         known = found.variables.get(name)
         if known is None:
             yield replace(found, variables={**found.variables, name: term})
-        elif isinstance(known, Term) and self.same(known, term):
+        elif isinstance(known, Term) and self._reader.same(known, term):
             yield found
-
-    def same(self, first: Term, second: Term) -> bool:
-        """Whether two terms have one value."""
-        return first.key == second.key or self._reader.full_key(first) == self._reader.full_key(second)
 
     # -- products and sums
 
@@ -203,7 +220,7 @@ class Matcher:
                 found = replace(found, definitions=(*found.definitions, definition), nodes=found.nodes | made.own)
                 opened += made.operands
                 changed = True
-            elif (twin := next((o for o in opened if self.same(o, item)), None)) is not None:
+            elif (twin := next((o for o in opened if self._reader.same(o, item)), None)) is not None:
                 opened.append(twin)
                 changed = changed or twin.key != item.key
             else:
@@ -233,7 +250,7 @@ class Matcher:
         whole: bool,
     ) -> Iterator[Match]:
         ratio = given_number / wanted_number if wanted_number else 1.0
-        if abs(wanted_number) != 1 and not whole and not math.isclose(abs(ratio), 1):
+        if abs(wanted_number) != 1 and not whole and not self._is_close(abs(ratio), 1):
             return
         fixed = [w for w in wanted if w.name != "variable"]
         free = [w for w in wanted if w.name == "variable"]
@@ -242,14 +259,14 @@ class Matcher:
             if rest is None:
                 continue
             if unbound:
-                if rest or not math.isclose(ratio, 1) or any(map(is_divisor, fixed)):
+                if rest or not self._is_close(ratio, 1) or any(map(is_divisor, fixed)):
                     yield from self._shared(unbound, rest, ratio, matched, "mul")
-            elif whole and not rest and math.isclose(ratio, 1):
+            elif whole and not rest and self._is_close(ratio, 1):
                 yield matched
             elif not whole:
-                more = [*rest] if math.isclose(ratio, 1) else [number(ratio), *rest]
+                more = [*rest] if self._is_close(ratio, 1) else [number(ratio), *rest]
                 yield replace(matched, factors=(*matched.factors, *more))
-        for divisor in fixed if any(map(_divides, found.nodes)) else ():
+        for divisor in fixed if any(map(self._reader.divides, found.nodes)) else ():
             variable = divisor.operands[0] if is_divisor(divisor) else divisor
             if variable.name == "variable" and given_number not in (0, 1, -1) and wanted_number == 1:
                 # the divisor is a number, and has become the product's own
@@ -268,7 +285,7 @@ class Matcher:
                 unbound.append(variable)
                 continue
             for part in known.operands if known.name == name else (known,):
-                at = next((i for i, item in enumerate(rest) if self.same(part, item)), None)
+                at = next((i for i, item in enumerate(rest) if self._reader.same(part, item)), None)
                 if at is None:
                     return None, unbound
                 del rest[at]

@@ -2,45 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from whynan.source.text import dotted
+from whynan.ops.spelling import ALIASES
 
-if TYPE_CHECKING:
-    from whynan.source.text import Place
-
-ALIASES: Final = {
-    alias: name
-    for name, aliases in {
-        "abs": "absolute",
-        "acos": "arccos",
-        "acosh": "arccosh",
-        "asin": "arcsin",
-        "asinh": "arcsinh",
-        "atan": "arctan",
-        "atan2": "arctan2",
-        "atanh": "arctanh",
-        "cat": "concat concatenate",
-        "clamp": "clip",
-        "digamma": "psi",
-        "div": "divide true_divide",
-        "eq": "equal_to",
-        "ge": "greater_equal",
-        "gt": "greater",
-        "le": "less_equal",
-        "lgamma": "gammaln",
-        "logsigmoid": "log_sigmoid",
-        "lt": "less",
-        "mul": "multiply",
-        "ne": "not_equal",
-        "neg": "negative",
-        "sigmoid": "expit",
-        "sub": "subtract",
-        "vector_norm": "norm",
-    }.items()
-    for alias in aliases.split()
-}
 _REDUCED: Final = "input dim keepdim"
 SIGNATURES: Final = {
     name: tuple(parameters.split())
@@ -198,47 +163,9 @@ MODULES: Final = {
 }
 """Classes of ``torch.nn`` without parameters: the function that an instance calls, and the constructor's parameters."""
 
-_OWN_METHODS: Final = PURE - {"where"} | {"where", "eye", "new_zeros"}
-
 
 def canonical(name: str) -> tuple[str, bool]:
     """An operator's one name, and whether it is the spelling that writes in place."""
     in_place = name.endswith("_") and not name.endswith("__")
     base = name.rstrip("_") if in_place else name
     return ALIASES.get(base, base), in_place
-
-
-def function_of(place: Place, callee: ast.expr) -> str | None:
-    """The name of a function of torch's, as it is spelled; None for a method or a function of somebody else's."""
-    names = place.meaning(callee)
-    if names is not None:
-        return names[-1] if names[0] == "torch" and len(names) > 1 else None
-    own = dotted(callee)
-    if own in (["abs"], ["pow"]) and own[0] not in place.assigned and own[0] not in place.imports:
-        return own[0]
-    return None
-
-
-def is_method(place: Place, call: ast.Call) -> bool:
-    """Whether a call reads as one of a tensor's own methods."""
-    if not isinstance(call.func, ast.Attribute):
-        return False
-    receiver = call.func.value
-    if isinstance(receiver, ast.Name) and receiver.id in ("self", "cls"):
-        return False
-    if isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Name) and receiver.func.id == "super":
-        return False
-    names = dotted(receiver)
-    if names is not None and (names[0] in place.imports or place.meaning(receiver) is not None):
-        return False
-    return canonical(call.func.attr)[0] in _OWN_METHODS
-
-
-def operator_of(place: Place, call: ast.Call) -> tuple[str | None, bool]:
-    """The operator that a call is of, and whether it writes in place; no name for what is no operator known here."""
-    function = function_of(place, call.func)
-    if function is not None:
-        return canonical(function)
-    if isinstance(call.func, ast.Attribute) and is_method(place, call):
-        return canonical(call.func.attr)
-    return None, False

@@ -1,4 +1,4 @@
-"""Terms from source: the expressions of a function, small functions that it calls, and patterns."""
+"""Terms from Python source: the expressions of a function, and of small functions that it calls."""
 
 from __future__ import annotations
 
@@ -6,30 +6,16 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from whynan.fixes.python.term import (
-    BINARY,
-    NONE,
-    Node,
-    Nodes,
-    Term,
-    applied,
-    bound,
-    canonical_term,
-    is_sliced,
-    number,
-    number_of,
-    power,
-    product_of,
-    sliced,
-    sum_of,
-)
-from whynan.ops import spelling
-from whynan.source import signatures
+from whynan.expr.pattern import binary, constant_value, is_sliced, sliced
+from whynan.expr.term import Term, applied, bound, canonical_term, number, power, product_of, sum_of
+from whynan.ops import signatures, spelling
+from whynan.source.calls import function_of, operator_of
 from whynan.source.dataflow import Reaching
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from whynan.expr.term import Nodes
     from whynan.source.dataflow import Definition
     from whynan.source.text import Function, Place
 
@@ -90,11 +76,16 @@ def arguments_of(function: ast.FunctionDef, call: ast.Call) -> dict[str, ast.exp
 # -- Reads the expressions of a function as terms ----------------------------------------------------------------------
 
 
+Node = ast.expr | ast.AugAssign
+_BINARY: Final = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.MatMult, ast.Mod)
+"""Symbols that are read; bits, and quotients rounded down, are leaves."""
 _PLAIN: Final = frozenset({"int", "float", "len", "min", "max", "abs", "range", "tuple", "list", "bool", "isinstance"})
 
 
 class Reader:
     """The terms of one function's expressions."""
+
+    tolerance = 1e-9
 
     def __init__(self, place: Place, function: Function | ast.Module) -> None:
         self.place = place
@@ -111,7 +102,7 @@ class Reader:
 
     def _term(self, node: Node) -> Term:
         own: Nodes = frozenset({node})
-        constant = number_of(self.place, node)
+        constant = constant_value(node, self.place.meaning)
         if constant is not None and isinstance(node, ast.expr):
             return number(constant, node)
         match node:
@@ -121,12 +112,14 @@ class Reader:
                 return product_of([number(-1), self.read(operand)], node, own=own)
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):
                 return self.read(operand)
-            case ast.BinOp(left=left, op=symbol, right=right) if type(symbol) in BINARY:
-                return self._binary(BINARY[type(symbol)], left, right, node)
-            case ast.AugAssign(target=ast.Name() as left, op=symbol, value=right) if type(symbol) in BINARY:
-                return self._binary(BINARY[type(symbol)], left, right, node)
+            case (
+                ast.BinOp(left=left, op=symbol, right=right)
+                | ast.AugAssign(target=ast.Name() as left, op=symbol, value=right)
+            ) if isinstance(symbol, _BINARY):
+                return canonical_term(*binary(symbol, self.read(left), self.read(right)), node, own)
             case ast.Compare(left=left, ops=[symbol], comparators=[right]) if type(symbol) in spelling.COMPARISONS:
-                return self._binary(spelling.COMPARISONS[type(symbol)], left, right, node)
+                given = [("input", self.read(left)), ("other", self.read(right))]
+                return canonical_term(spelling.COMPARISONS[type(symbol)], given, node, own)
             case ast.Call():
                 return self._call(node) or self._leaf(node)
             case (
@@ -147,15 +140,10 @@ class Reader:
             case _:
                 return self._leaf(node)
 
-    def _binary(self, name: str, left: ast.expr, right: ast.expr, node: Node) -> Term:
-        parameters = ("input", "exponent" if name == "pow" else "other")
-        given = list(zip(parameters, (self.read(left), self.read(right)), strict=True))
-        return canonical_term(name, given, node, frozenset({node}))
-
     def _call(self, node: ast.Call) -> Term | None:
         if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
             return None
-        name, _ = signatures.operator_of(self.place, node)
+        name, _ = operator_of(self.place, node)
         values = list(node.args)
         settings: dict[str, ast.expr] = {}
         if name is None:
@@ -163,7 +151,7 @@ class Reader:
             if instance is None:
                 return None
             name, settings = instance
-        elif signatures.function_of(self.place, node.func) is None and isinstance(node.func, ast.Attribute):
+        elif function_of(self.place, node.func) is None and isinstance(node.func, ast.Attribute):
             values.insert(0, node.func.value)
             if name == "where":
                 values[:2] = values[1::-1]
@@ -231,7 +219,7 @@ class Reader:
             return True
         if (self.place.meaning(node.func) or [""])[0] == "math":
             return True
-        name, in_place = signatures.operator_of(self.place, node)
+        name, in_place = operator_of(self.place, node)
         if name is None:
             return self._instance(node.func) is not None
         return name in signatures.PURE and not in_place
@@ -266,6 +254,32 @@ class Reader:
                 found = _inlined(inner, inner.read(result_of(function)), arguments)
                 self._results[node] = None if found is None else replace(found, own=found.own | {node}, node=None)
         return self._results[node]
+
+    def same(self, first: Term, second: Term) -> bool:
+        """Whether two terms have one value, whatever names their parts were given."""
+        return first.key == second.key or self.full_key(first) == self.full_key(second)
+
+    def inside(self, term: Term) -> tuple[Term, tuple[ast.Call, ast.expr]] | None:
+        """The operand of a cast or a view, and the call with the operand's expression."""
+        inner = term.child("input")
+        if term.name not in signatures.CASTS | signatures.VIEWS or inner is None or not isinstance(term.node, ast.Call):
+            return None
+        return (inner, (term.node, inner.node)) if isinstance(inner.node, ast.expr) else None
+
+    def written_out(self, pattern: Term) -> tuple[Term, ...]:
+        """None: the source has the names of its operators."""
+        del pattern
+        return ()
+
+    def divides(self, node: object) -> bool:
+        """Whether a node of the source is a division."""
+        match node:
+            case ast.BinOp(op=ast.Div()) | ast.AugAssign(op=ast.Div()):
+                return True
+            case ast.Call(func=ast.Attribute(attr=name)):
+                return name.rstrip("_") in ("div", "divide", "true_divide")
+            case _:
+                return False
 
     def full_key(self, term: Term, depth: int = 24) -> object:
         """What a term is, whatever names its parts were given."""
@@ -343,47 +357,3 @@ def _is_constant(node: ast.expr) -> bool:
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return False
     return True
-
-
-# -- Reads a pattern of the language of intents as a term --------------------------------------------------------------
-
-
-def pattern(text: str) -> tuple[Term, ast.expr]:
-    """A pattern of the language of intents as a term, with the tree whose nodes its parts are."""
-    tree = ast.parse(text, mode="eval").body
-    return _pattern(tree), tree
-
-
-def _pattern(node: ast.expr) -> Term:
-    own: Nodes = frozenset({node})
-    constant = number_of(None, node)
-    if constant is not None:
-        return number(constant, node)
-    match node:
-        case ast.Name(id=name):
-            return Term("variable", text=name, key=("variable", name), node=node)
-        case ast.Constant(value=value):
-            return Term("constant", text=repr(value), key=("constant", repr(value)), node=node)
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return product_of([number(-1), _pattern(operand)], node, own=own)
-        case ast.BinOp(left=left, op=symbol, right=right):
-            name = BINARY[type(symbol)]
-            parameters = ("input", "exponent" if name == "pow" else "other")
-            given = list(zip(parameters, (_pattern(left), _pattern(right)), strict=True))
-            return canonical_term(name, given, node, own)
-        case ast.Compare(left=left, ops=[symbol], comparators=[right]):
-            given = [("input", _pattern(left)), ("other", _pattern(right))]
-            return applied(spelling.COMPARISONS[type(symbol)], given, node, own=own)
-        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=keywords):
-            operator = signatures.canonical(name)[0]
-            named = {k.arg: _pattern(k.value) for k in keywords if k.arg is not None}
-            given = bound(operator, [_pattern(a) for a in arguments], named) or []
-            if operator in ("max", "min") and len(given) == 1:
-                operator = "a" + operator
-            return canonical_term(operator, given, node, own)
-        case ast.Attribute(value=value, attr=attribute):
-            return applied("." + attribute, [("input", _pattern(value))], node, own=own)
-        case ast.Subscript(value=value):
-            return sliced(_pattern(value), node)
-        case _:
-            return applied(ast.dump(node), [], node, own=NONE)

@@ -1,40 +1,35 @@
-"""Terms of source expressions: one form for the many spellings of one computation."""
+"""Terms: expressions of source or of a graph, with one form for the many spellings of one computation."""
 
 from __future__ import annotations
 
-import ast
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from whynan.source import signatures
-from whynan.source.definitions import arithmetic
+from whynan.ops import signatures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from whynan.source.text import Place
-
 
 # -- An expression as a term: one form for the many spellings of one computation ---------------------------------------
 
 
 Key = object
-Nodes = frozenset[ast.AST]
+Nodes = frozenset[Any]
 NONE: Nodes = frozenset()
 
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """An operator and its operands by parameter; a ``number``; a ``leaf``, which is any other expression of the source.
+    """An operator and its operands by parameter; a ``number``; a ``leaf``, which is any other expression.
 
     Sums (``add``) and products (``mul``) have any number of operands in any order, and no other sum or product directly
     in them; what is divided by is a ``pow`` to a negative number, its ``origin`` the divisor. In a pattern a
     ``variable`` stands for any term.
 
-    ``node`` is what the term is written as, None for a part that no expression of the source is; ``own`` are the
-    operator nodes that the term is made of, its operands apart. A ``hidden`` term is computed within an operator
-    (``1 + x`` in ``log1p(x)``).
+    ``node`` is what the term is written as (an expression of source, a value of a graph), None for a part that is
+    written nowhere; ``own`` are the operator nodes that the term is made of, its operands apart. A ``hidden`` term is
+    computed within an operator (``1 + x`` in ``log1p(x)``).
     """
 
     name: str
@@ -42,7 +37,7 @@ class Term:
     value: float = 0.0
     text: str = ""
     key: Key = None
-    node: ast.expr | ast.AugAssign | None = None
+    node: Any = None
     own: Nodes = NONE
     hidden: bool = False
     origin: Term | None = None
@@ -57,7 +52,7 @@ class Term:
         return next((child for name, child in self.children if name == parameter), None)
 
 
-def number(value: float, node: ast.expr | None = None) -> Term:
+def number(value: float, node: Any = None) -> Term:
     """A constant."""
     return Term("number", value=float(value), key=("number", float(value)), node=node)
 
@@ -65,7 +60,7 @@ def number(value: float, node: ast.expr | None = None) -> Term:
 def applied(
     name: str,
     children: Iterable[tuple[str, Term]],
-    node: ast.expr | ast.AugAssign | None = None,
+    node: Any = None,
     *,
     own: Nodes = NONE,
 ) -> Term:
@@ -74,28 +69,7 @@ def applied(
     return Term(name, given, key=(name, tuple((p, c.key) for p, c in given)), node=node, own=own)
 
 
-def sliced(value: Term, node: ast.Subscript) -> Term:
-    """A part of a tensor, with its slices as they are written."""
-    index = Term("constant", text=index_of(node), key=("constant", ast.dump(node.slice)))
-    return applied("slice", [("input", value), ("index", index)], node, own=frozenset({node}))
-
-
-def index_of(node: ast.Subscript) -> str:
-    """What stands between the brackets of a subscript."""
-    bare = ast.Subscript(ast.Name("x", ast.Load()), node.slice, ast.Load())
-    return ast.unparse(bare).removeprefix("x[").removesuffix("]")
-
-
-def is_sliced(node: ast.Subscript) -> bool:
-    """Whether a subscript is of slices and numbers alone: ``[..., 1:]``, and not ``[0]`` nor ``[mask]``."""
-    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    known = (ast.Slice, ast.Constant, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context, ast.Tuple)
-    return any(isinstance(p, ast.Slice) for p in parts) and all(isinstance(n, known) for n in ast.walk(node.slice))
-
-
-def sum_of(
-    terms: Sequence[Term], node: ast.expr | ast.AugAssign | None = None, *, own: Nodes = NONE, hidden: bool = False
-) -> Term:
+def sum_of(terms: Sequence[Term], node: Any = None, *, own: Nodes = NONE, hidden: bool = False) -> Term:
     """The sum of terms; numbers are added up, sums in it opened."""
     constant, items, nodes = 0.0, list[Term](), set(own)
     for term in terms:
@@ -115,7 +89,7 @@ def sum_of(
     return Term("add", tuple(("", i) for i in items), key=key, node=node, own=frozenset(nodes), hidden=hidden)
 
 
-def product_of(factors: Sequence[Term], node: ast.expr | ast.AugAssign | None = None, *, own: Nodes = NONE) -> Term:
+def product_of(factors: Sequence[Term], node: Any = None, *, own: Nodes = NONE) -> Term:
     """The product of factors; numbers are multiplied, products in it opened, equal factors made a square."""
     constant, items, nodes = 1.0, list[Term](), set(own)
     for factor in factors:
@@ -149,7 +123,7 @@ def _squared(items: list[Term], own: Nodes) -> list[Term]:
 def power(
     base: Term,
     exponent: Term,
-    node: ast.expr | ast.AugAssign | None = None,
+    node: Any = None,
     *,
     own: Nodes = NONE,
     divided: bool = False,
@@ -187,20 +161,10 @@ def coefficient(term: Term) -> tuple[float, list[Term]]:
 # -- The one form that the spellings of an operator share --------------------------------------------------------------
 
 
-BINARY: Final[dict[type[ast.operator], str]] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "div",
-    ast.Pow: "pow",
-    ast.MatMult: "matmul",
-    ast.Mod: "remainder",
-}
 _EXPONENTS: Final = {"sqrt": 0.5, "rsqrt": -0.5, "square": 2.0, "reciprocal": -1.0}
-Node = ast.expr | ast.AugAssign
 
 
-def canonical_term(name: str, given: Sequence[tuple[str, Term]], node: Node | None, own: Nodes) -> Term:
+def canonical_term(name: str, given: Sequence[tuple[str, Term]], node: Any, own: Nodes) -> Term:
     """An operator on its arguments, in the one form that its spellings share."""
     values = dict(given)
     first = given[0][1] if given else None
@@ -272,73 +236,3 @@ def _is_default(parameter: str, value: Term) -> bool:
     return (
         value.text == repr(default) if value.name == "constant" else value.value == default and value.name == "number"
     )
-
-
-# -- The values of expressions that are made of numbers alone ----------------------------------------------------------
-
-
-_NAMED: Final = {"pi": math.pi, "inf": math.inf, "nan": math.nan}
-"""What these names are in a replacement."""
-
-
-def number_of(place: Place | None, node: ast.AST) -> float | None:
-    """The value of an expression of numbers alone, those of ``math`` among them; None for any other."""
-    match node:
-        case ast.Constant(value=bool()):
-            return None
-        case ast.Constant(value=int() | float() as value):
-            return float(value)
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            inner = number_of(place, operand)
-            return None if inner is None else -inner
-        case ast.BinOp(left=left, op=symbol, right=right):
-            first, second = number_of(place, left), number_of(place, right)
-            if first is None or second is None:
-                return None
-            return arithmetic(symbol, first, second)
-        case ast.Attribute() if place is not None:
-            names = place.meaning(node)
-            value = getattr(math, names[1], None) if names and names[0] == "math" and len(names) == 2 else None
-            return float(value) if isinstance(value, float) else None
-        case ast.Call(func=callee, args=arguments, keywords=[]) if place is not None:
-            names = place.meaning(callee)
-            values = [number_of(place, a) for a in arguments]
-            if names and names[0] == "math" and len(names) == 2 and values and None not in values:
-                return _evaluated(names[1], [v for v in values if v is not None])
-            return None
-        case _:
-            return None
-
-
-def _evaluated(name: str, values: list[float]) -> float | None:
-    function = getattr(math, name, None)
-    try:
-        value = function(*values) if callable(function) else None
-    except (ValueError, TypeError, ArithmeticError):
-        return None
-    return float(value) if isinstance(value, (int, float)) else None
-
-
-def folded(node: ast.expr) -> float | None:
-    """The value of a part of a replacement that is made of numbers alone."""
-    match node:
-        case ast.Name(id=name):
-            return _NAMED.get(name)
-        case ast.Constant(value=bool()):
-            return None
-        case ast.Constant(value=int() | float() as value):
-            return float(value)
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            inner = folded(operand)
-            return None if inner is None else -inner
-        case ast.BinOp(left=left, op=ast.Div(), right=right):
-            first, second = folded(left), folded(right)
-            return None if first is None or not second else first / second
-        case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            first, second = folded(left), folded(right)
-            return None if first is None or second is None else first * second
-        case ast.Call(func=ast.Name(id=("log" | "sqrt" | "exp") as name), args=[argument]):
-            inner = folded(argument)
-            return None if inner is None or inner <= 0 else float(getattr(math, name)(inner))
-        case _:
-            return None
