@@ -10,7 +10,8 @@ import numpy as np
 from whynan.capture.onnx.counts import bad_mask, first_index, nan_mask
 from whynan.capture.onnx.execution import NCHWC
 from whynan.capture.onnx.graph.sites import Places, level_of
-from whynan.capture.onnx.provenance.attribution import Question, spread
+from whynan.capture.onnx.provenance import planes
+from whynan.capture.onnx.provenance.attribution import Question
 from whynan.capture.onnx.provenance.labels import Labels, Mark, compact
 from whynan.capture.onnx.provenance.neighbourhood import Nearby
 from whynan.capture.onnx.provenance.operands import Told, behind, element_of, element_operands, kind_of
@@ -183,11 +184,14 @@ class Roots:
             extreme = np.isin(np.abs(wide), _EXTREMES)
             if extreme.any():
                 # of the sign that it has: an infinity of the other is not its own
-                plane = spread(extreme & (wide < 0), output.shape), spread(extreme & (wide > 0), output.shape)
+                plane = (
+                    planes.spread(extreme & (wide < 0), output.shape),
+                    planes.spread(extreme & (wide > 0), output.shape),
+                )
                 if plane[0] is None or plane[1] is None:
                     return None
                 signed = np.asarray(output).astype(np.float64)
-                found |= ((plane[0] != 0) & (signed < 0)) | ((plane[1] != 0) & (signed > 0))
+                found |= (plane[0] & (signed < 0)) | (plane[1] & (signed > 0))
         found &= born & ~nan_mask(output)
         return found if found.any() else None
 

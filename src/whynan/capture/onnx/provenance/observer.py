@@ -13,7 +13,7 @@ from whynan.capture.onnx.graph.sites import Places
 from whynan.capture.onnx.provenance.attribution import Carrier, Question, attribute
 from whynan.capture.onnx.provenance.births import Roots, apart, writes_constants
 from whynan.capture.onnx.provenance.causes import Causes
-from whynan.capture.onnx.provenance.damage import Damage
+from whynan.capture.onnx.provenance.damage import absorbed, add_shadow
 from whynan.capture.onnx.provenance.interventions import Experiments
 from whynan.capture.onnx.provenance.labels import Labels, Mark, compact, flat, part_of, passed, released
 from whynan.capture.onnx.provenance.levels import Levels, Written, is_joined, stacked
@@ -70,7 +70,7 @@ class Births:
         self._over: dict[int, list[str]] = {}
         self._told = 0
         self._reached = 0
-        self._ready: tuple[Experiments, Causes, Roots, Damage] | None = None
+        self._ready: tuple[Experiments, Roots] | None = None
 
     # -- what the engine tells -----------------------------------------------------------------------------------
 
@@ -82,14 +82,13 @@ class Births:
             self._over.setdefault(index, []).append(name)
         experiments = Experiments(alone, self.notes)
         causes = Causes(self.levels, self.places, experiments)
-        roots = Roots(self.labels, self.places, causes)
-        self._ready = experiments, causes, roots, Damage(roots, experiments, self.notes)
+        self._ready = experiments, Roots(self.labels, self.places, causes)
 
     def enters(self, name: str, value: Value, kind: Literal["input", "initializer"]) -> None:
         """A value that the graph begins with."""
         self.levels.main.kinds[name] = kind
         self.levels.remember(self.levels.main, name, value)
-        roots = self._parts[2]
+        roots = self._parts[1]
 
         def of(part: Value) -> Marks:
             if isinstance(part, list):
@@ -118,7 +117,7 @@ class Births:
         ]
         for name in node.inputs if self._unread else ():
             if name in self._unread:
-                self._parts[2].first_read(self._unread.pop(name), node, name, ordinal)
+                self._parts[1].first_read(self._unread.pop(name), node, name, ordinal)
         for name in node.outputs:
             if name:
                 self.levels.here.writers[name] = Written(node, ordinal)
@@ -186,7 +185,7 @@ class Births:
     # -- counting ------------------------------------------------------------------------------------------------
 
     @property
-    def _parts(self) -> tuple[Experiments, Causes, Roots, Damage]:
+    def _parts(self) -> tuple[Experiments, Roots]:
         assert self._ready is not None, "the run has not begun"
         return self._ready
 
@@ -216,7 +215,7 @@ class Births:
         ordinal: int,
     ) -> None:
         """Explain a node that wrote something bad, or read something bad."""
-        experiments, _, roots, damage = self._parts
+        experiments, roots = self._parts
         roots.nearby.came(node, inputs, outputs, ordinal)
         known: Sequence[Marks] | None = None
         if node.op in CONTROL and self.levels.here.finished:
@@ -224,19 +223,19 @@ class Births:
         elif (sequences := passed(node, inputs, marks)) is not None:
             known = sequences
         carriers = self._carriers(node, inputs, marks, any(bad), ordinal)
-        question = Question(node, inputs, outputs, carriers, self.labels, experiments)
+        question = Question(node, inputs, outputs, marks, carriers, self.labels, experiments, self.places, ordinal)
         for position, value in enumerate(outputs):
             name = node.outputs[position] if position < len(node.outputs) else ""
             if not name:
                 continue
             given = known[position] if known is not None and position < len(known) else None
             if bad[position]:
-                mark = self._explained(question, position, value, given, known is not None, marks, ordinal)
+                mark = self._explained(question, position, value, given, known is not None)
                 self.levels.mark(name, mark)
             elif given is not None:
                 self.levels.mark(name, given)
         if any(flat(m) for m in marks) and not all(bad) and known is None:
-            for position, mark in damage.absorbed(node, inputs, marks, outputs, bad, ordinal).items():
+            for position, mark in absorbed(question, bad).items():
                 self.levels.mark(node.outputs[position], mark)
 
     def _carriers(
@@ -255,7 +254,7 @@ class Births:
                     if not is_bad(tensor):
                         continue
                     # what no node that was looked at has written
-                    entered = self._parts[2].enter(node.inputs[i], "", tensor, node, ordinal)
+                    entered = self._parts[1].enter(node.inputs[i], "", tensor, node, ordinal)
                     plane = entered.plane
                     assert plane is not None
                 found[key] = self._split(tensor, plane)
@@ -277,16 +276,7 @@ class Births:
             carrier.literal_nan = bool((nan_mask(tensor) & (carrier.literal != 0)).any())
         return carrier
 
-    def _explained(
-        self,
-        question: Question,
-        position: int,
-        value: Value,
-        given: Marks,
-        from_within: bool,
-        marks: list[Marks],
-        ordinal: int,
-    ) -> Marks:
+    def _explained(self, question: Question, position: int, value: Value, given: Marks, from_within: bool) -> Marks:
         """The marks of an output that holds something bad; `given`: what bodies or sequences say of it already."""
 
         def of(part: Value, key: Key) -> Marks:
@@ -297,16 +287,14 @@ class Births:
             tensor: Any = np.asarray(part)
             if not is_bad(tensor):
                 return part_of(given, key[1:]) if from_within else None
-            return self._tensor(question, key, tensor, part_of(given, key[1:]), marks, ordinal)
+            return self._tensor(question, key, tensor, part_of(given, key[1:]))
 
         return of(value, (position,))
 
-    def _tensor(
-        self, question: Question, key: Key, tensor: Tensor, given: Mark | None, marks: list[Marks], ordinal: int
-    ) -> Mark:
+    def _tensor(self, question: Question, key: Key, tensor: Tensor, given: Mark | None) -> Mark:
         """Explain the bad elements of one tensor."""
-        _, _, roots, damage = self._parts
-        node, labels = question.node, self.labels
+        roots = self._parts[1]
+        node, labels, ordinal = question.node, self.labels, question.ordinal
         bad = bad_mask(tensor)
         if given is not None and given.plane is not None and given.plane.shape == tensor.shape:
             carried = np.where(bad, given.plane, np.int32(0))
@@ -327,13 +315,13 @@ class Births:
                 literal = roots.constant(node, tensor, masks, ordinal, key[0])
                 carried, born = np.where(masks, np.int32(literal), carried), born & ~masks
             for part, count in apart(born, tensor):
-                birth = roots.born(question, key, tensor, part, count, verdict.causes, ordinal)
+                birth = roots.born(question, key, tensor, part, count, verdict.causes_of(part, question), ordinal)
                 carried = np.where(part, np.int32(birth), carried)
         if labels.literals and node.op not in COPYING:
             carried = roots.named(carried, question, tensor, ordinal, key[0])
         roots.step(before, node, ordinal, Note.of("carries_on", operator=node.op))
         mark = Mark(compact(carried.astype(np.int32, copy=False)))
-        damage.shadow(node, question.inputs, marks, key, mark)
+        add_shadow(question, key, mark)
         return mark
 
     def _from_bodies(self, node: Node, outputs: Sequence[Value]) -> list[Marks]:

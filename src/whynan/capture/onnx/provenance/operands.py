@@ -11,7 +11,6 @@ import numpy as np
 from whynan.capture.onnx.counts import at, dtype_name, finite_range, floating, is_array, number
 from whynan.capture.onnx.execution import attribute, numbers_of, operand_names
 from whynan.capture.onnx.graph.origins import MOVES
-from whynan.capture.onnx.provenance.dependence import window
 from whynan.capture.provenance.dependence import broadcast_index
 from whynan.ops.onnx import (
     CONVOLUTIONS,
@@ -211,6 +210,27 @@ def _convolution(node: Node, inputs: Sequence[Value], position: int, tensor: Ten
     group = index[1] // max(1, weight.shape[0] // groups)
     channels = slice(group * size, (group + 1) * size)
     return None, tensor[(index[0], channels, *window(node, tensor.shape[2:], weight.shape[2:], index[2:]))]
+
+
+def window(node: Node, sizes: Sequence[int], kernel: Sequence[int], place: Sequence[int]) -> tuple[slice, ...]:
+    """For each spatial dimension the elements under the kernel at a place of the output, what is padding left out.
+
+    The whole dimension where the padding is left to be derived (``auto_pad``).
+    """
+    rank = len(sizes)
+    if attribute(node, "auto_pad", "NOTSET") not in ("NOTSET", "VALID") or len(kernel) != rank or len(place) != rank:
+        return (slice(None),) * rank
+    strides: Any = attribute(node, "strides") or [1] * rank
+    dilations: Any = attribute(node, "dilations") or [1] * rank
+    pads: Any = attribute(node, "pads") or [0] * (2 * rank)
+    found: list[slice] = []
+    for d in range(rank):
+        start = place[d] * strides[d] - pads[d]
+        stop = start + (kernel[d] - 1) * dilations[d] + 1
+        while start < 0:
+            start += dilations[d]
+        found.append(slice(min(start, sizes[d]), max(0, min(stop, sizes[d])), dilations[d]))
+    return tuple(found)
 
 
 def kind_of(op: str, value: Number | bool | str | None, operands: tuple[Operand, ...]) -> BirthKind:

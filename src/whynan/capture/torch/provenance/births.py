@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from whynan.capture.provenance.attribution import Verdict, attribute
 from whynan.capture.torch.arrays import bad_mask, is_bad, nan_mask, readable, strided
-from whynan.capture.torch.event_log import Carrier, Question, apart, as_before, entry_of, number_of_output
+from whynan.capture.torch.event_log import Carrier, apart, as_before, entry_of, number_of_output
 from whynan.capture.torch.events import Events
 from whynan.capture.torch.interposition.collectives import Exchanges
-from whynan.capture.torch.provenance import attribution, interventions
-from whynan.capture.torch.provenance.attribution import Verdict
+from whynan.capture.torch.provenance import interventions
+from whynan.capture.torch.provenance.attribution import Question, has_bad_scalar, passed
 from whynan.capture.torch.provenance.causes import Causes
 from whynan.capture.torch.provenance.damage import Damage
 from whynan.capture.torch.provenance.entries import Entries, born_outside, determinant_of, extremes
-from whynan.capture.torch.provenance.literals import passed
 from whynan.capture.torch.provenance.neighbourhood import Nearby
 from whynan.capture.torch.provenance.operands import (
     element_of,
@@ -129,10 +129,12 @@ class BadEvents:
         entries = self.entries
         carriers = self._carriers(live, old, event)
         scalar = 0
-        if attribution.has_bad_scalar(arguments):
+        if has_bad_scalar(arguments):
             scalar = entries.returned(arguments) or self._of_formula(event, live)
             scalar = scalar or entries.literal(row, event, operator, written[bad[0]])
-        question = Question(operator, arguments, carriers, scalar, context.labels, written, old.gone)
+        question = Question(
+            operator, arguments, carriers, scalar, context.labels, written, old.gone, context=context, row=row
+        )
         determinant = determinant_of(context, row, arguments[0])
         for i in bad:
             output = written[i]
@@ -142,7 +144,7 @@ class BadEvents:
                 literal = entries.literal(row, event, operator, output, Note.of("kept_for_derivative"))
                 self._write(output, torch.where(bad_mask(output), literal, 0).to(torch.int32), row)
                 continue
-            verdict = attribution.attribute(question, i)
+            verdict = attribute(question, i, output)
             if determinant is not None:
                 verdict = born_outside(verdict, output, context.labels)
             carried = verdict.carried
@@ -153,14 +155,14 @@ class BadEvents:
                     carried = torch.where(masks, literal, carried)
                     born = born & ~masks
                 for part, count in apart(born, output):
-                    made_from = verdict.causes_of(part, context.labels)
+                    made_from = verdict.causes_of(part, question)
                     birth = self._born(live, event, question, i, part, count, made_from, old.copied)
                     carried = torch.where(part, birth, carried)
                 carried = carried.to(torch.int32)
             if operator.reduces or (not operator.copying and bool(nan_mask(output).any())):
                 carried = entries.name_literals(carried, row, event, output, copies=operator.copying)
             self._write(output, carried, row)
-            self.damage.carry(operator, old, output, i, carried)
+            self.damage.carry(row, old, output, i, carried)
             self._steps(verdict, event, operator)
 
     def _of_formula(self, event: Event, live: LiveEvent) -> int:

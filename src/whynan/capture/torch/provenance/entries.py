@@ -10,7 +10,7 @@ import torch
 from whynan.capture.torch import arrays
 from whynan.capture.torch.arrays import bad_mask, nan_mask, store
 from whynan.capture.torch.event_log import Held
-from whynan.capture.torch.provenance import attribution
+from whynan.capture.torch.provenance.attribution import scalars
 from whynan.capture.torch.provenance.earlier import computed
 from whynan.capture.torch.provenance.operands import at, dtype_name, element_of, finite_range, first_index
 from whynan.floats import infinity
@@ -22,12 +22,13 @@ from whynan.traces import Birth, Event
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from whynan.capture.provenance.attribution import Verdict
     from whynan.capture.torch.context import TraceContext
-    from whynan.capture.torch.event_log import Question, Row
+    from whynan.capture.torch.event_log import Row
     from whynan.capture.torch.interposition.collectives import Exchanges
     from whynan.capture.torch.operators import Operator
     from whynan.capture.torch.provenance import interventions
-    from whynan.capture.torch.provenance.attribution import Verdict
+    from whynan.capture.torch.provenance.attribution import Question
     from whynan.capture.torch.provenance.earlier import Inherited
     from whynan.capture.torch.provenance.labels import Labels
     from whynan.capture.torch.provenance.origins import Origins
@@ -237,7 +238,7 @@ class Entries:
 
     def returned(self, arguments: interventions.Arguments) -> int:
         """A NaN that Python hands in after a tensor had given it one: the same, come back."""
-        if any(v != v for v in attribution.scalars(arguments)):
+        if any(v != v for v in scalars(arguments)):
             return self.read_nan
         return 0
 
