@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from tests.onnx_engine import FLOAT
 from tests.unit.capture.onnx.looking import Looked, N, f32, look
-from whynan.capture.onnx.provenance import levels
+from whynan.capture.onnx.provenance import body_scopes
 
 ONE = {"one": np.ones((), np.float32)}
 
@@ -56,7 +56,7 @@ def test_the_greatest_term_of_a_product_is_told() -> None:
 
 def test_of_a_value_that_is_not_kept_the_node_is_told() -> None:
     nodes = [N("Sub", ["x", "x"], ["d"], name="sub"), N("Div", ["one", "d"], ["y"], name="div")]
-    for size, said in ((1, "1 minus 1 is 0"), (levels.SMALL, "Sub made it 0")):
+    for size, said in ((1, "1 minus 1 is 0"), (body_scopes.SMALL, "Sub made it 0")):
         assert ("cause", said) in look(nodes, {"x": np.ones(size, np.float32)}, ["y"], ONE).chain
 
 
@@ -167,7 +167,7 @@ def test_what_is_not_known_to_come_from_anywhere_is_told_as_it_came() -> None:
 
 
 def test_of_the_iterations_that_are_over_only_the_last_are_kept() -> None:
-    held = levels.Levels()
+    held = body_scopes.Scopes()
     for number in range(5):
         held.enter(["s"], [np.full(8, number, np.float32)], ["d"])
         held.leave(["s"])
@@ -178,8 +178,8 @@ def test_of_the_iterations_that_are_over_only_the_last_are_kept() -> None:
 
 
 def test_the_oldest_of_small_values_leave_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(levels, "BUDGET", 64)
-    held = levels.Levels()
+    monkeypatch.setattr(body_scopes, "BUDGET", 64)
+    held = body_scopes.Scopes()
     for name in ("first", "second", "third"):
         held.remember(held.main, name, np.zeros(8, np.float32))
     assert set(held.main.values) == {"second", "third"}

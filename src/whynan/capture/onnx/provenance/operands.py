@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from whynan.capture.onnx.counts import Mask
     from whynan.capture.onnx.execution import Node, Tensor, Value
     from whynan.capture.onnx.graph.sites import Places
-    from whynan.capture.onnx.provenance.levels import Levels, Written
+    from whynan.capture.onnx.provenance.body_scopes import Scopes, Written
     from whynan.records import BirthKind
     from whynan.records.base import Number
 
@@ -282,7 +282,7 @@ class Told:
     made_of: str | None = None
 
 
-def behind(told: Told, output: Tensor, levels: Levels, places: Places) -> Told:
+def behind(told: Told, output: Tensor, scopes: Scopes, places: Places) -> Told:
     """The node that a birth is told of, instead of a cast that the engine has put in.
 
     It is the first whose result the model's type has no room for, as far back as operands are known; the cast itself
@@ -294,7 +294,7 @@ def behind(told: Told, output: Tensor, levels: Levels, places: Places) -> Told:
     wide = dtype_name(np.asarray(told.inputs[0]).dtype)
     found = told
     for _ in range(_HOPS):
-        before = next(_too_large(found, levels), None)
+        before = next(_too_large(found, scopes), None)
         if before is None:
             break
         what = "it" if found is told else "what is made of it"
@@ -303,16 +303,16 @@ def behind(told: Told, output: Tensor, levels: Levels, places: Places) -> Told:
     return found
 
 
-def _too_large(told: Told, levels: Levels) -> Iterator[Told]:
+def _too_large(told: Told, scopes: Scopes) -> Iterator[Told]:
     """The nodes that wrote an operand of an element which the narrow type has no room for."""
     most = float(np.finfo(_NARROW).max)
     places = dict(zip(operand_names(told.node), told.node.inputs, strict=False))
     for operand in element_operands(told.node, told.inputs, told.index):
         number = operand.value if isinstance(operand.value, (int, float)) else 0.0
-        written = levels.here.writers.get(places.get(operand.name, ""))
+        written = scopes.here.writers.get(places.get(operand.name, ""))
         if operand.index is None or not most < abs(number) < np.inf or written is None or written.node.op in MOVES:
             continue
-        inputs = [levels.value(name) if name else None for name in written.node.inputs]
+        inputs = [scopes.value(name) if name else None for name in written.node.inputs]
         known = all(value is not None or not name for value, name in zip(inputs, written.node.inputs, strict=True))
         if known and written.node.outputs[0] == places[operand.name]:
             yield Told(written.node, inputs, operand.index, (written, *told.way))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.capture.provenance.attribution import Verdict, attribute
+from whynan.capture.provenance.births import SEPARATE, add_step
 from whynan.capture.torch.arrays import bad_mask, is_bad, nan_mask, readable, strided
 from whynan.capture.torch.event_log import Carrier, apart, as_before, entry_of, number_of_output
 from whynan.capture.torch.events import Events
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
     from whynan.capture.torch.provenance.origins import Origins
     from whynan.capture.torch.sites import Lane
     from whynan.traces import Event
-
-SEPARATE = 256
-STEPS_KEPT = 6
 
 
 class BadEvents:
@@ -160,7 +158,7 @@ class BadEvents:
                     carried = torch.where(part, birth, carried)
                 carried = carried.to(torch.int32)
             if operator.reduces or (not operator.copying and bool(nan_mask(output).any())):
-                carried = entries.name_literals(carried, row, event, output, copies=operator.copying)
+                carried = entries.name_literals(carried, question, event, output)
             self._write(output, carried, row)
             self.damage.carry(row, old, output, i, carried)
             self._steps(verdict, event, operator)
@@ -339,20 +337,6 @@ class BadEvents:
 
     def _steps(self, verdict: Verdict, event: Event, operator: Operator) -> None:
         """Note this event on the path of every birth that it carries on."""
-        labels = self.context.labels
-        for label in labels.labels_in(verdict.carried):
-            birth = labels.birth(label)
-            if birth.label_kind == "literal":
-                continue
-            if len(birth.steps) < STEPS_KEPT:
-                birth.steps.append(
-                    ChainLink(
-                        role="step",
-                        op=event.op,
-                        phase=event.phase,
-                        site=event.site,
-                        typed_summary=Note.of("carries_on", operator=operator.base),
-                    )
-                )
-            else:
-                birth.steps_omitted += 1
+        said = Note.of("carries_on", operator=operator.base)
+        link = ChainLink(role="step", op=event.op, phase=event.phase, site=event.site, typed_summary=said)
+        add_step(self.context.labels, self.context.labels.labels_in(verdict.carried), lambda: link)
