@@ -12,7 +12,7 @@ from whynan.capture.onnx.counts import at, dtype_name, finite_range, floating, t
 from whynan.capture.onnx.execution import NCHWC, attribute, operand_names
 from whynan.capture.onnx.graph.names import is_reordered
 from whynan.capture.onnx.graph.sites import Places, path_of
-from whynan.capture.onnx.provenance.chain import decisive
+from whynan.capture.onnx.provenance.chain import decisive_operand
 from whynan.capture.onnx.provenance.interventions import Experiments
 from whynan.capture.onnx.provenance.operands import locate
 from whynan.capture.provenance.chain import Dialect, Part, decisive_term, explained
@@ -57,7 +57,7 @@ class Causes:
         self, node: Node, inputs: Sequence[Value], index: Index, kind: BirthKind, operands: tuple[Operand, ...]
     ) -> tuple[ChainLink, ...]:
         """The nodes that made the decisive operand of a birth at this element what it is, oldest first."""
-        chosen = decisive(node, inputs, index, kind, operands)
+        chosen = decisive_operand(node, inputs, index, kind, operands)
         names = operand_names(node)
         if chosen is None or chosen.name not in names:
             return ()

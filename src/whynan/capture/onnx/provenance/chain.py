@@ -8,19 +8,28 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from whynan.capture.onnx.provenance.operands import locate
-from whynan.capture.provenance.dependence import magnitude_of, number_of, of_batch, of_power, of_product, of_quotient
+from whynan.capture.provenance.dependence import decisive, magnitude_of
 from whynan.floats import FORMATS
 from whynan.ops.onnx import CONVOLUTIONS, GREATEST, LEADING, NORMALISED, NORMS, PRODUCTS, QUANTISED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping, Sequence
 
     from whynan.capture.onnx.execution import Node, Value
     from whynan.capture.onnx.provenance.operands import Index
+    from whynan.capture.provenance.dependence import Roles
     from whynan.records import BirthKind, Operand
 
 
-def decisive(
+_ROLES: Final[Mapping[str, Roles]] = {
+    **dict.fromkeys(("Div", "Mod"), ("quotient", "A", "B")),
+    "Pow": ("power", "X", "Y"),
+    "BatchNormalization": ("batch", "input_var", "var"),
+    **dict.fromkeys(("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"), ("weights", "weight", "weights")),
+}
+
+
+def decisive_operand(
     node: Node, inputs: Sequence[Value], index: Index, kind: BirthKind, operands: tuple[Operand, ...]
 ) -> Operand | None:
     """The operand that a birth turns on: the denominator, the radicand, the greatest factor.
@@ -33,13 +42,15 @@ def decisive(
         known = [o for o in known if o.dtype in FORMATS] or known
     if not known:
         return None
-    if node.op in PRODUCTS or node.op in CONVOLUTIONS:
-        return _of_products(node, inputs, index, known)
     if node.op in NORMS:
         return _of_norm(known)
-    chosen = _CHOSEN.get(node.op)
-    if chosen is not None:
-        return chosen(kind, {o.name: o for o in operands if isinstance(o.value, (int, float))}, known)
+    if node.op in PRODUCTS or node.op in CONVOLUTIONS:
+        roles, sides = ("product", *(o.name for o in known)), _sides(node, inputs, index)
+    else:
+        roles, sides = _ROLES.get(node.op), None
+    found = decisive(roles, kind, operands, known, sides)
+    if found is not None and found.dtype is not None:
+        return found
     if node.op in LEADING:
         return known[0]
     if node.op not in GREATEST:
@@ -47,39 +58,6 @@ def decisive(
         if zeros:
             return zeros[-1]
     return max(known, key=magnitude_of)
-
-
-def _quotient(kind: BirthKind, named: dict[str, Operand], known: list[Operand]) -> Operand:
-    top, below = named.get("A"), named.get("B")
-    return known[-1] if top is None or below is None else of_quotient(kind, top, below)
-
-
-def _power(kind: BirthKind, named: dict[str, Operand], known: list[Operand]) -> Operand:
-    base, exponent = named.get("X"), named.get("Y")
-    return known[0] if base is None or exponent is None or exponent.dtype is None else of_power(kind, base, exponent)
-
-
-def _batch(kind: BirthKind, named: dict[str, Operand], known: list[Operand]) -> Operand:
-    variance = next((named[name] for name in ("input_var", "var") if name in named), None)
-    if variance is None:
-        return known[0]
-    return of_batch(kind, variance, number_of(named["epsilon"]) if "epsilon" in named else 0.0, known)
-
-
-def _weighted(kind: BirthKind, named: dict[str, Operand], known: list[Operand]) -> Operand:
-    """The weights where they are 0, as the mean is divided by their sum; else the scores."""
-    weight = next((named[name] for name in ("weight", "weights") if name in named), None)
-    return weight if weight is not None and weight.value == 0 and kind != "overflow" else known[0]
-
-
-_CHOSEN: Final[dict[str, Callable[[BirthKind, dict[str, Operand], list[Operand]], Operand]]] = {
-    "Div": _quotient,
-    "Mod": _quotient,
-    "Pow": _power,
-    "BatchNormalization": _batch,
-    "NegativeLogLikelihoodLoss": _weighted,
-    "SoftmaxCrossEntropyLoss": _weighted,
-}
 
 
 def _of_norm(known: list[Operand]) -> Operand:
@@ -93,18 +71,14 @@ def _of_norm(known: list[Operand]) -> Operand:
     return max(rows, key=magnitude_of)
 
 
-def _of_products(node: Node, inputs: Sequence[Value], index: Index, known: list[Operand]) -> Operand:
-    """The greater factor of the greatest product, unless what is added is greater than that."""
-    factors, added = known[:2], known[2:]
-    if len(factors) < 2 or any(value is None for value in inputs[:2]):
-        return max(known, key=magnitude_of)
+def _sides(node: Node, inputs: Sequence[Value], index: Index) -> tuple[float, float] | None:
+    """The sizes of the factors of the greatest product; None where part of a window lies outside."""
+    if any(value is None for value in inputs[:2]):
+        return None
+    rows = [locate(node, inputs, i, index)[1] for i in (0, 1)]
+    a, b = (None if row is None else np.abs(row.astype(np.float64)).reshape(-1) for row in rows)
+    if a is None or b is None or not a.size or a.shape != b.shape:
+        return None
     with np.errstate(all="ignore"):
-        rows = [locate(node, inputs, i, index)[1] for i in (0, 1)]
-        a, b = (None if row is None else np.abs(row.astype(np.float64)).reshape(-1) for row in rows)
-        if a is not None and b is not None and a.size and a.shape == b.shape:
-            greatest = int(np.argmax(np.nan_to_num(a * b, nan=np.inf, posinf=np.inf)))
-            sides = float(a[greatest]), float(b[greatest])
-        else:
-            # where part of a window lies outside
-            sides = magnitude_of(factors[0]), magnitude_of(factors[1])
-    return of_product(factors, sides, added)
+        greatest = int(np.argmax(np.nan_to_num(a * b, nan=np.inf, posinf=np.inf)))
+    return float(a[greatest]), float(b[greatest])

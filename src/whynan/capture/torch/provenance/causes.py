@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from whynan.capture.provenance.chain import Dialect, Part, decisive_term, explained
 from whynan.capture.provenance.dependence import broadcast_index, index_ahead
 from whynan.capture.torch.event_log import Held, Operands, Row, held_of
-from whynan.capture.torch.provenance.chain import decisive
+from whynan.capture.torch.provenance.chain import decisive_operand
 from whynan.capture.torch.provenance.operands import PRODUCTS, at, dtype_name, finite_range, from_list, locate, number
 from whynan.capture.torch.sites import PHASES
 from whynan.records import ChainLink, ForwardOperand, Note, shown
@@ -93,7 +93,7 @@ class Causes:
     def _start(
         self, row: Row, question: Question, operands: tuple[Operand, ...], kind: BirthKind
     ) -> tuple[Held | None, tuple[int, ...] | None] | None:
-        chosen = _weighing(row, operands) or decisive(row.operator.base, kind, operands)
+        chosen = _weighing(row, operands) or decisive_operand(row.operator.base, kind, operands)
         if chosen is None or chosen.name not in row.operator.arg_names:
             return None
         position = row.operator.arg_names.index(chosen.name)
