@@ -13,7 +13,7 @@ from whynan.capture.onnx.graph.sites import Places, level_of
 from whynan.capture.onnx.provenance.attribution import Question
 from whynan.capture.onnx.provenance.labels import Labels, Mark, compact
 from whynan.capture.onnx.provenance.neighbourhood import Nearby
-from whynan.capture.onnx.provenance.operands import Told, behind, element_of, element_operands, kind_of
+from whynan.capture.onnx.provenance.operands import Subject, before_cast, element_of, element_operands, kind_of
 from whynan.capture.provenance.births import SEPARATE, NamedLiterals, masks_of_limits
 from whynan.floats import infinity
 from whynan.ops.onnx import CONSTANTS, SPILLING
@@ -59,10 +59,10 @@ class Roots:
         """A birth at the first true element of a mask, one of `count` of its kind; gives the id of its set."""
         index = first_index(mask)
         assert index is not None
-        told = behind(Told(question.node, question.inputs, index), output, self.causes.scopes, self.places)
-        node, inputs = told.node, told.inputs
+        subject = before_cast(Subject(question.node, question.inputs, index), output, self.causes.scopes, self.places)
+        node, inputs = subject.node, subject.inputs
         # in blocks of channels no element lies where its operator says
-        operands = () if node.domain == NCHWC else element_operands(node, inputs, told.index)
+        operands = () if node.domain == NCHWC else element_operands(node, inputs, subject.index)
         name = node.outputs[key[0]] if key[0] < len(node.outputs) else ""
         element = element_of(output, mask, index, key[0], operands).model_copy(update={"count": count})
         kind = kind_of(node.op, element.value, operands)
@@ -70,7 +70,7 @@ class Roots:
         if len(group) >= SEPARATE:
             self.labels.only(group[-1]).occurrences += 1
             return group[-1]
-        event = replace(self.places.event(ordinal, node, name), made_of=told.made_of or self.places.made_of(node))
+        event = replace(self.places.event(ordinal, node, name), made_of=subject.made_of or self.places.made_of(node))
         birth = Birth(
             label=0,
             label_kind="birth",
@@ -78,12 +78,12 @@ class Roots:
             kind=kind,
             element=element,
             causes=made_from,
-            cause_links=self.causes.links(node, inputs, told.index, kind, operands),
+            cause_links=self.causes.links(node, inputs, subject.index, kind, operands),
         )
         module = self.places.of(node, name).module
         if module:
             birth.modules[module] = None
-        self.nearby.begin(birth, ordinal, told.way)
+        self.nearby.begin(birth, ordinal, subject.way)
         set_id = self.labels.add(birth)
         group.append(set_id)
         return set_id
@@ -200,7 +200,7 @@ class Roots:
         return self._derived.rename(question, carried, nan_mask(output), (level_of(node), node.index), derived)
 
 
-def apart(born: Mask, output: Tensor) -> Iterator[tuple[Mask, int]]:
+def parts_of_birth(born: Mask, output: Tensor) -> Iterator[tuple[Mask, int]]:
     """The born elements in parts that may have fates of their own, each with the count of its kind."""
     nan = born & nan_mask(output)
     for kind in (nan, born & ~nan):

@@ -11,13 +11,13 @@ from whynan.capture.onnx.execution import Counters
 from whynan.capture.onnx.graph.executed import last_readers
 from whynan.capture.onnx.graph.sites import Places
 from whynan.capture.onnx.provenance.attribution import Carrier, Question, attribute
-from whynan.capture.onnx.provenance.births import Roots, apart, writes_constants
+from whynan.capture.onnx.provenance.births import Roots, parts_of_birth, writes_constants
 from whynan.capture.onnx.provenance.body_scopes import Scopes, Written, is_joined, stacked
 from whynan.capture.onnx.provenance.causes import Causes
 from whynan.capture.onnx.provenance.damage import absorbed, add_shadow
 from whynan.capture.onnx.provenance.interventions import Experiments
 from whynan.capture.onnx.provenance.labels import Labels, Mark, compact, flat, part_of, passed, released
-from whynan.capture.onnx.provenance.sinks import Reachings
+from whynan.capture.onnx.provenance.sinks import GraphSinks
 from whynan.capture.onnx.recorder import range_of
 from whynan.capture.provenance.births import add_step
 from whynan.ops.onnx import CONTROL, COPYING
@@ -65,7 +65,7 @@ class Births:
         self._count = count or _counter()
         self._ahead: Callable[[Sequence[Value]], object] = getattr(self._count, "ahead", lambda _: None)
         self._events = 0
-        self._reachings = Reachings(self.labels)
+        self._sinks = GraphSinks(self.labels)
         self._unread: dict[str, frozenset[int]] = {}
         self._last: dict[str, int] = {}
         self._over: dict[int, list[str]] = {}
@@ -153,13 +153,13 @@ class Births:
 
     def leaves(self, name: str, value: Value) -> None:
         """An output of the graph."""
-        self._reachings.leaves(name, value, self.scopes.main.marks.get(name))
+        self._sinks.leaves(name, value, self.scopes.main.marks.get(name))
 
     # -- what is known -------------------------------------------------------------------------------------------
 
     def trace(self) -> Trace:
         """All that is known now; of a run that has come to no end, what nothing has read yet counts as observed."""
-        reached = self._reachings
+        reached = self._sinks
         sinks = reached.sinks if reached.left else reached.held(self._unfinished())
         notes = (*self.notes, *reached.given())
         if self.recorder.omitted:
@@ -315,7 +315,7 @@ class Births:
             if masks is not None:
                 literal = roots.constant(node, tensor, masks, ordinal, key[0])
                 carried, born = np.where(masks, np.int32(literal), carried), born & ~masks
-            for part, count in apart(born, tensor):
+            for part, count in parts_of_birth(born, tensor):
                 birth = roots.born(question, key, tensor, part, count, verdict.causes_of(part, question), ordinal)
                 carried = np.where(part, np.int32(birth), carried)
         if labels.literals and node.op not in COPYING:

@@ -60,19 +60,19 @@ def element_operands(node: Node, inputs: Sequence[Value], index: Index | None) -
 def _operand(
     node: Node, inputs: Sequence[Value], position: int, name: str, tensor: Tensor, index: Index | None
 ) -> Operand:
-    told: dict[str, Any] = {
+    known: dict[str, Any] = {
         "name": name,
         "shape": tuple(int(s) for s in tensor.shape),
         "dtype": dtype_name(tensor.dtype),
         "origin": "live",
     }
     if index is None:
-        return Operand(**told)
+        return Operand(**known)
     place, region = locate(node, inputs, position, index)
     if region is not None:
         low, high = finite_range(region)
-        return Operand(**told, value=decisive_value(region), min=low, max=high)
-    return Operand(**told) if place is None else Operand(**told, index=place, value=at(tensor, place))
+        return Operand(**known, value=decisive_value(region), min=low, max=high)
+    return Operand(**known) if place is None else Operand(**known, index=place, value=at(tensor, place))
 
 
 def decisive_value(region: Tensor) -> Number | bool | str | None:
@@ -269,8 +269,8 @@ _NARROW: Final = np.dtype(np.float16)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A node as a birth is told of it: what it read, and which element.
+class Subject:
+    """The node that a birth is shown at: what it read, and which element.
 
     Where it ran before the birth, ``way`` leads from it to the node that bore it, which is left out.
     """
@@ -282,32 +282,32 @@ class Told:
     made_of: str | None = None
 
 
-def behind(told: Told, output: Tensor, scopes: Scopes, places: Places) -> Told:
-    """The node that a birth is told of, instead of a cast that the engine has put in.
+def before_cast(subject: Subject, output: Tensor, scopes: Scopes, places: Places) -> Subject:
+    """The node that a birth is shown at, instead of a cast that the engine has put in.
 
     It is the first whose result the model's type has no room for, as far back as operands are known; the cast itself
     where they are not.
     """
-    cast = told.node
+    cast = subject.node
     if cast.op != "Cast" or output.dtype != _NARROW or not places.is_added(cast):
-        return told
-    wide = dtype_name(np.asarray(told.inputs[0]).dtype)
-    found = told
+        return subject
+    wide = dtype_name(np.asarray(subject.inputs[0]).dtype)
+    found = subject
     for _ in range(_HOPS):
         before = next(_too_large(found, scopes), None)
         if before is None:
             break
-        what = "it" if found is told else "what is made of it"
+        what = "it" if found is subject else "what is made of it"
         made_of = f"{before.node.op} is computed in {wide} here, and {cast.op} {cast.name} rounds {what}"
         found = replace(before, made_of=made_of)
     return found
 
 
-def _too_large(told: Told, scopes: Scopes) -> Iterator[Told]:
+def _too_large(subject: Subject, scopes: Scopes) -> Iterator[Subject]:
     """The nodes that wrote an operand of an element which the narrow type has no room for."""
     most = float(np.finfo(_NARROW).max)
-    places = dict(zip(operand_names(told.node), told.node.inputs, strict=False))
-    for operand in element_operands(told.node, told.inputs, told.index):
+    places = dict(zip(operand_names(subject.node), subject.node.inputs, strict=False))
+    for operand in element_operands(subject.node, subject.inputs, subject.index):
         number = operand.value if isinstance(operand.value, (int, float)) else 0.0
         written = scopes.here.writers.get(places.get(operand.name, ""))
         if operand.index is None or not most < abs(number) < np.inf or written is None or written.node.op in MOVES:
@@ -315,4 +315,4 @@ def _too_large(told: Told, scopes: Scopes) -> Iterator[Told]:
         inputs = [scopes.value(name) if name else None for name in written.node.inputs]
         known = all(value is not None or not name for value, name in zip(inputs, written.node.inputs, strict=True))
         if known and written.node.outputs[0] == places[operand.name]:
-            yield Told(written.node, inputs, operand.index, (written, *told.way))
+            yield Subject(written.node, inputs, operand.index, (written, *subject.way))
