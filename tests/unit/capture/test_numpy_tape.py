@@ -52,6 +52,7 @@ class Call:
     is_literal_nan: bool = False
     is_repeatable: bool = True
     is_deterministic: bool = True
+    may_copy: bool = True
     swallows: bool = False
     reshapes: bool = False
 

@@ -137,6 +137,11 @@ class Event(Protocol):
         """Whether the event is known to give its results again without being asked."""
         ...
 
+    @property
+    def may_copy(self) -> bool:
+        """Whether an infinity is taken for a literal of the operands where the event cannot be run again."""
+        ...
+
     def meeting(self, key: Key, /) -> Sequence[Key] | None:
         """The operands that meet element by element in one result; None where the operator is not pointwise."""
         ...

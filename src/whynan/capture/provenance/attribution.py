@@ -251,13 +251,13 @@ def _sets(event: Event, kind: str) -> list[int]:
 
 
 def _unasked(event: Event, output: Array, bad: Array) -> Verdict:
-    """An infinity is taken for the literal that was there, a NaN for one that was computed from it."""
+    """An infinity may be the literal that was there, a NaN is taken for one that was computed from it."""
     arrays, labels = event.arrays, event.labels
     nothing, whole = arrays.nowhere(output), labels.intern(labels.of(_sets(event, "explains")))
     if whole:
         return Verdict(arrays.labelled(bad, whole), nothing)
     literals, saved = labels.of(_sets(event, "literal")), labels.of(_sets(event, "saved"))
-    copied = bad & ~arrays.nan_mask(output) if literals and not saved else nothing
+    copied = bad & ~arrays.nan_mask(output) if literals and not saved and event.may_copy else nothing
     return Verdict(arrays.labelled(copied, labels.intern(literals)), bad & ~copied, literals | saved)
 
 

@@ -70,6 +70,7 @@ class Question:
     is_literal_nan: bool = False
     is_repeatable: bool = True
     is_deterministic: bool = True
+    may_copy: bool = True
 
     @property
     def name(self) -> str:

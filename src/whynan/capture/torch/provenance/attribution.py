@@ -55,6 +55,11 @@ class Question(event_log.Question):
         """Whether the operator gives the same again."""
         return not (self.operator.random or self.operator.mutable) and len(self.outputs) == 1
 
+    @property
+    def may_copy(self) -> bool:
+        """Whether the operation is the user's, in Python; one of PyTorch's that refuses operands computes of them."""
+        return self.operator.in_python
+
     def operands(self, index: int) -> list[Any]:
         """The arguments that meet in output `index`: of a foreach operator, the entries of that position."""
         args, kwargs = self.arguments
