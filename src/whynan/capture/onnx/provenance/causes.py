@@ -12,9 +12,9 @@ from whynan.capture.onnx.counts import at, dtype_name, finite_range, floating, t
 from whynan.capture.onnx.execution import NCHWC, attribute, operand_names
 from whynan.capture.onnx.graph.names import is_reordered
 from whynan.capture.onnx.graph.sites import Places, path_of
-from whynan.capture.onnx.provenance.chain import decisive_operand
 from whynan.capture.onnx.provenance.interventions import Experiments
 from whynan.capture.onnx.provenance.operands import locate
+from whynan.capture.onnx.provenance.roles import decisive_operand
 from whynan.capture.provenance.chain import Dialect, Part, decisive_term, explained
 from whynan.capture.provenance.dependence import Refused
 from whynan.ops.onnx import CONSTANTS, CONTROL, MOVEMENT, POINTWISE, PRODUCTS, RANDOM, RESHAPES, SCALES

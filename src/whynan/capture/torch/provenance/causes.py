@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from whynan.capture.provenance.chain import Dialect, Part, decisive_term, explained
 from whynan.capture.provenance.dependence import broadcast_index, index_ahead
 from whynan.capture.torch.event_log import Held, Operands, Row, held_of
-from whynan.capture.torch.provenance.chain import decisive_operand
 from whynan.capture.torch.provenance.operands import PRODUCTS, at, dtype_name, finite_range, from_list, locate, number
+from whynan.capture.torch.provenance.roles import decisive_operand
 from whynan.capture.torch.sites import PHASES
 from whynan.records import ChainLink, ForwardOperand, Note, shown
 

@@ -1,4 +1,4 @@
-"""The decisive operand of a birth, by what the operator means."""
+"""Roles of operands: which of them a birth turns on, by what the operator means."""
 
 from __future__ import annotations
 
