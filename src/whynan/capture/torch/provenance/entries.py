@@ -326,7 +326,7 @@ def extremes(question: Question, born: Tensor, output: Tensor) -> Tensor | None:
         return None
     given = [v for v in question.arguments[0][:2] if isinstance(v, torch.Tensor) and id(v) not in question.gone]
     wide = (v.detach().double() for v in given if v.is_floating_point())
-    return masks_of_limits(question, wide, born, output)
+    return masks_of_limits(question, wide, born, arrays.computable(output))
 
 
 # -- A NaN that PyTorch itself writes outside of an operation's domain: no constant of the program's, but a birth ------
