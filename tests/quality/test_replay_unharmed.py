@@ -14,11 +14,23 @@ import pytest
 
 from tests.quality.test_watch_identity import _bare, _changed, _continuing, _run_bad
 from tests.quality.unharmed import OWN, Forced, standing
-from whynan.capture.torch.provenance import earlier
+from whynan.capture.torch.provenance import before_the_run
 from whynan.replay import carried_state, contents, kinds, open_files, plan, sandbox, snapshot, time_limit, undo_log
 from whynan.training import replay
 
-MODULES = (open_files, sandbox, time_limit, contents, earlier, kinds, carried_state, replay, snapshot, undo_log, plan)
+MODULES = (
+    open_files,
+    sandbox,
+    time_limit,
+    contents,
+    before_the_run,
+    kinds,
+    carried_state,
+    replay,
+    snapshot,
+    undo_log,
+    plan,
+)
 
 
 def _functions() -> dict[str, tuple[Any, str, Any]]:

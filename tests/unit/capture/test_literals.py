@@ -162,3 +162,13 @@ def test_one_in_an_expanded_argument_is_known_to_be_it() -> None:
 
 def test_one_in_an_expanded_tensor_is_no_error_where_it_merely_leaves() -> None:
     assert whynan.explain(lambda: torch.tensor([INF, 1.0]).expand(3, -1)).verdict == "clean"
+
+
+def test_one_that_an_operation_of_the_users_gives_back_is_no_birth() -> None:
+    # it is not run again, so that nobody can ask what it makes of other operands
+    @torch.library.custom_op("whynan_tests::doubled_in_numpy", mutates_args=())
+    def doubled(x: Tensor) -> Tensor:
+        return torch.from_numpy(x.numpy() * 2)
+
+    report = whynan.explain(lambda x: doubled(x.masked_fill(x > 0, -INF)), torch.tensor([1.0, -1.0]))
+    assert (report.verdict, report.absorbed_count) == ("clean", 0)

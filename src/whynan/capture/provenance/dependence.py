@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import combinations
-from typing import TYPE_CHECKING, Final, TypeGuard
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,32 +48,69 @@ def index_ahead(out: Sequence[int], place: tuple[int, ...], shape: Sequence[int]
     return found.pop() if len(found) == 1 else None
 
 
-# -- Which of two operands a quotient, a power or a normalisation turns on, whatever framework computed it -------------
+# -- Which operand a birth turns on, by what the operator means, whatever framework computed it ------------------------
 
 
-def of_quotient(kind: BirthKind, top: Operand, below: Operand) -> Operand:
-    """The denominator where it is 0, or farther below 1 than the numerator is above."""
-    return below if kind == "pole" or below.value == 0 or -log_of(below) > log_of(top) else top
+Roles: TypeAlias = "tuple[str, ...]"
+"""What an operator computes, and the names of the operands that its births turn on, in their order.
+
+``quotient`` of two, ``power`` of a base, ``product`` of two factors and what is added to it, ``batch`` of a variance
+(under the first of several names), ``weights`` of scores, ``argument`` of a logarithm or root.
+"""
 
 
-def of_power(kind: BirthKind, base: Operand, exponent: Operand) -> Operand:
-    """The base where there is no such power of it; else what is farther from 1."""
-    return exponent if kind == "overflow" and log_of(exponent) > abs(log_of(base)) else base
+def decisive(
+    roles: Roles | None,
+    kind: BirthKind,
+    operands: Sequence[Operand],
+    known: Sequence[Operand],
+    sides: Sequence[float] | None = None,
+) -> Operand | None:
+    """The operand that a birth turns on: the denominator, the radicand, the greatest factor; None where unknown.
+
+    `known`: the tensors among the operands whose value is a number; `sides`: the sizes of two factors.
+    """
+    named = {o.name: o for o in operands if isinstance(o.value, (int, float))}
+    what, *names = roles or ("",)
+    given = [named[name] for name in names if name in named]
+    if what == "quotient" and len(given) == 2:
+        # the denominator where it is 0, or farther below 1 than the numerator is above
+        top, below = given
+        return below if kind == "pole" or below.value == 0 or -_log(below) > _log(top) else top
+    if what == "power" and len(given) == 2:
+        # the base where there is no such power of it; else what is farther from 1
+        base, exponent = given
+        return exponent if kind == "overflow" and _log(exponent) > abs(_log(base)) else base
+    if what == "product" and len(given) > 1 and given[:2] == [named.get(name) for name in names[:2]]:
+        return _factor(given[:2], sides or [_greatest(o) for o in given[:2]], given[2:])
+    if what == "batch" and given:
+        epsilon = next((number_of(named[name]) for name in ("eps", "epsilon") if name in named), 0.0)
+        return _of_batch(kind, given[0], epsilon, known)
+    if what == "weights":
+        # where they are 0, as the mean is divided by their sum; else the scores
+        return given[0] if given and given[0].value == 0 and kind != "overflow" else known[0]
+    return given[0] if what == "argument" and given and kind != "overflow" else None
 
 
-def of_batch(kind: BirthKind, variance: Operand, epsilon: float, known: Sequence[Operand]) -> Operand:
+def _of_batch(kind: BirthKind, variance: Operand, epsilon: float, known: Sequence[Operand]) -> Operand:
     """The variance where it has no root; else what makes the quotient great."""
     spread = number_of(variance) + epsilon
     if spread <= 0:
         return variance
-    shares = {o.name: log_of(o) for o in known} | {variance.name: -math.log(spread) / 2}
+    shares = {o.name: _log(o) for o in known} | {variance.name: -math.log(spread) / 2}
     return variance if kind == "pole" else max(known, key=lambda o: shares[o.name])
 
 
-def of_product(factors: Sequence[Operand], sides: Sequence[float], added: Sequence[Operand]) -> Operand:
+def _factor(factors: Sequence[Operand], sides: Sequence[float], added: Sequence[Operand]) -> Operand:
     """The greater factor of a product, `sides` being their sizes, unless what is added is greater than the product."""
     above = [o for o in added if magnitude_of(o) > sides[0] * sides[1]]
     return max(above, key=magnitude_of) if above else factors[int(sides[1] > sides[0])]
+
+
+def _greatest(operand: Operand) -> float:
+    """How great the elements of a row are, or the one that there is."""
+    ends = [abs(float(end)) for end in (operand.min, operand.max) if isinstance(end, (int, float))]
+    return max((math.inf if math.isnan(end) else end for end in ends), default=magnitude_of(operand))
 
 
 def number_of(operand: Operand) -> float:
@@ -87,7 +124,7 @@ def magnitude_of(operand: Operand) -> float:
     return math.inf if math.isnan(value) else abs(value)
 
 
-def log_of(operand: Operand) -> float:
+def _log(operand: Operand) -> float:
     """The logarithm of the magnitude."""
     value = magnitude_of(operand)
     return math.log(value) if 0 < value < math.inf else math.copysign(math.inf, value - 1)

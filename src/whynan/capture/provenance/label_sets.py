@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from whynan.traces import Birth
 
+Array: TypeAlias = Any
+"""Numbers, a mask of truth values, or a plane of labels: one array of the framework's."""
 
-class LabelSets:
+
+class LabelSets(ABC):
     """All labels of a trace, which count from 1, and the label sets that occur, interned: 0 is the empty set."""
 
     def __init__(self) -> None:
@@ -60,3 +64,29 @@ class LabelSets:
         for set_id in set_ids:
             found |= self.sets[set_id]
         return found
+
+    # -- planes: one set id for each element of an array ---------------------------------------------------------
+
+    @abstractmethod
+    def union(self, first: Array, second: Array) -> Array:
+        """Element by element, the union of two planes of one shape."""
+
+    @abstractmethod
+    def present(self, plane: Array) -> list[int]:
+        """The distinct non-empty set ids of a plane."""
+
+    @abstractmethod
+    def select(self, plane: Array, keep: Iterable[int]) -> Array:
+        """The plane with every set outside `keep` emptied."""
+
+    def labels_in(self, plane: Array) -> frozenset[int]:
+        """All labels that occur in a plane."""
+        return self.of(self.present(plane))
+
+    def counts(self, plane: Array) -> dict[frozenset[int], int]:
+        """How many elements of a plane carry each set of labels."""
+        return {self.sets[set_id]: int((plane == set_id).sum()) for set_id in self.present(plane)}
+
+    def born(self, plane: Array) -> list[int]:
+        """The sets of a plane that hold a birth."""
+        return [set_id for set_id in self.present(plane) if not self.is_literal(set_id)]

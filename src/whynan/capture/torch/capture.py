@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from whynan.capture.torch.operations import Keeper
-    from whynan.capture.torch.provenance.earlier import Inherited
+    from whynan.capture.torch.provenance.before_the_run import Inherited
     from whynan.records import ScaleFall
     from whynan.traces import Birth, Silent, Sink
     from whynan.traces.writer import TraceWriter

@@ -348,7 +348,7 @@ class Replays:
     @contextmanager
     def _looked(self, region: Region, fault: Fault, way: Way) -> Generator[None]:
         """A region around a replay: the program goes on after it."""
-        from whynan.capture.torch.provenance.earlier import Inherited
+        from whynan.capture.torch.provenance.before_the_run import Inherited
 
         def tell(capture: Capture) -> None:
             capture.begin_at(fault.step)
@@ -388,7 +388,7 @@ def _spoilt(fault: Fault) -> tuple[Note, ...]:
     """What is to be said of weights that are bad already."""
     if not fault.judged.spoilt:
         return ()
-    from whynan.capture.torch.provenance.earlier import state_at
+    from whynan.capture.torch.provenance.before_the_run import state_at
 
     spoilt = Note.of("spoilt_before", parameters=len(fault.judged.spoilt), step=fault.step)
     if fault.step == 1:

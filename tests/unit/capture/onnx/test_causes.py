@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from tests.onnx_engine import FLOAT
 from tests.unit.capture.onnx.looking import Looked, N, f32, look
-from whynan.capture.onnx.provenance import levels
+from whynan.capture.onnx.provenance import body_scopes
 
 ONE = {"one": np.ones((), np.float32)}
 
@@ -41,6 +41,28 @@ def test_the_path_goes_through_what_only_moves() -> None:
     assert [(c.node, c.summary) for c in causes] == [("sub", "1 minus 1 is 0")]
 
 
+def test_the_infinity_that_a_finite_number_was_made_of_is_told() -> None:
+    nodes = [N("Add", ["x", "m"], ["a"]), N("Exp", ["a"], ["e"]), N("Log", ["e"], ["y"])]
+    seen = look(nodes, {"x": f32(1, 2)}, ["y"], {"m": f32(-np.inf, 0)})
+    told = ["initializer m[0] is -Inf", "1 plus -Inf is -Inf", "Exp of -Inf is 0"]
+    assert [what for role, what in seen.chain if role == "cause"] == told
+
+
+def test_of_a_sum_of_products_that_is_0_the_term_whose_factor_was_computed_is_told() -> None:
+    nodes = [N("Sub", ["x", "x"], ["z"]), N("MatMul", ["z", "w"], ["p"]), N("Log", ["p"], ["y"])]
+    seen = look(nodes, {"x": np.array([[1, 2]], np.float32)}, ["y"], {"w": np.array([[0], [5]], np.float32)})
+    told = ["2 minus 2 is 0", "each term of the product is 0, such as 0 times 5"]
+    assert [what for role, what in seen.chain if role == "cause"] == told
+
+
+def test_what_is_added_to_a_sum_of_products_is_told_where_it_is_greater() -> None:
+    nodes = [N("Gemm", ["x", "w", "c"], ["p"]), N("Exp", ["p"], ["y"])]
+    held = {"w": np.array([[0], [5]], np.float32), "c": f32(1000)}
+    seen = look(nodes, {"x": np.array([[1, 2]], np.float32)}, ["y"], held)
+    told = ["initializer c[0] is 1000", "Gemm of 1000 is 1010"]
+    assert [what for role, what in seen.chain if role == "cause"] == told
+
+
 def test_an_input_is_named_with_its_element() -> None:
     seen = look([N("Relu", ["x"], ["r"], name="relu"), N("Log", ["r"], ["y"])], {"x": f32(1, -3)}, ["y"])
     assert seen.chain[0] == ("cause", "Relu made -3 into 0")
@@ -56,7 +78,7 @@ def test_the_greatest_term_of_a_product_is_told() -> None:
 
 def test_of_a_value_that_is_not_kept_the_node_is_told() -> None:
     nodes = [N("Sub", ["x", "x"], ["d"], name="sub"), N("Div", ["one", "d"], ["y"], name="div")]
-    for size, said in ((1, "1 minus 1 is 0"), (levels.SMALL, "Sub made it 0")):
+    for size, said in ((1, "1 minus 1 is 0"), (body_scopes.SMALL, "Sub made it 0")):
         assert ("cause", said) in look(nodes, {"x": np.ones(size, np.float32)}, ["y"], ONE).chain
 
 
@@ -167,7 +189,7 @@ def test_what_is_not_known_to_come_from_anywhere_is_told_as_it_came() -> None:
 
 
 def test_of_the_iterations_that_are_over_only_the_last_are_kept() -> None:
-    held = levels.Levels()
+    held = body_scopes.Scopes()
     for number in range(5):
         held.enter(["s"], [np.full(8, number, np.float32)], ["d"])
         held.leave(["s"])
@@ -178,8 +200,8 @@ def test_of_the_iterations_that_are_over_only_the_last_are_kept() -> None:
 
 
 def test_the_oldest_of_small_values_leave_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(levels, "BUDGET", 64)
-    held = levels.Levels()
+    monkeypatch.setattr(body_scopes, "BUDGET", 64)
+    held = body_scopes.Scopes()
     for name in ("first", "second", "third"):
         held.remember(held.main, name, np.zeros(8, np.float32))
     assert set(held.main.values) == {"second", "third"}

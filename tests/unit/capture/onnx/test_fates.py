@@ -223,6 +223,12 @@ def test_a_nan_made_of_an_infinity_that_was_born_is_a_step() -> None:
     assert (found.op, found.birth) == ("Exp", "overflow")
 
 
+def test_an_infinity_that_a_nan_only_hides_is_carried_on_beside_it() -> None:
+    nodes = [N("Div", ["z", "z"], ["q"]), N("Exp", ["x"], ["e"]), N("Add", ["q", "e"], ["y"])]
+    seen = look(nodes, {"z": f32(0, 1), "x": f32(100, 1)}, ["y"])
+    assert {(f.op, f.birth) for f in seen.findings.escaped} == {("Div", "invalid"), ("Exp", "overflow")}
+
+
 def test_a_constant_node_writes_a_literal() -> None:
     nodes = [N("ConstantOfShape", ["n"], ["c"], value=_tensor(-INF)), N("Add", ["x", "c"], ["y"])]
     seen = look(nodes, {"x": f32(1, 2)}, ["y"], {"n": np.array([2], np.int64)})

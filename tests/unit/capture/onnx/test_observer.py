@@ -186,6 +186,6 @@ def test_a_birth_stands_where_the_source_says() -> None:
 def test_what_nothing_reads_any_more_leaves_only_counts() -> None:
     nodes = [N("Log", ["x"], ["l"]), N("Neg", ["l"], ["n"]), N("Abs", ["n"], ["y"])]
     seen = look(nodes, {"x": f32(-1, 1)}, ["y", "l"])
-    marks = seen.births.levels.main.marks
+    marks = seen.births.scopes.main.marks
     assert all(m.plane is None and m.counts for m in (marks["l"], marks["n"]))  # type: ignore[union-attr]
     assert {(r.name, r.bad) for r in seen.first.reaches} == {("y", 1), ("l", 1)}

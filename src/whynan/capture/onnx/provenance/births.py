@@ -10,11 +10,12 @@ import numpy as np
 from whynan.capture.onnx.counts import bad_mask, first_index, nan_mask
 from whynan.capture.onnx.execution import NCHWC
 from whynan.capture.onnx.graph.sites import Places, level_of
-from whynan.capture.onnx.provenance.attribution import Question, spread
+from whynan.capture.onnx.provenance.attribution import Question
 from whynan.capture.onnx.provenance.labels import Labels, Mark, compact
 from whynan.capture.onnx.provenance.neighbourhood import Nearby
-from whynan.capture.onnx.provenance.operands import Told, behind, element_of, element_operands, kind_of
-from whynan.floats import FORMATS, infinity
+from whynan.capture.onnx.provenance.operands import Subject, before_cast, element_of, element_operands, kind_of
+from whynan.capture.provenance.births import SEPARATE, NamedLiterals, masks_of_limits
+from whynan.floats import infinity
 from whynan.ops.onnx import CONSTANTS, SPILLING
 from whynan.records import ChainLink, Note
 from whynan.traces import Birth, Event
@@ -27,12 +28,8 @@ if TYPE_CHECKING:
     from whynan.capture.onnx.provenance.causes import Causes
     from whynan.capture.onnx.provenance.labels import Plane
 
-SEPARATE: Final = 256
-"""So many births of one node and kind are told apart, in the iterations of a body."""
-STEPS_KEPT: Final = 6
 APART: Final = 8
 """So few elements that were born together are told apart, so that each has its own fate."""
-_EXTREMES: Final = tuple(FORMATS[name].max for name in ("float16", "bfloat16", "float32", "float64"))
 
 
 class Roots:
@@ -42,10 +39,10 @@ class Roots:
         self.labels = labels
         self.places = places
         self.causes = causes
-        self.nearby = Nearby(causes.levels)
+        self.nearby = Nearby(causes.scopes)
         self._groups: dict[object, list[int]] = {}
         self._entered: dict[object, int] = {}
-        self._derived: dict[object, int] = {}
+        self._derived = NamedLiterals(labels)
 
     # -- births --------------------------------------------------------------------------------------------------
 
@@ -62,10 +59,10 @@ class Roots:
         """A birth at the first true element of a mask, one of `count` of its kind; gives the id of its set."""
         index = first_index(mask)
         assert index is not None
-        told = behind(Told(question.node, question.inputs, index), output, self.causes.levels, self.places)
-        node, inputs = told.node, told.inputs
+        subject = before_cast(Subject(question.node, question.inputs, index), output, self.causes.scopes, self.places)
+        node, inputs = subject.node, subject.inputs
         # in blocks of channels no element lies where its operator says
-        operands = () if node.domain == NCHWC else element_operands(node, inputs, told.index)
+        operands = () if node.domain == NCHWC else element_operands(node, inputs, subject.index)
         name = node.outputs[key[0]] if key[0] < len(node.outputs) else ""
         element = element_of(output, mask, index, key[0], operands).model_copy(update={"count": count})
         kind = kind_of(node.op, element.value, operands)
@@ -73,7 +70,7 @@ class Roots:
         if len(group) >= SEPARATE:
             self.labels.only(group[-1]).occurrences += 1
             return group[-1]
-        event = replace(self.places.event(ordinal, node, name), made_of=told.made_of or self.places.made_of(node))
+        event = replace(self.places.event(ordinal, node, name), made_of=subject.made_of or self.places.made_of(node))
         birth = Birth(
             label=0,
             label_kind="birth",
@@ -81,12 +78,12 @@ class Roots:
             kind=kind,
             element=element,
             causes=made_from,
-            cause_links=self.causes.links(node, inputs, told.index, kind, operands),
+            cause_links=self.causes.links(node, inputs, subject.index, kind, operands),
         )
         module = self.places.of(node, name).module
         if module:
             birth.modules[module] = None
-        self.nearby.begin(birth, ordinal, told.way)
+        self.nearby.begin(birth, ordinal, subject.way)
         set_id = self.labels.add(birth)
         group.append(set_id)
         return set_id
@@ -172,77 +169,38 @@ class Roots:
         return self.labels.add(birth)
 
     def extremes(self, question: Question, born: Mask, output: Tensor) -> Mask | None:
-        """Where what overflowed were masks: the least number of a format, cast to a narrower one or added to."""
+        """Where what overflowed were masks written as the least number of a format. None if nowhere."""
         if question.node.op not in SPILLING or output.dtype.kind == "c":
             return None
-        found = np.zeros(output.shape, dtype=np.bool_)
-        for value in question.inputs:
-            if value is None or isinstance(value, list) or value.dtype.kind in "cbOUS":
-                continue
-            wide = np.asarray(value).astype(np.float64)
-            extreme = np.isin(np.abs(wide), _EXTREMES)
-            if extreme.any():
-                # of the sign that it has: an infinity of the other is not its own
-                plane = spread(extreme & (wide < 0), output.shape), spread(extreme & (wide > 0), output.shape)
-                if plane[0] is None or plane[1] is None:
-                    return None
-                signed = np.asarray(output).astype(np.float64)
-                found |= ((plane[0] != 0) & (signed < 0)) | ((plane[1] != 0) & (signed > 0))
-        found &= born & ~nan_mask(output)
-        return found if found.any() else None
+        given = [
+            v for v in question.inputs if v is not None and not isinstance(v, list) and v.dtype.kind not in "cbOUS"
+        ]
+        wide = (np.asarray(value).astype(np.float64) for value in given)
+        return masks_of_limits(question, wide, born, output.astype(np.float64))
 
-    def named(self, carried: Plane, question: Question, output: Tensor, ordinal: int, position: int) -> Plane:
+    def named(self, carried: Plane, question: Question, output: Tensor, position: int) -> Plane:
         """Literals of which a node computed a NaN are named after it from here on."""
-        nan = nan_mask(output)
-        if not nan.any():
-            return carried
-        for set_id in self.labels.present(np.where(nan, carried, np.int32(0))):
-            sources = [self.labels.birth(label) for label in self.labels.sets[set_id]]
-            if not self.labels.is_literal(set_id) or any(s.named for s in sources):
-                continue
-            source = sources[0]
-            node = question.node
-            key = (source.label, level_of(node), node.index)
-            mask = nan & (carried == set_id)
-            if key not in self._derived:
-                index = first_index(mask)
-                assert index is not None
-                birth = Birth(
-                    label=0,
-                    label_kind="literal",
-                    event=self.places.event(ordinal, node, node.outputs[position]),
-                    kind="literal",
-                    element=element_of(output, mask, index, position, ()),
-                    causes=frozenset((source.label,)),
-                    note=source.note,
-                    named=True,
-                    computed=True,
-                )
-                self._derived[key] = self.labels.add(birth)
-            carried = np.where(mask, np.int32(self._derived[key]), carried)
-        return carried
+        node = question.node
 
-    # -- steps ---------------------------------------------------------------------------------------------------
-
-    def step(self, labels: frozenset[int], node: Node, ordinal: int, said: Note, *, always: bool = False) -> None:
-        """Note a node on the path of births, of which only so many are kept; `always`: this one in any case."""
-        event: Event | None = None
-        for label in labels:
-            birth = self.labels.birth(label)
-            if birth.label_kind == "literal":
-                continue
-            if len(birth.steps) >= STEPS_KEPT and not always:
-                birth.steps_omitted += 1
-                continue
-            event = event or self.places.event(ordinal, node, next((o for o in node.outputs if o), ""))
-            birth.steps.append(
-                ChainLink(
-                    role="step", op=event.op, phase="inference", site=event.site, node=event.node, typed_summary=said
-                )
+        def derived(source: Birth, mask: Mask) -> Birth:
+            index = first_index(mask)
+            assert index is not None
+            return Birth(
+                label=0,
+                label_kind="literal",
+                event=self.places.event(question.ordinal, node, node.outputs[position]),
+                kind="literal",
+                element=element_of(output, mask, index, position, ()),
+                causes=frozenset((source.label,)),
+                note=source.note,
+                named=True,
+                computed=True,
             )
 
+        return self._derived.rename(question, carried, nan_mask(output), (level_of(node), node.index), derived)
 
-def apart(born: Mask, output: Tensor) -> Iterator[tuple[Mask, int]]:
+
+def parts_of_birth(born: Mask, output: Tensor) -> Iterator[tuple[Mask, int]]:
     """The born elements in parts that may have fates of their own, each with the count of its kind."""
     nan = born & nan_mask(output)
     for kind in (nan, born & ~nan):

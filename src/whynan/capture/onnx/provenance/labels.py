@@ -83,18 +83,6 @@ class Labels(LabelSets):
             return [int(v) for v in np.flatnonzero(np.bincount(plane.reshape(-1))) if v > 0]
         return [int(v) for v in np.unique(plane) if v > 0]
 
-    def only_literals(self, plane: Plane) -> bool:
-        """Whether every set of a plane holds literals only."""
-        return all(self.is_literal(s) for s in self.present(plane))
-
-    def labels_in(self, plane: Plane) -> frozenset[int]:
-        """All labels that occur in a plane."""
-        return self.of(self.present(plane))
-
-    def counts(self, plane: Plane) -> dict[frozenset[int], int]:
-        """How many elements of a plane carry each set of labels."""
-        return {self.sets[s]: int(np.count_nonzero(plane == s)) for s in self.present(plane)}
-
     def select(self, plane: Plane, keep: Iterable[int]) -> Plane:
         """The plane with every set outside `keep` emptied."""
         return np.where(np.isin(plane, list(keep)), plane, np.int32(0)).astype(np.int32, copy=False)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from whynan.capture.onnx.execution import Node, Value
-    from whynan.capture.onnx.provenance.levels import Level, Levels, Written
+    from whynan.capture.onnx.provenance.body_scopes import Scope, Scopes, Written
     from whynan.capture.provenance.neighbourhood import Numbers
     from whynan.traces import Birth
 
@@ -26,8 +26,8 @@ _FEW = 8
 class Nearby:
     """The neighbourhoods of a run's births. Nothing of it works while nothing is bad, and it keeps no values."""
 
-    def __init__(self, levels: Levels) -> None:
-        self._levels = levels
+    def __init__(self, scopes: Scopes) -> None:
+        self._scopes = scopes
         self._around = Around(self, "onnx")
         self._nodes: dict[int, Node] = {}
         self._inputs: Sequence[Value] = ()
@@ -102,12 +102,12 @@ class Nearby:
             max=high,
         )
 
-    def _level(self, name: str) -> tuple[Level, int] | None:
-        for depth in range(len(self._levels.stack) - 1, -1, -1):
-            level = self._levels.stack[depth]
-            if name in level.writers or name in level.kinds:
-                return level, depth
-            if name in level.carried:
+    def _level(self, name: str) -> tuple[Scope, int] | None:
+        for depth in range(len(self._scopes.stack) - 1, -1, -1):
+            scope = self._scopes.stack[depth]
+            if name in scope.writers or name in scope.kinds:
+                return scope, depth
+            if name in scope.carried:
                 return None
         return None
 
@@ -120,7 +120,7 @@ class Nearby:
         return written.ordinal
 
     def _value(self, name: str) -> Any:
-        return self._levels.value(name) if name else None
+        return self._scopes.value(name) if name else None
 
 
 def _attributes(node: Node) -> dict[str, Any]:

@@ -11,14 +11,15 @@ from whynan.capture.onnx.execution import Counters
 from whynan.capture.onnx.graph.executed import last_readers
 from whynan.capture.onnx.graph.sites import Places
 from whynan.capture.onnx.provenance.attribution import Carrier, Question, attribute
-from whynan.capture.onnx.provenance.births import Roots, apart, writes_constants
+from whynan.capture.onnx.provenance.births import Roots, parts_of_birth, writes_constants
+from whynan.capture.onnx.provenance.body_scopes import Scopes, Written, is_joined, stacked
 from whynan.capture.onnx.provenance.causes import Causes
-from whynan.capture.onnx.provenance.damage import Damage
+from whynan.capture.onnx.provenance.damage import absorbed, add_shadow
 from whynan.capture.onnx.provenance.interventions import Experiments
 from whynan.capture.onnx.provenance.labels import Labels, Mark, compact, flat, part_of, passed, released
-from whynan.capture.onnx.provenance.levels import Levels, Written, is_joined, stacked
-from whynan.capture.onnx.provenance.sinks import Reachings
+from whynan.capture.onnx.provenance.sinks import GraphSinks
 from whynan.capture.onnx.recorder import range_of
+from whynan.capture.provenance.births import add_step
 from whynan.ops.onnx import CONTROL, COPYING
 from whynan.records import Coverage, Note
 from whynan.traces import Trace
@@ -55,7 +56,7 @@ class Births:
         self.recorder = recorder
         self.places = Places(sites)
         self.labels = Labels()
-        self.levels = Levels()
+        self.scopes = Scopes()
         self.notes: dict[Note, None] = {}
         self.before: Callable[[Sequence[Node]], object] = lambda _: None
         """Told of the nodes of the main graph before anything else is."""
@@ -64,13 +65,13 @@ class Births:
         self._count = count or _counter()
         self._ahead: Callable[[Sequence[Value]], object] = getattr(self._count, "ahead", lambda _: None)
         self._events = 0
-        self._reachings = Reachings(self.labels)
+        self._sinks = GraphSinks(self.labels)
         self._unread: dict[str, frozenset[int]] = {}
         self._last: dict[str, int] = {}
         self._over: dict[int, list[str]] = {}
         self._told = 0
         self._reached = 0
-        self._ready: tuple[Experiments, Causes, Roots, Damage] | None = None
+        self._ready: tuple[Experiments, Roots] | None = None
 
     # -- what the engine tells -----------------------------------------------------------------------------------
 
@@ -81,15 +82,14 @@ class Births:
         for name, index in self._last.items():
             self._over.setdefault(index, []).append(name)
         experiments = Experiments(alone, self.notes)
-        causes = Causes(self.levels, self.places, experiments)
-        roots = Roots(self.labels, self.places, causes)
-        self._ready = experiments, causes, roots, Damage(roots, experiments, self.notes)
+        causes = Causes(self.scopes, self.places, experiments)
+        self._ready = experiments, Roots(self.labels, self.places, causes)
 
     def enters(self, name: str, value: Value, kind: Literal["input", "initializer"]) -> None:
         """A value that the graph begins with."""
-        self.levels.main.kinds[name] = kind
-        self.levels.remember(self.levels.main, name, value)
-        roots = self._parts[2]
+        self.scopes.main.kinds[name] = kind
+        self.scopes.remember(self.scopes.main, name, value)
+        roots = self._parts[1]
 
         def of(part: Value) -> Marks:
             if isinstance(part, list):
@@ -100,7 +100,7 @@ class Births:
 
         mark = of(value)
         if flat(mark):
-            self.levels.main.marks[name] = mark
+            self.scopes.main.marks[name] = mark
             planes = [m.plane for m in flat(mark) if m.plane is not None]
             self._unread[name] = frozenset(label for plane in planes for label in self.labels.labels_in(plane))
 
@@ -118,23 +118,23 @@ class Births:
         ]
         for name in node.inputs if self._unread else ():
             if name in self._unread:
-                self._parts[2].first_read(self._unread.pop(name), node, name, ordinal)
+                self._parts[1].first_read(self._unread.pop(name), node, name, ordinal)
         for name in node.outputs:
             if name:
-                self.levels.here.writers[name] = Written(node, ordinal)
-        marks = [self.levels.mark_of(name) for name in node.inputs] if self.levels.marked else []
+                self.scopes.here.writers[name] = Written(node, ordinal)
+        marks = [self.scopes.mark_of(name) for name in node.inputs] if self.scopes.marked else []
         read = any(m is not None for m in marks)
-        if any(bad) or read or (node.op in CONTROL and self.levels.here.finished):
+        if any(bad) or read or (node.op in CONTROL and self.scopes.here.finished):
             known = len(self.labels.births)
             with np.errstate(all="ignore"):
                 self._look(node, inputs, outputs, marks, bad, ordinal)
             if self.keeper is not None:
                 self.keeper.keep(self.labels.births[known:], node, inputs, outputs)
         if node.op in CONTROL:
-            self.levels.done(node)
+            self.scopes.done(node)
         for name, value in zip(node.outputs, outputs, strict=False):
             if name:
-                self.levels.remember(self.levels.here, name, value)
+                self.scopes.remember(self.scopes.here, name, value)
         self._release(node)
         if self.labels.births and not self._told:
             self._told = 1
@@ -144,22 +144,22 @@ class Births:
 
     def enters_body(self, names: Sequence[str], values: Sequence[Value], carried: Sequence[str]) -> None:
         """An iteration of a body begins."""
-        self.levels.enter(names, values, carried)
+        self.scopes.enter(names, values, carried)
 
     def leaves_body(self, names: Sequence[str], values: Sequence[Value]) -> None:
         """An iteration of a body is over."""
         del values
-        self.levels.leave(names)
+        self.scopes.leave(names)
 
     def leaves(self, name: str, value: Value) -> None:
         """An output of the graph."""
-        self._reachings.leaves(name, value, self.levels.main.marks.get(name))
+        self._sinks.leaves(name, value, self.scopes.main.marks.get(name))
 
     # -- what is known -------------------------------------------------------------------------------------------
 
     def trace(self) -> Trace:
         """All that is known now; of a run that has come to no end, what nothing has read yet counts as observed."""
-        reached = self._reachings
+        reached = self._sinks
         sinks = reached.sinks if reached.left else reached.held(self._unfinished())
         notes = (*self.notes, *reached.given())
         if self.recorder.omitted:
@@ -174,7 +174,7 @@ class Births:
 
     def _unfinished(self) -> list[Marks]:
         """The marks of values that some node is still to read, and of those that none reads: outputs."""
-        held = self.levels.main.marks
+        held = self.scopes.main.marks
         return [m for name, m in held.items() if name not in self._last or self._last[name] >= self._reached]
 
     def end(self) -> Trace:
@@ -186,7 +186,7 @@ class Births:
     # -- counting ------------------------------------------------------------------------------------------------
 
     @property
-    def _parts(self) -> tuple[Experiments, Causes, Roots, Damage]:
+    def _parts(self) -> tuple[Experiments, Roots]:
         assert self._ready is not None, "the run has not begun"
         return self._ready
 
@@ -216,28 +216,28 @@ class Births:
         ordinal: int,
     ) -> None:
         """Explain a node that wrote something bad, or read something bad."""
-        experiments, _, roots, damage = self._parts
+        experiments, roots = self._parts
         roots.nearby.came(node, inputs, outputs, ordinal)
         known: Sequence[Marks] | None = None
-        if node.op in CONTROL and self.levels.here.finished:
+        if node.op in CONTROL and self.scopes.here.finished:
             known = self._from_bodies(node, outputs)
         elif (sequences := passed(node, inputs, marks)) is not None:
             known = sequences
         carriers = self._carriers(node, inputs, marks, any(bad), ordinal)
-        question = Question(node, inputs, outputs, carriers, self.labels, experiments)
+        question = Question(node, inputs, outputs, marks, carriers, self.labels, experiments, self.places, ordinal)
         for position, value in enumerate(outputs):
             name = node.outputs[position] if position < len(node.outputs) else ""
             if not name:
                 continue
             given = known[position] if known is not None and position < len(known) else None
             if bad[position]:
-                mark = self._explained(question, position, value, given, known is not None, marks, ordinal)
-                self.levels.mark(name, mark)
+                mark = self._explained(question, position, value, given, known is not None)
+                self.scopes.mark(name, mark)
             elif given is not None:
-                self.levels.mark(name, given)
+                self.scopes.mark(name, given)
         if any(flat(m) for m in marks) and not all(bad) and known is None:
-            for position, mark in damage.absorbed(node, inputs, marks, outputs, bad, ordinal).items():
-                self.levels.mark(node.outputs[position], mark)
+            for position, mark in absorbed(question, bad).items():
+                self.scopes.mark(node.outputs[position], mark)
 
     def _carriers(
         self, node: Node, inputs: Sequence[Value], marks: list[Marks], wrote_bad: bool, ordinal: int
@@ -255,7 +255,7 @@ class Births:
                     if not is_bad(tensor):
                         continue
                     # what no node that was looked at has written
-                    entered = self._parts[2].enter(node.inputs[i], "", tensor, node, ordinal)
+                    entered = self._parts[1].enter(node.inputs[i], "", tensor, node, ordinal)
                     plane = entered.plane
                     assert plane is not None
                 found[key] = self._split(tensor, plane)
@@ -277,16 +277,7 @@ class Births:
             carrier.literal_nan = bool((nan_mask(tensor) & (carrier.literal != 0)).any())
         return carrier
 
-    def _explained(
-        self,
-        question: Question,
-        position: int,
-        value: Value,
-        given: Marks,
-        from_within: bool,
-        marks: list[Marks],
-        ordinal: int,
-    ) -> Marks:
+    def _explained(self, question: Question, position: int, value: Value, given: Marks, from_within: bool) -> Marks:
         """The marks of an output that holds something bad; `given`: what bodies or sequences say of it already."""
 
         def of(part: Value, key: Key) -> Marks:
@@ -297,16 +288,14 @@ class Births:
             tensor: Any = np.asarray(part)
             if not is_bad(tensor):
                 return part_of(given, key[1:]) if from_within else None
-            return self._tensor(question, key, tensor, part_of(given, key[1:]), marks, ordinal)
+            return self._tensor(question, key, tensor, part_of(given, key[1:]))
 
         return of(value, (position,))
 
-    def _tensor(
-        self, question: Question, key: Key, tensor: Tensor, given: Mark | None, marks: list[Marks], ordinal: int
-    ) -> Mark:
+    def _tensor(self, question: Question, key: Key, tensor: Tensor, given: Mark | None) -> Mark:
         """Explain the bad elements of one tensor."""
-        _, _, roots, damage = self._parts
-        node, labels = question.node, self.labels
+        roots = self._parts[1]
+        node, labels, ordinal = question.node, self.labels, question.ordinal
         bad = bad_mask(tensor)
         if given is not None and given.plane is not None and given.plane.shape == tensor.shape:
             carried = np.where(bad, given.plane, np.int32(0))
@@ -326,19 +315,19 @@ class Births:
             if masks is not None:
                 literal = roots.constant(node, tensor, masks, ordinal, key[0])
                 carried, born = np.where(masks, np.int32(literal), carried), born & ~masks
-            for part, count in apart(born, tensor):
-                birth = roots.born(question, key, tensor, part, count, verdict.causes, ordinal)
+            for part, count in parts_of_birth(born, tensor):
+                birth = roots.born(question, key, tensor, part, count, verdict.causes_of(part, question), ordinal)
                 carried = np.where(part, np.int32(birth), carried)
         if labels.literals and node.op not in COPYING:
-            carried = roots.named(carried, question, tensor, ordinal, key[0])
-        roots.step(before, node, ordinal, Note.of("carries_on", operator=node.op))
+            carried = roots.named(carried, question, tensor, key[0])
+        add_step(labels, before, lambda: question.link(Note.of("carries_on", operator=node.op)))
         mark = Mark(compact(carried.astype(np.int32, copy=False)))
-        damage.shadow(node, question.inputs, marks, key, mark)
+        add_shadow(question, key, mark)
         return mark
 
     def _from_bodies(self, node: Node, outputs: Sequence[Value]) -> list[Marks]:
         """The marks of what a node with bodies gives: of what the last iteration left, and of all that were joined."""
-        iterations = self.levels.here.finished
+        iterations = self.scopes.here.finished
         last = iterations[-1]
         # a Loop's body gives first whether it goes on
         shift = 1 if node.op == "Loop" else 0
@@ -362,7 +351,7 @@ class Births:
         if node.body:
             return
         self._reached = node.index + 1
-        held = self.levels.main.marks
+        held = self.scopes.main.marks
         for name in (*self._over.pop(node.index, ()), *node.outputs) if held else ():
             mark = held.get(name)
             if mark is not None and self._last.get(name, -1) <= node.index:

@@ -11,7 +11,6 @@ import numpy as np
 from whynan.capture.onnx.counts import at, dtype_name, finite_range, floating, is_array, number
 from whynan.capture.onnx.execution import attribute, numbers_of, operand_names
 from whynan.capture.onnx.graph.origins import MOVES
-from whynan.capture.onnx.provenance.dependence import window
 from whynan.capture.provenance.dependence import broadcast_index
 from whynan.ops.onnx import (
     CONVOLUTIONS,
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from whynan.capture.onnx.counts import Mask
     from whynan.capture.onnx.execution import Node, Tensor, Value
     from whynan.capture.onnx.graph.sites import Places
-    from whynan.capture.onnx.provenance.levels import Levels, Written
+    from whynan.capture.onnx.provenance.body_scopes import Scopes, Written
     from whynan.records import BirthKind
     from whynan.records.base import Number
 
@@ -61,19 +60,19 @@ def element_operands(node: Node, inputs: Sequence[Value], index: Index | None) -
 def _operand(
     node: Node, inputs: Sequence[Value], position: int, name: str, tensor: Tensor, index: Index | None
 ) -> Operand:
-    told: dict[str, Any] = {
+    known: dict[str, Any] = {
         "name": name,
         "shape": tuple(int(s) for s in tensor.shape),
         "dtype": dtype_name(tensor.dtype),
         "origin": "live",
     }
     if index is None:
-        return Operand(**told)
+        return Operand(**known)
     place, region = locate(node, inputs, position, index)
     if region is not None:
         low, high = finite_range(region)
-        return Operand(**told, value=decisive_value(region), min=low, max=high)
-    return Operand(**told) if place is None else Operand(**told, index=place, value=at(tensor, place))
+        return Operand(**known, value=decisive_value(region), min=low, max=high)
+    return Operand(**known) if place is None else Operand(**known, index=place, value=at(tensor, place))
 
 
 def decisive_value(region: Tensor) -> Number | bool | str | None:
@@ -213,6 +212,27 @@ def _convolution(node: Node, inputs: Sequence[Value], position: int, tensor: Ten
     return None, tensor[(index[0], channels, *window(node, tensor.shape[2:], weight.shape[2:], index[2:]))]
 
 
+def window(node: Node, sizes: Sequence[int], kernel: Sequence[int], place: Sequence[int]) -> tuple[slice, ...]:
+    """For each spatial dimension the elements under the kernel at a place of the output, what is padding left out.
+
+    The whole dimension where the padding is left to be derived (``auto_pad``).
+    """
+    rank = len(sizes)
+    if attribute(node, "auto_pad", "NOTSET") not in ("NOTSET", "VALID") or len(kernel) != rank or len(place) != rank:
+        return (slice(None),) * rank
+    strides: Any = attribute(node, "strides") or [1] * rank
+    dilations: Any = attribute(node, "dilations") or [1] * rank
+    pads: Any = attribute(node, "pads") or [0] * (2 * rank)
+    found: list[slice] = []
+    for d in range(rank):
+        start = place[d] * strides[d] - pads[d]
+        stop = start + (kernel[d] - 1) * dilations[d] + 1
+        while start < 0:
+            start += dilations[d]
+        found.append(slice(min(start, sizes[d]), max(0, min(stop, sizes[d])), dilations[d]))
+    return tuple(found)
+
+
 def kind_of(op: str, value: Number | bool | str | None, operands: tuple[Operand, ...]) -> BirthKind:
     """Overflow, pole or invalid, from the operator and the values of the offending element."""
     if isinstance(value, str) or value is None or value != value:
@@ -249,8 +269,8 @@ _NARROW: Final = np.dtype(np.float16)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A node as a birth is told of it: what it read, and which element.
+class Subject:
+    """The node that a birth is shown at: what it read, and which element.
 
     Where it ran before the birth, ``way`` leads from it to the node that bore it, which is left out.
     """
@@ -262,37 +282,37 @@ class Told:
     made_of: str | None = None
 
 
-def behind(told: Told, output: Tensor, levels: Levels, places: Places) -> Told:
-    """The node that a birth is told of, instead of a cast that the engine has put in.
+def before_cast(subject: Subject, output: Tensor, scopes: Scopes, places: Places) -> Subject:
+    """The node that a birth is shown at, instead of a cast that the engine has put in.
 
     It is the first whose result the model's type has no room for, as far back as operands are known; the cast itself
     where they are not.
     """
-    cast = told.node
+    cast = subject.node
     if cast.op != "Cast" or output.dtype != _NARROW or not places.is_added(cast):
-        return told
-    wide = dtype_name(np.asarray(told.inputs[0]).dtype)
-    found = told
+        return subject
+    wide = dtype_name(np.asarray(subject.inputs[0]).dtype)
+    found = subject
     for _ in range(_HOPS):
-        before = next(_too_large(found, levels), None)
+        before = next(_too_large(found, scopes), None)
         if before is None:
             break
-        what = "it" if found is told else "what is made of it"
+        what = "it" if found is subject else "what is made of it"
         made_of = f"{before.node.op} is computed in {wide} here, and {cast.op} {cast.name} rounds {what}"
         found = replace(before, made_of=made_of)
     return found
 
 
-def _too_large(told: Told, levels: Levels) -> Iterator[Told]:
+def _too_large(subject: Subject, scopes: Scopes) -> Iterator[Subject]:
     """The nodes that wrote an operand of an element which the narrow type has no room for."""
     most = float(np.finfo(_NARROW).max)
-    places = dict(zip(operand_names(told.node), told.node.inputs, strict=False))
-    for operand in element_operands(told.node, told.inputs, told.index):
+    places = dict(zip(operand_names(subject.node), subject.node.inputs, strict=False))
+    for operand in element_operands(subject.node, subject.inputs, subject.index):
         number = operand.value if isinstance(operand.value, (int, float)) else 0.0
-        written = levels.here.writers.get(places.get(operand.name, ""))
+        written = scopes.here.writers.get(places.get(operand.name, ""))
         if operand.index is None or not most < abs(number) < np.inf or written is None or written.node.op in MOVES:
             continue
-        inputs = [levels.value(name) if name else None for name in written.node.inputs]
+        inputs = [scopes.value(name) if name else None for name in written.node.inputs]
         known = all(value is not None or not name for value, name in zip(inputs, written.node.inputs, strict=True))
         if known and written.node.outputs[0] == places[operand.name]:
-            yield Told(written.node, inputs, operand.index, (written, *told.way))
+            yield Subject(written.node, inputs, operand.index, (written, *subject.way))

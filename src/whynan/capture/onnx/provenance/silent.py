@@ -80,14 +80,14 @@ class Looking(Births):
     def _threshold(self, mask: str, source: str) -> float | None:
         """The small constant that a mask was made by a comparison with, if it was the source that was compared."""
         for _ in range(_HOPS):
-            level = self.levels.level_of(mask)
-            written = None if level is None else level.writers.get(mask)
+            scope = self.scopes.scope_of(mask)
+            written = None if scope is None else scope.writers.get(mask)
             if written is None:
                 return None
             read = written.node.inputs
             if written.node.op in _COMPARING and source in read:
                 other = read[1] if read[0] == source else read[0]
-                home = self.levels.level_of(other)
+                home = self.scopes.scope_of(other)
                 return _constant(None if home is None else home.values.get(other))
             if written.node.op not in _PASSING:
                 return None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from whynan.capture.onnx.provenance.labels import Labels, Marks
 
 
-class Reachings:
+class GraphSinks:
     """The sinks of a run: the graph's outputs."""
 
     def __init__(self, labels: Labels) -> None:

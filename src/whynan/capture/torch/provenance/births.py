@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from whynan.capture.provenance.attribution import Verdict, attribute
+from whynan.capture.provenance.births import SEPARATE, add_step
 from whynan.capture.torch.arrays import bad_mask, is_bad, nan_mask, readable, strided
-from whynan.capture.torch.event_log import Carrier, Question, apart, as_before, entry_of, number_of_output
+from whynan.capture.torch.event_log import Carrier, apart, as_before, entry_of, number_of_output
 from whynan.capture.torch.events import Events
 from whynan.capture.torch.interposition.collectives import Exchanges
-from whynan.capture.torch.provenance import attribution, interventions
-from whynan.capture.torch.provenance.attribution import Verdict
+from whynan.capture.torch.provenance import interventions
+from whynan.capture.torch.provenance.attribution import Question, has_bad_scalar, passed
 from whynan.capture.torch.provenance.causes import Causes
 from whynan.capture.torch.provenance.damage import Damage
 from whynan.capture.torch.provenance.entries import Entries, born_outside, determinant_of, extremes
-from whynan.capture.torch.provenance.literals import passed
 from whynan.capture.torch.provenance.neighbourhood import Nearby
 from whynan.capture.torch.provenance.operands import (
     element_of,
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
     from whynan.capture.torch.provenance.origins import Origins
     from whynan.capture.torch.sites import Lane
     from whynan.traces import Event
-
-SEPARATE = 256
-STEPS_KEPT = 6
 
 
 class BadEvents:
@@ -129,10 +127,12 @@ class BadEvents:
         entries = self.entries
         carriers = self._carriers(live, old, event)
         scalar = 0
-        if attribution.has_bad_scalar(arguments):
+        if has_bad_scalar(arguments):
             scalar = entries.returned(arguments) or self._of_formula(event, live)
             scalar = scalar or entries.literal(row, event, operator, written[bad[0]])
-        question = Question(operator, arguments, carriers, scalar, context.labels, written, old.gone)
+        question = Question(
+            operator, arguments, carriers, scalar, context.labels, written, old.gone, context=context, row=row
+        )
         determinant = determinant_of(context, row, arguments[0])
         for i in bad:
             output = written[i]
@@ -142,7 +142,7 @@ class BadEvents:
                 literal = entries.literal(row, event, operator, output, Note.of("kept_for_derivative"))
                 self._write(output, torch.where(bad_mask(output), literal, 0).to(torch.int32), row)
                 continue
-            verdict = attribution.attribute(question, i)
+            verdict = attribute(question, i, output)
             if determinant is not None:
                 verdict = born_outside(verdict, output, context.labels)
             carried = verdict.carried
@@ -153,14 +153,14 @@ class BadEvents:
                     carried = torch.where(masks, literal, carried)
                     born = born & ~masks
                 for part, count in apart(born, output):
-                    made_from = verdict.causes_of(part, context.labels)
+                    made_from = verdict.causes_of(part, question)
                     birth = self._born(live, event, question, i, part, count, made_from, old.copied)
                     carried = torch.where(part, birth, carried)
                 carried = carried.to(torch.int32)
             if operator.reduces or (not operator.copying and bool(nan_mask(output).any())):
-                carried = entries.name_literals(carried, row, event, output, copies=operator.copying)
+                carried = entries.name_literals(carried, question, event, output)
             self._write(output, carried, row)
-            self.damage.carry(operator, old, output, i, carried)
+            self.damage.carry(row, old, output, i, carried)
             self._steps(verdict, event, operator)
 
     def _of_formula(self, event: Event, live: LiveEvent) -> int:
@@ -337,20 +337,6 @@ class BadEvents:
 
     def _steps(self, verdict: Verdict, event: Event, operator: Operator) -> None:
         """Note this event on the path of every birth that it carries on."""
-        labels = self.context.labels
-        for label in labels.labels_in(verdict.carried):
-            birth = labels.birth(label)
-            if birth.label_kind == "literal":
-                continue
-            if len(birth.steps) < STEPS_KEPT:
-                birth.steps.append(
-                    ChainLink(
-                        role="step",
-                        op=event.op,
-                        phase=event.phase,
-                        site=event.site,
-                        typed_summary=Note.of("carries_on", operator=operator.base),
-                    )
-                )
-            else:
-                birth.steps_omitted += 1
+        said = Note.of("carries_on", operator=operator.base)
+        link = ChainLink(role="step", op=event.op, phase=event.phase, site=event.site, typed_summary=said)
+        add_step(self.context.labels, self.context.labels.labels_in(verdict.carried), lambda: link)

@@ -3,33 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from whynan.capture.provenance.chain import Dialect, Part, decisive_term, explained
 from whynan.capture.provenance.dependence import broadcast_index, index_ahead
 from whynan.capture.torch.event_log import Held, Operands, Row, held_of
-from whynan.capture.torch.provenance.chain import (
-    CLIPS,
-    CONSTANTS,
-    RANDOM,
-    TRANSPARENT,
-    Part,
-    cast,
-    computed,
-    decisive,
-    made,
-    to_follow,
-)
-from whynan.capture.torch.provenance.operands import (
-    PRODUCTS,
-    Factor,
-    at,
-    decisive_term,
-    dtype_name,
-    finite_range,
-    from_list,
-    locate,
-    number,
-)
+from whynan.capture.torch.provenance.operands import PRODUCTS, at, dtype_name, finite_range, from_list, locate, number
+from whynan.capture.torch.provenance.roles import decisive_operand
 from whynan.capture.torch.sites import PHASES
 from whynan.records import ChainLink, ForwardOperand, Note, shown
 
@@ -41,7 +21,30 @@ if TYPE_CHECKING:
     from whynan.capture.torch.event_log import Question
     from whynan.records import BirthKind, Operand
 
+
+class Factor(NamedTuple):
+    """The row of an operand that a product ran over: the operand, its tensor and the row, a view of it."""
+
+    held: Held
+    tensor: Tensor
+    row: Tensor
+
+
 HOPS = 6
+TRANSPARENT = frozenset("clone _to_copy contiguous copy_ copy expand view reshape _unsafe_view cat stack index".split())
+CLIPS = frozenset(
+    "relu relu_ clamp clamp_ clamp_min clamp_min_ clamp_max clamp_max_ hardtanh relu6 threshold maximum minimum "
+    "leaky_relu hardsigmoid masked_fill masked_fill_ where nan_to_num native_dropout".split()
+)
+CONSTANTS = frozenset(
+    "lift_fresh full full_like zeros zeros_like ones ones_like scalar_tensor fill zero new_full new_zeros new_ones eye "
+    "arange linspace".split()
+)
+RANDOM = frozenset(
+    "rand randn randint rand_like randn_like randperm uniform normal bernoulli exponential geometric log_normal cauchy "
+    "multinomial".split()
+)
+_DIALECT: Final = Dialect(TRANSPARENT, CLIPS)
 WEIGHING = {
     "nll_loss_forward": ("weight", "target"),
     "nll_loss2d_forward": ("weight", "target"),
@@ -90,7 +93,7 @@ class Causes:
     def _start(
         self, row: Row, question: Question, operands: tuple[Operand, ...], kind: BirthKind
     ) -> tuple[Held | None, tuple[int, ...] | None] | None:
-        chosen = _weighing(row, operands) or decisive(row.operator.base, kind, operands)
+        chosen = _weighing(row, operands) or decisive_operand(row.operator.base, kind, operands)
         if chosen is None or chosen.name not in row.operator.arg_names:
             return None
         position = row.operator.arg_names.index(chosen.name)
@@ -162,19 +165,19 @@ class Causes:
         for name, operand in zip(row.operator.arg_names, kept.held, strict=False):
             if isinstance(operand, Held):
                 tensor = self._tensor(operand, kept)
-                where = None
-                seen: Any = None
+                place, region = (None, None)
                 if tensor is not None:
-                    where, region = locate(row.operator, name, tensor, kept.held, position)
-                    if where is not None:
-                        seen = at(tensor, where)
-                    elif region is not None:
-                        seen = finite_range(region)
-                        factors.append(Factor(operand, tensor, region))
-                        where = _unravel(int(region.storage_offset()), tensor) if region.numel() else None
-                parts.append((name, seen, operand, where))
+                    place, region = locate(row.operator, name, tensor, kept.held, position)
+                if tensor is None or (place is None and region is None):
+                    parts.append(Part(holder=operand))
+                elif place is not None:
+                    parts.append(Part(at(tensor, place), None, operand, place))
+                elif region is not None:
+                    factors.append(Factor(operand, tensor, region))
+                    start = _unravel(int(region.storage_offset()), tensor) if region.numel() else None
+                    parts.append(Part(None, finite_range(region), operand, start))
             elif row.operator.pointwise and isinstance(operand, (int, float)) and not isinstance(operand, bool):
-                parts.append((name, operand, None, None))
+                parts.append(Part(operand))
         if row.operator.base in PRODUCTS and len(factors) == 2 and isinstance(value, (int, float)):
             return self._product(row, float(value), factors, parts, held.alias.dtype)
         return self._sentence(row, value, parts, held.alias.dtype)
@@ -197,16 +200,18 @@ class Causes:
         self, row: Row, value: float, factors: list[Factor], parts: list[Part], dtype: torch.dtype
     ) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
         """A sum of products: its greatest term, or what is added to it where that is greater."""
-        added = next(
-            (p for p in parts if isinstance(p[1], (int, float)) and p[2] is not None and p[3] is not None), None
-        )
-        computed = (self._computed(factors[0].held), self._computed(factors[1].held))
-        term = decisive_term(factors[0], factors[1], value, computed)
-        if term is None or (added is not None and abs(added[1]) > abs(term.values[0] * term.values[1])):
+        added = next((abs(p.number) for p in parts if p.number is not None and p.place is not None), 0.0)
+        first, second = factors
+        computed = (self._computed(first.held), self._computed(second.held))
+        term = None
+        if first.row.is_floating_point():
+            rows = [factor.row.detach().double().cpu().numpy() for factor in factors]
+            term = decisive_term(rows[0], rows[1], value, computed)
+        if term is None or added > abs(term.factors[0] * term.factors[1]):
             return self._sentence(row, value, parts, dtype)
-        x, y = term.values
-        said = Note.of("product_term", first=shown(x), second=shown(y), result=shown(value), exact=bool(x * y == value))
-        return self._link(row, said), term.follow, _unravel(term.address, term.tensor)
+        chosen = factors[term.side]
+        address = int(chosen.row.storage_offset()) + term.place * int(chosen.row.stride(0))
+        return self._link(row, term.said(value)), chosen.held, _unravel(address, chosen.tensor)
 
     def _computed(self, held: Held) -> bool:
         """Whether an operand was computed in this trace, by more than a constant."""
@@ -216,44 +221,12 @@ class Causes:
     def _sentence(
         self, row: Row, value: Any, parts: list[Part], dtype: torch.dtype
     ) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
-        base = row.operator.base
-        plain = base.removesuffix("_")
-        seen = any(v is not None and not isinstance(v, tuple) for _, v, _, _ in parts)
-        ranges = [v for _, v, _, _ in parts if isinstance(v, tuple)]
-        first = next((p for p in parts if p[2] is not None), None)
+        plain = row.operator.base.removesuffix("_")
         if plain in CONSTANTS or plain in RANDOM or (value is None and plain not in TRANSPARENT):
             return self._link(row, made(row, value)), None, None
-        if plain in TRANSPARENT and first is not None and first[3] is not None:
-            lost = cast(value, first, dtype)
-            return None if lost is None else self._link(row, lost), first[2], first[3]
-        if plain in CLIPS and first is not None and isinstance(first[1], (int, float)) and first[1] != value:
-            return (
-                self._link(row, Note.of("turned_into", operator=plain, operand=shown(first[1]), result=shown(value))),
-                None,
-                None,
-            )
-        if ranges and not seen:
-            low, high = ranges[0]
-            if low is None:
-                return self._link(row, Note.of("gives", operator=plain, result=shown(value))), None, None
-            whole = next(p for p in parts if isinstance(p[1], tuple))
-            if low == high:
-                return (
-                    self._link(row, Note.of("row_of", operator=plain, operand=shown(low), result=shown(value))),
-                    whole[2],
-                    whole[3],
-                )
-            return (
-                self._link(
-                    row, Note.of("range_of", operator=plain, low=shown(low), high=shown(high), result=shown(value))
-                ),
-                None,
-                None,
-            )
-        if not seen:
-            return self._link(row, Note.of("gives", operator=plain, result=shown(value))), None, None
-        follow = to_follow(plain, value, parts)
-        return self._link(row, computed(plain, value, parts, dtype)), follow[0], follow[1]
+        said, part = explained(_DIALECT, plain, value, parts, dtype_name(dtype))
+        link = None if said is None else self._link(row, said)
+        return (link, None, None) if part is None else (link, part.holder, part.place)
 
     def _tensor(self, operand: Held, kept: Operands) -> Tensor | None:
         if kept.before is not None and kept.held and kept.held[0] is operand:
@@ -316,6 +289,16 @@ class Causes:
             elif isinstance(operand, (int, float)) and not isinstance(operand, bool) and name not in ("dim", "alpha"):
                 found.append(ForwardOperand(name=name, value=number(operand), origin="live"))
         return tuple(found)
+
+
+def made(row: Row, value: Any) -> Note:
+    """What an event did to an element whose operands are gone."""
+    plain = row.operator.base.removesuffix("_")
+    if value is None:
+        return Note.of("wrote_last", operator=plain)
+    if plain in CONSTANTS:
+        return Note.of("program_writes", result=shown(value))
+    return Note.of("drew" if plain in RANDOM else "made", operator=plain, result=shown(value))
 
 
 def _is_aligned(row: Row, tensor: Tensor, shape: tuple[int, ...]) -> bool:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from whynan.capture.provenance.births import NamedLiterals, masks_of_limits
 from whynan.capture.torch import arrays
 from whynan.capture.torch.arrays import bad_mask, nan_mask, store
 from whynan.capture.torch.event_log import Held
-from whynan.capture.torch.provenance import attribution
-from whynan.capture.torch.provenance.earlier import computed
+from whynan.capture.torch.provenance.attribution import scalars
+from whynan.capture.torch.provenance.before_the_run import computed
 from whynan.capture.torch.provenance.operands import at, dtype_name, element_of, finite_range, first_index
 from whynan.floats import infinity
 from whynan.ops.spelling import spells_nonfinite
@@ -22,13 +23,14 @@ from whynan.traces import Birth, Event
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from whynan.capture.provenance.attribution import Verdict
     from whynan.capture.torch.context import TraceContext
-    from whynan.capture.torch.event_log import Question, Row
+    from whynan.capture.torch.event_log import Row
     from whynan.capture.torch.interposition.collectives import Exchanges
     from whynan.capture.torch.operators import Operator
     from whynan.capture.torch.provenance import interventions
-    from whynan.capture.torch.provenance.attribution import Verdict
-    from whynan.capture.torch.provenance.earlier import Inherited
+    from whynan.capture.torch.provenance.attribution import Question
+    from whynan.capture.torch.provenance.before_the_run import Inherited
     from whynan.capture.torch.provenance.labels import Labels
     from whynan.capture.torch.provenance.origins import Origins
     from whynan.records import Element
@@ -51,7 +53,7 @@ class Entries:
         """The labels of the NaN that Python was last given."""
         self.known: dict[Any, int] = {}
         self.groups: dict[Any, list[int]] = {}
-        self.derived: dict[tuple[int, int], int] = {}
+        self.derived = NamedLiterals(context.labels)
         self.inherited: Inherited | None = None
         """What a replay begins with."""
         self.ahead: str | None = None
@@ -237,7 +239,7 @@ class Entries:
 
     def returned(self, arguments: interventions.Arguments) -> int:
         """A NaN that Python hands in after a tensor had given it one: the same, come back."""
-        if any(v != v for v in attribution.scalars(arguments)):
+        if any(v != v for v in scalars(arguments)):
             return self.read_nan
         return 0
 
@@ -269,43 +271,29 @@ class Entries:
     def _key(self, row: Row, operator: Operator) -> object:
         return "literal", self.context.sites.key(row.site), operator.name, self.context.scope
 
-    def name_literals(self, carried: Tensor, row: Row, event: Event, output: Tensor, *, copies: bool) -> Tensor:
-        """Literals that pass a first reduction, selection or computation are named after it from here on.
+    def name_literals(self, carried: Tensor, question: Question, event: Event, output: Tensor) -> Tensor:
+        """Literals that pass a first reduction, selection or computation are named after it from here on."""
 
-        `copies`: the operator gives some operand's value again, so that a NaN is still the one that was written.
-        """
-        labels = self.context.labels
-        for set_id in labels.present(carried):
-            if not labels.is_literal(set_id):
-                continue
-            named = 0
-            for label in labels.sets[set_id]:
-                source = labels.birth(label)
-                if source.named:
-                    named = set_id
-                    break
-                key = (label, row.site)
-                if key not in self.derived:
-                    mask = carried == set_id
-                    element = element_of(output, mask, 0, None, (), None)
-                    birth = Birth(
-                        label=0,
-                        label_kind="literal",
-                        event=event,
-                        kind="literal",
-                        element=element,
-                        causes=frozenset((label,)),
-                        note=source.note,
-                        data=source.data,
-                        named=True,
-                        computed=not copies and element.value is not None and element.value != element.value,
-                        scope=self.context.scope,
-                    )
-                    self.derived[key] = labels.add(birth)
-                named = self.derived[key]
-            if named != set_id:
-                carried = torch.where(carried == set_id, named, carried).to(torch.int32)
-        return carried
+        def derived(source: Birth, mask: Tensor) -> Birth:
+            element = element_of(output, mask, 0, None, (), None)
+            # what gives some operand's value again leaves a NaN the one that was written
+            is_nan = element.value is not None and element.value != element.value
+            return Birth(
+                label=0,
+                label_kind="literal",
+                event=event,
+                kind="literal",
+                element=element,
+                causes=frozenset((source.label,)),
+                note=source.note,
+                data=source.data,
+                named=True,
+                computed=is_nan and not question.operator.copying,
+                scope=self.context.scope,
+            )
+
+        everywhere = torch.ones(output.shape, dtype=torch.bool, device=output.device)
+        return self.derived.rename(question, carried, everywhere, question.row.site, derived)
 
 
 def _is_whole(tensor: Tensor) -> bool:
@@ -329,32 +317,16 @@ def _constant(event: Event, operator: Operator) -> Note:
     return Note.of("outside_support") if called == "log_prob" else Note.of("written_by", operator=operator.base)
 
 
-EXTREMES = tuple(torch.finfo(d).max for d in (torch.float16, torch.bfloat16, torch.float32, torch.float64))
 _SPILLING = frozenset(("_to_copy", "copy_", "copy", "add", "add_", "sub", "sub_", "_log_softmax"))
 
 
 def extremes(question: Question, born: Tensor, output: Tensor) -> Tensor | None:
-    """Where what overflowed were masks: the least number of a format, cast to a narrower one or added to.
-
-    A program that fills with ``torch.finfo(dtype).min`` writes an infinity in other words. None if nowhere.
-    """
+    """Where what overflowed were masks written as the least number of a format. None if nowhere."""
     if question.operator.base not in _SPILLING or output.is_complex():
         return None
-    found = torch.zeros_like(born)
-    for value in question.arguments[0][:2]:
-        if id(value) in question.gone or not isinstance(value, torch.Tensor) or not value.is_floating_point():
-            continue
-        wide = value.detach().double()
-        extreme = torch.zeros_like(wide, dtype=torch.bool)
-        for limit in EXTREMES:
-            extreme |= wide.abs() == limit
-        try:
-            # of the sign that it has: an infinity of the other is not its own
-            found |= extreme & (wide * output > 0)
-        except RuntimeError:
-            return None
-    found &= born & torch.isinf(output)
-    return found if bool(found.any()) else None
+    given = [v for v in question.arguments[0][:2] if isinstance(v, torch.Tensor) and id(v) not in question.gone]
+    wide = (v.detach().double() for v in given if v.is_floating_point())
+    return masks_of_limits(question, wide, born, arrays.computable(output))
 
 
 # -- A NaN that PyTorch itself writes outside of an operation's domain: no constant of the program's, but a birth ------

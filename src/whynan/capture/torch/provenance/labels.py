@@ -58,14 +58,6 @@ class Labels(LabelSets):
             return [v for v in torch.bincount(plane.reshape(-1)).nonzero().flatten().tolist() if v]
         return [int(v) for v in torch.unique(plane).tolist() if v > 0]
 
-    def labels_in(self, plane: Tensor) -> frozenset[int]:
-        """All labels that occur in a plane."""
-        return self.of(self.present(plane))
-
-    def counts(self, plane: Tensor) -> dict[frozenset[int], int]:
-        """How many elements of a plane carry each set of labels."""
-        return {self.sets[set_id]: int((plane == set_id).sum()) for set_id in self.present(plane)}
-
     def select(self, plane: Tensor, keep: Iterable[int]) -> Tensor:
         """The plane with every set outside `keep` emptied."""
         result = torch.zeros_like(plane)

@@ -1,4 +1,4 @@
-"""What is known of the values of the graph and of the bodies that run in it, each level with its own names."""
+"""What is known of the values of the graph and of the bodies that run in it, each scope with its own names."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Iteration:
 
 
 @dataclass(slots=True)
-class Level:
+class Scope:
     """The names of one graph, or of one iteration of a body."""
 
     marks: dict[str, Marks] = field(default_factory=lambda: {})
@@ -53,59 +53,59 @@ class Level:
     """The inputs of a body, and the value around it that each is."""
     finished: list[Iteration] = field(default_factory=lambda: [])
     """The iterations of the bodies of the node that runs here now."""
-    outer: Level | None = None
-    """The level around a body."""
-    before: Level | None = None
+    outer: Scope | None = None
+    """The scope around a body."""
+    before: Scope | None = None
     """The iteration before this one."""
-    over: list[Level] = field(default_factory=lambda: [])
+    over: list[Scope] = field(default_factory=lambda: [])
     """The last iterations of the node that runs here now, whose values are known still."""
-    inside: dict[str, tuple[Level, str]] = field(default_factory=lambda: {})
+    inside: dict[str, tuple[Scope, str]] = field(default_factory=lambda: {})
     """Of what nodes with bodies gave: the iteration that it comes from, and what it is called there."""
 
 
-class Levels:
+class Scopes:
     """The main graph, and in it the iterations of bodies that run now, innermost last."""
 
     def __init__(self) -> None:
-        self.stack = [Level()]
+        self.stack = [Scope()]
         self._bytes = 0
-        self._order: dict[tuple[int, str], Level] = {}
+        self._order: dict[tuple[int, str], Scope] = {}
 
     @property
-    def here(self) -> Level:
-        """The innermost level."""
+    def here(self) -> Scope:
+        """The innermost scope."""
         return self.stack[-1]
 
     @property
-    def main(self) -> Level:
-        """The level of the graph itself."""
+    def main(self) -> Scope:
+        """The scope of the graph itself."""
         return self.stack[0]
 
     @property
     def marked(self) -> bool:
         """Whether a value is marked at all."""
-        return any(level.marks for level in self.stack)
+        return any(scope.marks for scope in self.stack)
 
-    def level_of(self, name: str) -> Level | None:
-        """The innermost level that has a value of this name."""
-        for level in reversed(self.stack):
-            if name in level.writers or name in level.carried or name in level.kinds or name in level.marks:
-                return level
+    def scope_of(self, name: str) -> Scope | None:
+        """The innermost scope that has a value of this name."""
+        for scope in reversed(self.stack):
+            if name in scope.writers or name in scope.carried or name in scope.kinds or name in scope.marks:
+                return scope
         return None
 
     def mark_of(self, name: str) -> Marks:
         """What is known of a value that is read here."""
-        level = self.level_of(name) if name else None
-        return None if level is None else level.marks.get(name)
+        scope = self.scope_of(name) if name else None
+        return None if scope is None else scope.marks.get(name)
 
     def mark(self, name: str, mark: Marks) -> None:
-        """Have a value of the innermost level be marked."""
+        """Have a value of the innermost scope be marked."""
         if any(m.plane is not None or m.taint is not None for m in flat(mark)):
             self.here.marks[name] = mark
         else:
             self.here.marks.pop(name, None)
 
-    def remember(self, level: Level, name: str, value: Value) -> None:
+    def remember(self, scope: Scope, name: str, value: Value) -> None:
         """Keep a copy of a value, where it is small."""
         if not is_array(value) or isinstance(value, list):
             return
@@ -113,8 +113,8 @@ class Levels:
         if size > SMALL:
             return
         self._bytes += size
-        level.values[name] = np.array(value, copy=True)
-        self._order[id(level), name] = level
+        scope.values[name] = np.array(value, copy=True)
+        self._order[id(scope), name] = scope
         while self._bytes > BUDGET and self._order:
             key = next(iter(self._order))
             held = self._order.pop(key).values.pop(key[1], None)
@@ -122,10 +122,10 @@ class Levels:
 
     def value(self, name: str) -> Tensor | None:
         """The copy of a value that is read here, where one is kept."""
-        for level in reversed(self.stack):
-            if name in level.values:
-                return level.values[name]
-            if name in level.writers or name in level.carried:
+        for scope in reversed(self.stack):
+            if name in scope.values:
+                return scope.values[name]
+            if name in scope.writers or name in scope.carried:
                 return None
         return None
 
@@ -135,7 +135,7 @@ class Levels:
         """An iteration of a body begins: its inputs are marked as the values around it that they are."""
         around = self.here
         before = around.finished[-1] if around.finished else None
-        made = Level(outer=around, before=around.over[-1] if around.over else None)
+        made = Scope(outer=around, before=around.over[-1] if around.over else None)
         for i, (name, value) in enumerate(zip(names, values, strict=True)):
             outer = carried[i] if i < len(carried) else ""
             made.carried[name] = outer
@@ -191,17 +191,17 @@ class Levels:
         here.finished.clear()
         here.over = []
 
-    def _forget(self, level: Level) -> None:
-        for name in level.values:
-            self._order.pop((id(level), name), None)
-            self._bytes -= level.values[name].nbytes
-        level.values.clear()
-        for inner, _ in level.inside.values():
-            within: Level | None = inner
+    def _forget(self, scope: Scope) -> None:
+        for name in scope.values:
+            self._order.pop((id(scope), name), None)
+            self._bytes -= scope.values[name].nbytes
+        scope.values.clear()
+        for inner, _ in scope.inside.values():
+            within: Scope | None = inner
             while within is not None:
                 self._forget(within)
                 within = within.before
-        level.inside.clear()
+        scope.inside.clear()
 
 
 def _fitting(mark: Mark, bad: Any, number: int) -> Mark | None:
