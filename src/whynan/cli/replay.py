@@ -6,20 +6,14 @@ import os
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
+from whynan.cli.completion import folders
 from whynan.cli.main import beside
 from whynan.errors import UsageError
 
 
-def _folders(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Folders are the shell's own matter."""
-    del context, parameter
-    return [CompletionItem(begun, type="dir")]
-
-
 @click.command()
-@click.argument("directory", metavar="DIR", shell_complete=_folders)
+@click.argument("directory", metavar="DIR", shell_complete=folders)
 @click.option(
     "--import",
     "modules",

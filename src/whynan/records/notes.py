@@ -5,16 +5,14 @@ No sentence stands here: `whynan.report.notes` has one for each kind. What decid
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, Union, cast
+from typing import Any, Final, Literal, Self, TypeAlias, Union, cast
 
 from pydantic import model_validator
 
 from whynan.floats import format_value
 from whynan.records.base import Record
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 Privacy: TypeAlias = Literal[
     "count", "counts", "line", "number", "flag", "word", "rule", "node", "exception", "note", "name", "path", "value",

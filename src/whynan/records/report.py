@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self, TextIO
 
 from pydantic import ConfigDict, Field, computed_field, model_validator
 from pydantic.json_schema import SkipJsonSchema
@@ -10,10 +10,6 @@ from pydantic.json_schema import SkipJsonSchema
 from whynan.records.base import Number, Record
 from whynan.records.neighbourhood import Neighbourhood
 from whynan.records.notes import KINDS, Note, all_as_written, as_written, sentence, typed
-
-if TYPE_CHECKING:
-    from typing import TextIO
-
 
 # -- How an ONNX model was run, as its report tells it -----------------------------------------------------------------
 

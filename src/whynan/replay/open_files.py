@@ -11,15 +11,12 @@ import stat
 import sys
 import warnings
 from collections import deque
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from types import CodeType, FrameType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from whynan.source.ownership import Owner, owner_of
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
-
 
 # -- The open files of the program: for a time what is written goes nowhere, and what is read is gone back in ----------
 

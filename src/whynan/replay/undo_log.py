@@ -7,21 +7,18 @@ region, whose tensors are to be handed to `Undo.keep`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from types import TracebackType
+from typing import Any, Final
 
 import torch
+from torch import Tensor, UntypedStorage
 from torch._C._dynamo.eval_frame import set_eval_frame as _set_eval_frame
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from whynan.capture.torch.dispatch_mode import _PASSING, _no_dispatch
 from whynan.ops.aten import HIDDEN_MUTATION
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import TracebackType
-
-    from torch import Tensor, UntypedStorage
 
 _set_versions: Any = getattr(torch._C, "_autograd")._unsafe_set_version_counter  # noqa: B009
 

@@ -174,7 +174,7 @@ def _capsule(report: Report) -> list[str]:
 
 def _is_replay(report: Report) -> bool:
     """Whether one operation was run, and no program or model."""
-    return report.run.command.startswith("replay ")
+    return any(note.kind in ("same_bits", "other_bits") for note in report.coverage.typed_notes)
 
 
 def _is_unproved(finding: Finding) -> bool:

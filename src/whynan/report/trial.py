@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import Any, Final, TextIO
 
 from whynan.floats.text import format_value
+from whynan.records import FixVerdict
 from whynan.records.trial import Trial
 from whynan.report import json
 from whynan.report.page import Page
 from whynan.report.terminal import put
 from whynan.report.wording import count_text, percent_text
-
-if TYPE_CHECKING:
-    from whynan.records import FixVerdict
 
 SCHEMA: Final = "whynan.trial/1"
 SCHEMA_FILE: Final = "whynan.trial-1.json"

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from decimal import Context, Decimal, Overflow
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from whynan.errors import UsageError
 from whynan.floats import describe_limit, format_of, format_value
 from whynan.ops.onnx import meaning
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from whynan.records import Damage, DamageKind, Finding, ForwardOperand, Note, Operand
-
+from whynan.records import Damage, DamageKind, Finding, ForwardOperand, Note, Operand
 
 # -- Reading a finding: base operator, operand values, limits ----------------------------------------------------------
 

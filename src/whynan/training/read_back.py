@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import torch
+from torch import Tensor
 
 from whynan.capture.torch.provenance.interventions import stored_values
 from whynan.capture.torch.sinks.gradients import Judged, norm_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from torch import Tensor
-
 
 # -- Numbers on their way from a device to the host: all of a step together, waited for now or when they are read ------
 #

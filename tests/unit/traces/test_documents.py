@@ -6,7 +6,6 @@ import dataclasses
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,9 +15,9 @@ from tests.unit.analysis.facts import birth, sink, trace
 from tests.unit.traces.folders import RUN
 from tests.unit.traces.strategies import SCOPES, same, traces
 from whynan.records import Damage, ScaleFall
-from whynan.traces import Birth, Event, Silent, Sink, Trace
+from whynan.traces import Silent, Trace
 from whynan.traces import format as layout
-from whynan.traces.format import BirthPart, EventPart, FactsDocument, Meant, SinkPart, written
+from whynan.traces.format import FactsDocument, Meant, written
 from whynan.traces.reader import read_trace
 from whynan.traces.writer import TraceWriter
 
@@ -53,11 +52,6 @@ def test_numbers_that_json_has_none_for_come_back(tmp_path: Path) -> None:
 
 def test_two_facts_that_differ_are_told_apart() -> None:
     assert same(trace([birth(1)], [sink(1)])) != same(trace([birth(1, named=True)], [sink(1)]))
-
-
-@pytest.mark.parametrize(("fact", "part"), [(Event, EventPart), (Birth, BirthPart), (Sink, SinkPart)])
-def test_every_field_of_a_fact_has_its_place_in_the_document(fact: Any, part: Any) -> None:
-    assert [field.name for field in dataclasses.fields(fact)] == list(part.model_fields)
 
 
 def test_every_field_of_a_trace_has_its_place_in_the_document() -> None:

@@ -18,8 +18,13 @@ from whynan.report.redaction import REPORT
 from whynan.traces.facts import STILL_HELD, Event, Trace
 from whynan.traces.redaction import FACTS, LEFT_OUT, Pseudonyms, Redaction, redacted_facts
 
+
+def _is_fact(kind: object) -> bool:
+    return isinstance(kind, type) and dataclasses.is_dataclass(kind) and kind.__module__ == whynan.traces.facts.__name__
+
+
 RECORDS = [r for r in vars(whynan.records).values() if isinstance(r, type) and issubclass(r, Record)]
-DATACLASSES = [r for r in vars(whynan.traces.facts).values() if dataclasses.is_dataclass(r) and isinstance(r, type)]
+DATACLASSES = [r for r in vars(whynan.traces.facts).values() if _is_fact(r)]
 DROPPED_WHOLE = {whynan.records.Source, whynan.records.Further}
 """Records that only stand in fields that are dropped."""
 

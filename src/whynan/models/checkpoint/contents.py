@@ -5,23 +5,17 @@ from __future__ import annotations
 import cmath
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import torch
 from torch import Tensor
 
 from whynan.models.checkpoint.pickles import StandIn, Wrapper, plain, tensor_of
-from whynan.models.counting import NOTHING, UncountableError, counted, layout_of
+from whynan.models.counting import NOTHING, Counted, UncountableError, counted, layout_of
 from whynan.records.checkpoint import Stored
 from whynan.traces.json import spelled
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from whynan.models.counting import Counted
-
 
 # -- Which infinities of a checkpoint are meant: masks, start values of a search for an extreme, settings --------------
 

@@ -5,19 +5,15 @@ from __future__ import annotations
 import math
 import os
 import re
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Sequence
+from typing import Any, Final, cast
 
 import torch
 
 from whynan.models.checkpoint.pickles import Wrapper, plain
+from whynan.records.base import Number
 from whynan.records.checkpoint import Checkpoint, Order
 from whynan.traces.json import spelled
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from whynan.records.base import Number
-
 
 # -- The order of several checkpoints: by the step that each stores, else by their names as people count ---------------
 

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import torch
 
 from whynan.errors import UsageError
-from whynan.models.checkpoint.contents import Allowances, Contents, contents
-from whynan.models.checkpoint.files import LOG, Members, members, read_log
+from whynan.models.checkpoint.contents import Allowances, Contents, Held, contents
+from whynan.models.checkpoint.files import LOG, Form, Members, Part, members, read_log
 from whynan.models.checkpoint.order import distinct, excerpt, ordered, short_names, steps_of
 from whynan.models.checkpoint.tensors import opened, opened_safetensors
+from whynan.records.base import Number
 from whynan.records.checkpoint import Checkpoint, Checkpoints, Logged, StoredForm
 from whynan.traces.json import spelled
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from whynan.models.checkpoint.contents import Held
-    from whynan.models.checkpoint.files import Form, Part
-    from whynan.records.base import Number
-
 
 # -- One checkpoint, file by file: what it holds, how old it says it is, and what of it was not loaded -----------------
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TextIO
 
 from whynan.records.checkpoint import Checkpoint, Checkpoints, Logged, Order, Stored
 from whynan.report import json
-from whynan.report.page import Page, put_columns
+from whynan.report.page import Page, Piece, put_columns
 from whynan.report.postmortem.wording import (
     bad_text,
     count_of,
@@ -24,12 +25,6 @@ from whynan.report.postmortem.wording import (
 )
 from whynan.report.terminal import put
 from whynan.traces.redaction import Pseudonyms, Redaction, Table, by_value, dropped, kept, named, record
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from whynan.report.page import Piece
-
 
 # -- The post-mortem of checkpoints as text: which tensors are bad, and since which checkpoint; about twenty lines -----
 

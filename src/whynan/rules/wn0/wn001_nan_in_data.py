@@ -29,14 +29,10 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.records import Data, Element, Finding
 from whynan.rules.base import GENERAL, Explanation, Rule
 from whynan.rules.facts import result
 from whynan.rules.wording import data_text, origin
-
-if TYPE_CHECKING:
-    from whynan.records import Data, Element, Finding
 
 _WHOLE = (
     " A sample that is NaN throughout was usually divided by something of its own that is 0: the maximum of an empty mask, "

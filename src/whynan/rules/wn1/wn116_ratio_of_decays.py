@@ -34,17 +34,14 @@ References
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
+from whynan.expr import Expressions, Term
+from whynan.records import Argument, Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import expressions, factors
 from whynan.rules.facts import base, beyond, forward_base, forward_value, result, said, value
 from whynan.rules.intents import QUOTIENT, reformulation, where_zero
 from whynan.rules.wording import attempted
-
-if TYPE_CHECKING:
-    from whynan.expr import Expressions, Term
-    from whynan.records import Argument, Finding
 
 _WHY_ZERO = (
     "A product that holds a factor of 0 is 0 from there on, whatever its dtype. Keep the factors above 0, as by clamping what is "

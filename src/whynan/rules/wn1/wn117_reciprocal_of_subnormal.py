@@ -30,17 +30,15 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from whynan.errors import UsageError
 from whynan.floats import format_of
+from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import base, beyond, in_known_step, said, value
 from whynan.rules.intents import guard
 from whynan.rules.wording import attempted, derivative, here, spelled
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
 
 
 def match(finding: Finding) -> Explanation | None:

@@ -31,8 +31,8 @@ References
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
+from whynan.records import Finding
 from whynan.rules.base import GENERAL, Explanation, Rule
 from whynan.rules.facts import (
     all_finite,
@@ -50,10 +50,6 @@ from whynan.rules.facts import (
 )
 from whynan.rules.intents import MAGNITUDE, MEAN_ROOT, NORM, SOFTMAX, reformulation, setting
 from whynan.rules.wording import Attempt, attempted, derivative, doing, given, grown
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
-
 
 # The result itself is out of range, or a partial sum or product of the same kind.
 _PARTIAL = frozenset(

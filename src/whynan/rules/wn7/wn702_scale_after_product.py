@@ -29,17 +29,15 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from whynan.expr import Expressions
+from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import bare, expressions
 from whynan.rules.facts import all_finite, base, beyond, limit, operand, said, value
 from whynan.rules.intents import reformulation, setting
 from whynan.rules.wording import attempted, doing, given
-
-if TYPE_CHECKING:
-    from whynan.expr import Expressions
-    from whynan.records import Finding
 
 _PRODUCTS: Final = frozenset("mm bmm mv matmul einsum".split())
 

@@ -30,15 +30,13 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import base, is_onnx, maximum, overflows, product, result, said
 from whynan.rules.intents import setting
 from whynan.rules.wording import attempted, derivative
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
 
 _OPERATIONS: Final = frozenset("mul add sub rsub div true_divide".split())
 _WRITTEN: Final = "lift_fresh"

@@ -31,15 +31,11 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.records import Finding
 from whynan.rules.base import SETTING, Explanation, Rule
 from whynan.rules.facts import all_finite, beyond, is_nan, overflows, result
 from whynan.rules.intents import setting
 from whynan.rules.wording import attempted
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
 
 
 def match(finding: Finding) -> Explanation | None:

@@ -9,14 +9,12 @@ import os
 import secrets
 import stat
 import tokenize
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from whynan.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
 
 _MOST_BYTES: Final = 64 << 20
 _MOST_BACKUPS: Final = 1000

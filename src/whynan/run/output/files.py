@@ -6,14 +6,11 @@ import os
 import re
 import stat
 import tempfile
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from whynan.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
 
 # -- Files that a run writes: whole or not at all, readable by their owner only ----------------------------------------
 
