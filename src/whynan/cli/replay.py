@@ -43,7 +43,7 @@ def replay(directory: str, modules: tuple[str, ...], run_script: bool, **chosen:
     """
     from whynan.config import Options
     from whynan.run.capsule.replay import replayed
-    from whynan.run.output.files import check_writable, write_text
+    from whynan.run.output.files import check_writable, write_json
 
     options = Options.load(**chosen)
     if options.json is not None:
@@ -59,11 +59,7 @@ def replay(directory: str, modules: tuple[str, ...], run_script: bool, **chosen:
 
         report = redacted(report)
     if options.json is not None:
-        try:
-            write_text(options.json, report.to_json() + "\n")
-        except OSError as error:
-            what = f"--json {options.json} cannot be written ({error.strerror})"
-            raise UsageError(what, "name another file") from None
+        write_json(options.json, report.to_json())
     if not options.quiet:
         report.show(to=beside(options.json))
     return report.run.exit_status.whynan

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from whynan.errors import UsageError
-from whynan.run.watch.metrics import MetricSink, thinned
+from whynan.run.watch.metrics import MetricSink, every_nth
 
 
 def sink(run_id: str | None = None, *, every: int = 1) -> MetricSink:
@@ -25,7 +25,7 @@ def sink(run_id: str | None = None, *, every: int = 1) -> MetricSink:
         if active is None:
             raise UsageError("there is no active MLflow run", "call mlflow.start_run() first, or give its id: sink(id)")
         run_id = active.info.run_id
-    return thinned(_Batches(mlflow, run_id), every)
+    return every_nth(_Batches(mlflow, run_id), every)
 
 
 class _Batches:

@@ -346,7 +346,7 @@ def _depth(note: Note) -> int:
 Note.model_rebuild()
 
 
-def written(text: str) -> Note:
+def text_note(text: str) -> Note:
     """A sentence that is known as text only."""
     return Note.of("written", sentence=text)
 
@@ -374,7 +374,7 @@ def as_written(text: Any) -> Note:
     """The note of a text in a document."""
     if not isinstance(text, str):
         raise ValueError("Input should be a valid string")
-    return written(text)
+    return text_note(text)
 
 
 def all_as_written(texts: Any) -> tuple[Note, ...]:

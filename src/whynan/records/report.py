@@ -15,12 +15,13 @@ from whynan.records.notes import KINDS, Note, all_as_written, as_written, senten
 
 
 class Fed(Record):
-    """What one input of an ONNX model was given, and from where: a file, or what was generated."""
+    """What one input of an ONNX model was given, and from where: a file, or how it was ``generated``."""
 
     name: str
     dtype: str
     shape: tuple[int, ...] | None
     origin: str
+    generated: bool = False
 
 
 class Inference(Record):

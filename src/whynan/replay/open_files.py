@@ -64,7 +64,7 @@ def _everywhere() -> Iterator[Any]:
 def discarded_writes(files: list[Any], null: int) -> Generator[None]:
     """Point the descriptors of what is open for writing at nothing, and back: the offsets in the files stay."""
     kept: dict[int, tuple[int, bool]] = {}
-    for n in {n for n in (1, 2, *map(_written, files)) if n is not None}:
+    for n in {n for n in (1, 2, *map(_descriptor, files)) if n is not None}:
         with suppress(OSError):
             kept[n] = os.dup(n), os.get_inheritable(n)
     writers = [f for f in files if _number(f) in kept]
@@ -134,7 +134,7 @@ def _number(file: Any) -> int | None:
         return None
 
 
-def _written(file: Any) -> int | None:
+def _descriptor(file: Any) -> int | None:
     """The descriptor of a file or a terminal that is open for writing; pipes and sockets lead to other processes."""
     number = _number(file)
     if number is None or not _kind(file).writable(file):

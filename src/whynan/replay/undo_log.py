@@ -128,7 +128,7 @@ class Undo(TorchDispatchMode):
             effect = _effect_of(func)
             if effect.written != ():
                 with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-                    for tensor in _written(effect, args, kwargs):
+                    for tensor in _mutated(effect, args, kwargs):
                         self._before(tensor, str(func), reseats=effect.reseats)
         finally:
             _set_eval_frame(outside)
@@ -203,7 +203,7 @@ class Undo(TorchDispatchMode):
                     self._made.add(tensor._cdata if storage is None else storage._cdata)
 
 
-def _written(effect: _Effect, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Tensor]:
+def _mutated(effect: _Effect, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Tensor]:
     if effect.written is None:
         yield from _tensors((args, kwargs))
         return

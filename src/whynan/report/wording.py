@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from whynan.floats import format_value
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from whynan.records import ChainLink, Damage, Element, Finding, ForwardOperand, Operand, Reach, SinkKind, Site
-
+from whynan.records import ChainLink, Damage, Element, Finding, ForwardOperand, Operand, Reach, SinkKind, Site
 
 # -- Values, types, indices and counts as the terminal report writes them ----------------------------------------------
 

@@ -198,7 +198,7 @@ def decimal_text(value: Decimal | None) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
-def beyond(value: Decimal | None, dtype: str, *, shown: bool = True) -> str:
+def excess(value: Decimal | None, dtype: str, *, shown: bool = True) -> str:
     """``90000 exceeds the float16 maximum 65504``, with as many digits as it takes to see it.
 
     The number itself is left out where the sentence has just written it (``shown=False``).

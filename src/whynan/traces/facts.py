@@ -48,7 +48,8 @@ class _Dictionary:
             try:
                 return kind(**held)
             except TypeError:
-                raise PydanticCustomError("fields", f"Input should have the fields of {kind.__name__}") from None
+                wrong = PydanticCustomError("fields", "Input should have the fields of {kind}", {"kind": kind.__name__})
+                raise wrong from None
 
         return core_schema.no_info_before_validator_function(made, handler(kind))
 

@@ -190,7 +190,7 @@ class SiteLine(Part):
     library_site: Site | None
 
 
-def written(part: BaseModel) -> str:
+def json_of(part: BaseModel) -> str:
     """The JSON text of a part, without the sentences of its notes."""
     return dumped(part, round_trip=True)
 

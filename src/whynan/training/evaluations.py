@@ -20,7 +20,7 @@ from whynan.capture.torch.interposition.wrappers import fenced, unseen
 from whynan.capture.torch.names import tensors_of
 from whynan.faults import theirs
 from whynan.replay.checkpoint import stack
-from whynan.replay.contents import Contents
+from whynan.replay.mutable_state import Contents
 from whynan.replay.sandbox import Outside, held_back
 from whynan.replay.snapshot import restore, rng
 from whynan.replay.time_limit import TimeLimit, obstacle

@@ -17,7 +17,7 @@ from tests.unit.traces.strategies import SCOPES, same, traces
 from whynan.records import Damage, ScaleFall
 from whynan.traces import Silent, Trace
 from whynan.traces import format as layout
-from whynan.traces.format import FactsDocument, Meant, written
+from whynan.traces.format import FactsDocument, Meant, json_of
 from whynan.traces.reader import read_trace
 from whynan.traces.writer import TraceWriter
 
@@ -29,7 +29,7 @@ def test_any_facts_come_back_from_the_disk_as_they_were(made: Trace) -> None:
         writer = TraceWriter(Path(directory) / "t")
         writer.meant = lambda: tuple(Meant(pattern=f"WN{n}", reason="known") for n in range(SCOPES))
         writer.begin(RUN, {})
-        writer.append(layout.RANGES, [written(found) for found in made.ranges])
+        writer.append(layout.RANGES, [json_of(found) for found in made.ranges])
         assert writer.facts(made, {}, len(made.ranges))
         writer.end(RUN)
         assert same(read_trace(Path(directory) / "t").trace) == same(made)
@@ -62,7 +62,7 @@ def test_every_field_of_a_trace_has_its_place_in_the_document() -> None:
 def test_nan_and_the_infinities_are_words() -> None:
     values = [float("nan"), float("inf"), float("-inf")]
     document = FactsDocument.of(trace([birth(n, value=v) for n, v in enumerate(values, 1)], []), (), {}, 0)
-    held = json.loads(written(document), parse_constant=lambda name: pytest.fail(name))
+    held = json.loads(json_of(document), parse_constant=lambda name: pytest.fail(name))
     assert [b["element"]["value"] for b in held["births"]] == ["NaN", "Infinity", "-Infinity"]
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from whynan.models.checkpoint.pickles import StandIn, Wrapper, plain, tensor_of
 from whynan.models.counting import NOTHING, Counted, UncountableError, counted, layout_of
-from whynan.records.checkpoint import Stored
+from whynan.records.checkpoint import Meaning, Stored
 from whynan.traces.json import spelled
 
 # -- Which infinities of a checkpoint are meant: masks, start values of a search for an extreme, settings --------------
@@ -49,7 +49,7 @@ class Allowances:
 
 def literal(
     name: str, counts: Mapping[str, int], ends: tuple[float | None, float | None], shape: Sequence[int] | None
-) -> str | None:
+) -> Meaning | None:
     """Why the infinities of a tensor are meant; None where they are not, or a NaN is among them."""
     n, up, down = counts["n"], counts["n_posinf"], counts["n_neginf"]
     if counts["n_nan"] or not up + down:
@@ -67,7 +67,7 @@ def literal(
     return None
 
 
-def literal_number(counts: Mapping[str, int]) -> str | None:
+def literal_number(counts: Mapping[str, int]) -> Meaning | None:
     """What infinite bare numbers are taken for; a NaN never is."""
     return None if counts["n_nan"] else "taken for a setting or a start value"
 

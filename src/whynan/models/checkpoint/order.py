@@ -12,7 +12,7 @@ import torch
 
 from whynan.models.checkpoint.pickles import Wrapper, plain
 from whynan.records.base import Number
-from whynan.records.checkpoint import Checkpoint, Order
+from whynan.records.checkpoint import Checkpoint, Order, Unordered
 from whynan.traces.json import spelled
 
 # -- The order of several checkpoints: by the step that each stores, else by their names as people count ---------------
@@ -53,7 +53,8 @@ def _why_not(readable: Sequence[Checkpoint]) -> str:
     if lacking is not None:
         return f"{lacking} stores no step"
     shared = set(STEPS).intersection(*(checkpoint.steps for checkpoint in readable))
-    return "all store the same step" if shared else "they store their steps under different names"
+    why: Unordered = "all store the same step" if shared else "they store their steps under different names"
+    return why
 
 
 def _step(value: Any) -> Number | None:

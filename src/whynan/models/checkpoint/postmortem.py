@@ -28,7 +28,7 @@ _FORMS: Final[dict[Form, StoredForm]] = {"zip": "torch", "legacy": "torch-legacy
 _SHOWN: Final = 3
 
 
-def examined(
+def inspect_checkpoint(
     name: str, path: str, members: Members, allowances: Allowances, tick: Callable[[int], None] | None = None
 ) -> Checkpoint:
     """What a checkpoint holds; raises ``UsageError`` where a part of it cannot be read."""
@@ -155,7 +155,7 @@ def _read(paths: Sequence[str], allowances: Allowances, progress: Progress | Non
         try:
             if isinstance(made, UsageError):
                 raise made
-            checkpoints.append(examined(name, spelled(path), made, allowances, tick))
+            checkpoints.append(inspect_checkpoint(name, spelled(path), made, allowances, tick))
         except UsageError as error:
             errors.append(error)
             checkpoints.append(
@@ -163,7 +163,7 @@ def _read(paths: Sequence[str], allowances: Allowances, progress: Progress | Non
             )
     if len(errors) == len(checkpoints):
         raise errors[0]
-    return _compared(checkpoints, allowances)
+    return _comparison(checkpoints, allowances)
 
 
 def _members(path: Path) -> Members | UsageError:
@@ -173,7 +173,7 @@ def _members(path: Path) -> Members | UsageError:
         return error
 
 
-def _compared(checkpoints: list[Checkpoint], allowances: Allowances) -> Checkpoints:
+def _comparison(checkpoints: list[Checkpoint], allowances: Allowances) -> Checkpoints:
     order = None
     if len(checkpoints) > 1:
         checkpoints, order = ordered(checkpoints)

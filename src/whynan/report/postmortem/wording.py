@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from whynan.errors import UsageError
 from whynan.floats import describe_limit, format_of, format_value
+from whynan.records.checkpoint import Checkpoint, Checkpoints, Logged, Order, Stored
 from whynan.report.wording import array_of, bad_word, count_text, excerpt, shortened_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from whynan.records.checkpoint import Checkpoint, Checkpoints, Logged, Order, Stored
-
 
 # -- Phrases of the post-mortem of checkpoints -------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ def match(finding: Finding) -> Explanation | None:
     verb = "hold" if finding.data is not None and finding.data.n_rows > 1 else "holds"
     return Explanation(
         f"{source} {verb} {result(finding)}{_which(finding.element, whole)}",
-        _explained(finding.data) + (_WHOLE if whole else ""),
+        _explanation(finding.data) + (_WHOLE if whole else ""),
         GENERAL,
     )
 
@@ -77,7 +77,7 @@ def _whole_rows(finding: Finding) -> int:
     return data.n_rows if element.count * element.shape[0] == data.n_rows * element.total else 0
 
 
-def _explained(data: Data | None) -> str:
+def _explanation(data: Data | None) -> str:
     told = "No operation of this run made it: it was there when it was first read."
     if data is None or not data.indices or data.in_order:
         return told

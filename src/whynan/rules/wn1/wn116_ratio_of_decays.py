@@ -39,7 +39,7 @@ from whynan.expr import Expressions, Term
 from whynan.records import Argument, Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import expressions, factors
-from whynan.rules.facts import base, beyond, forward_base, forward_value, result, said, value
+from whynan.rules.facts import base, excess, forward_base, forward_value, result, said, value
 from whynan.rules.intents import QUOTIENT, reformulation, where_zero
 from whynan.rules.wording import attempted
 
@@ -113,7 +113,7 @@ def _attempt(finding: Finding, at: float, exact: bool | None) -> str | None:
     attempt = attempted(finding) if finding.birth == "overflow" else None
     if attempt is None:
         return None
-    side = beyond(attempt.result, finding.element.dtype, shown=False)
+    side = excess(attempt.result, finding.element.dtype, shown=False)
     return f"{attempt.words} {side}: a cumulative product has become {said(at)} here"
 
 

@@ -35,7 +35,7 @@ from whynan.expr import Expressions, Term
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import bare, downstream, expressions, factors, leaves
-from whynan.rules.facts import base, beyond, result, said, value
+from whynan.rules.facts import base, excess, result, said, value
 from whynan.rules.intents import guard, setting
 from whynan.rules.wording import attempted
 
@@ -61,7 +61,7 @@ def match(finding: Finding) -> Explanation | None:
         attempt = attempted(finding)
         if attempt is None:
             return None
-        side = beyond(attempt.result, finding.element.dtype, shown=False)
+        side = excess(attempt.result, finding.element.dtype, shown=False)
         text = f"{attempt.words} {side}: the temperature of a softmax is too small"
     return Explanation(
         text,

@@ -37,7 +37,7 @@ from whynan.rules.base import GENERAL, Explanation, Rule
 from whynan.rules.facts import (
     all_finite,
     base,
-    beyond,
+    excess,
     is_nan,
     is_onnx,
     limit,
@@ -97,7 +97,7 @@ def match(finding: Finding) -> Explanation | None:
 
 def _exact(attempt: Attempt, dtype: str) -> str:
     fits = wider(attempt.result, dtype)
-    return f"{attempt.words} {beyond(attempt.result, dtype, shown=False)}" + (f" ({fits})" if fits else "")
+    return f"{attempt.words} {excess(attempt.result, dtype, shown=False)}" + (f" ({fits})" if fits else "")
 
 
 def _spreads(finding: Finding) -> bool:

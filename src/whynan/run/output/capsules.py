@@ -44,7 +44,7 @@ def check_place(options: Options) -> None:
         check_free(options.capsule)
 
 
-def delivered(report: Report, options: Options, keeper: Keeper | None) -> Report:
+def without_private(report: Report, options: Options, keeper: Keeper | None) -> Report:
     """The report of a call, without what is private where that was asked for and has waited for a capsule."""
     if keeper is None or not options.redact:
         return report
@@ -72,13 +72,13 @@ def packed(report: Report, keeper: Keeper | None, options: Options, visits: Mapp
         finding = chosen(report)
         content = None if finding is None else content_of(keeper.of(finding), finding, redact=options.redact)
         site = None if finding is None else finding.site
-        return written(report, finding, content, options, visits=None if site is None else visits.get(site))
+        return write_capsule(report, finding, content, options, visits=None if site is None else visits.get(site))
     except Exception:
         report_internal_error()
         return with_note(report, FAILED)
 
 
-def written(
+def write_capsule(
     report: Report, finding: Finding | None, content: Content | None, options: Options, *, visits: Visits | None = None
 ) -> Report:
     """Write a capsule of a finding; gives the report that says so, or why there is none."""

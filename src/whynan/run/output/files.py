@@ -38,6 +38,14 @@ def write_text(path: str, text: str) -> None:
     write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
+def write_json(path: str, text: str) -> None:
+    """Write the document that ``--json`` asks for; raises ``UsageError`` where that fails."""
+    try:
+        write_text(path, f"{text}\n")
+    except OSError as error:
+        raise UsageError(f"--json {path} cannot be written ({error.strerror})", "name another file") from None
+
+
 def write_bytes(path: str, data: bytes) -> None:
     """Write a file as `write_text` does."""
     descriptor = stream(path)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from whynan.replay.kinds import (
+from whynan.replay.class_lookup import (
     UNBOUND,
     frame_name,
     identities,
