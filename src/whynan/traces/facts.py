@@ -8,7 +8,6 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, GetCoreSchemaHandler, GetPydanticSchema, with_config
 from pydantic_core import PydanticCustomError, core_schema
-from typing_extensions import TypedDict
 
 from whynan.records import (
     BirthKind,
@@ -27,6 +26,7 @@ from whynan.records import (
     SinkKind,
     Site,
 )
+from whynan.records.base import Record
 
 LabelKind = Literal["birth", "literal"]
 
@@ -68,11 +68,11 @@ def _stored(kind: Any, read: Callable[[Any], Any], write: Callable[[Any], Any]) 
 
 
 def _counts(carried: tuple[Carried, ...]) -> dict[frozenset[int], int]:
-    return {frozenset(one["labels"]): one["elements"] for one in carried}
+    return {frozenset(one.labels): one.elements for one in carried}
 
 
-def _carried(counts: dict[frozenset[int], int]) -> tuple[Carried, ...]:
-    return tuple(Carried(labels=tuple(sorted(labels)), elements=count) for labels, count in counts.items())
+def _carried(counts: dict[frozenset[int], int]) -> tuple[dict[str, Any], ...]:
+    return tuple({"labels": tuple(sorted(labels)), "elements": count} for labels, count in counts.items())
 
 
 Natural = Annotated[int, Field(ge=0, lt=1 << 63)]
@@ -83,8 +83,7 @@ Names = Annotated[dict[str, None], _stored(tuple[str, ...], dict.fromkeys, tuple
 Links = Annotated[list[ChainLink], _stored(tuple[ChainLink, ...], list, tuple)]
 
 
-@with_config(extra="forbid")
-class Carried(TypedDict):
+class Carried(Record):
     """How many elements of a sink carry a set of labels."""
 
     labels: _LABELS
