@@ -42,15 +42,11 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import base, result
 from whynan.rules.intents import guard
 from whynan.rules.wording import here, spelled
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
 
 
 def match(finding: Finding) -> Explanation | None:

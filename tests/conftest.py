@@ -175,7 +175,7 @@ def without_proofs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     """
     if request.node.get_closest_marker("proof"):
         return
-    from whynan.run.watch.attempts import Replaying
+    from whynan.run.watch.replays import Replaying
 
     def as_it_is(_again: Replaying, report: Report, **_: object) -> Report:
         return report

@@ -15,7 +15,7 @@ from whynan.report.notes import sentence
 from whynan.run.explained_call import Call, Recalling
 from whynan.run.guarded_capture import Watched
 from whynan.run.options import check_sync
-from whynan.run.output.capsules import check_place, delivered, keeper_for, packed
+from whynan.run.output.capsules import check_place, keeper_for, packed, without_private
 from whynan.run.proof.proving import Once, proved, with_surroundings
 from whynan.run.region import Region, allowed, exception_text
 from whynan.run.watch.metrics import sinks_of
@@ -144,9 +144,9 @@ def explain(
     options = Options.load(memory=memory, ranges=ranges, capsule=None if capsule is None else os.fspath(capsule))
     check_place(options)
     if isinstance(target, str | os.PathLike):
-        from whynan.run.onnx.inference import explained
+        from whynan.run.onnx.inference import explain_run
 
-        return explained(os.fspath(cast("str", target)), inputs, kwargs, options)
+        return explain_run(os.fspath(cast("str", target)), inputs, kwargs, options)
     if not callable(target):
         raise UsageError(
             f"explain() was given {type(target).__name__}, which cannot be called",
@@ -157,7 +157,7 @@ def explain(
     visits: dict[Site, Visits] = {}
     command = f"explain({_name(target)})"
     report = _explained(Call(target, inputs, kwargs), command, options, keeper, visits, rerun=rerun)
-    return delivered(packed(report, keeper, options, visits), options, keeper)
+    return without_private(packed(report, keeper, options, visits), options, keeper)
 
 
 def _explained(

@@ -21,7 +21,7 @@ from whynan.report.notes import SENTENCES, sentence
 from whynan.report.redaction import redacted
 from whynan.report.terminal import render
 from whynan.rules.wn1 import wn108_nan_of_the_forward
-from whynan.run.output.recorded import report_of_directory
+from whynan.run.output.run_trace import report_of_directory
 from whynan.traces.redaction import FACTS
 from whynan.traces.writer import TraceWriter
 

@@ -29,7 +29,7 @@ from whynan.report import page, wording
 from whynan.report.json import make_schema, read, to_json
 from whynan.report.redaction import redacted
 from whynan.report.terminal import render
-from whynan.run.output.recorded import report_of_directory
+from whynan.run.output.run_trace import report_of_directory
 from whynan.traces.writer import TraceWriter
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")

@@ -20,7 +20,7 @@ from tests.unit.report.programs import REPORTS
 from whynan.report.json import read, to_json
 from whynan.report.notes import sentence
 from whynan.report.terminal import render
-from whynan.run.output.recorded import report_of_directory
+from whynan.run.output.run_trace import report_of_directory
 from whynan.traces.redaction import LEFT_OUT
 
 pytestmark = pytest.mark.process

@@ -15,16 +15,26 @@ import pytest
 from tests.quality.test_watch_identity import _bare, _changed, _continuing, _run_bad
 from tests.quality.unharmed import OWN, Forced, standing
 from whynan.capture.torch.provenance import before_the_run
-from whynan.replay import carried_state, contents, kinds, open_files, plan, sandbox, snapshot, time_limit, undo_log
+from whynan.replay import (
+    carried_state,
+    class_lookup,
+    mutable_state,
+    open_files,
+    plan,
+    sandbox,
+    snapshot,
+    time_limit,
+    undo_log,
+)
 from whynan.training import replay
 
 MODULES = (
     open_files,
     sandbox,
     time_limit,
-    contents,
+    mutable_state,
     before_the_run,
-    kinds,
+    class_lookup,
     carried_state,
     replay,
     snapshot,

@@ -29,7 +29,7 @@ from whynan.run import region
 
 HOME = str(Path(whynan.__file__).parent)
 # the capture, and what saves and puts back the state around the target of `explain`
-WALKED = ("whynan.capture.", "whynan.replay.targets", "whynan.replay.snapshot", "whynan.replay.kinds")
+WALKED = ("whynan.capture.", "whynan.run.call_target", "whynan.replay.snapshot", "whynan.replay.class_lookup")
 FILES = tuple(name.removeprefix("whynan.").replace(".", "/") for name in WALKED)
 OWN = "whynan met an error of its own"
 # no functions of their own to speak of: parts of the function that they stand in

@@ -27,7 +27,7 @@ from whynan.capture.torch.tracer import Tracer
 from whynan.config import Options
 from whynan.run import region as watching
 from whynan.run.guarded_capture import Watched
-from whynan.run.output.recorded import report_of_directory
+from whynan.run.output.run_trace import report_of_directory
 from whynan.run.proof import proving
 from whynan.traces.writer import TraceWriter
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from whynan.replay.checkpoint import stack
-from whynan.replay.contents import Contents
+from whynan.replay.mutable_state import Contents
 
 
 def _reached(monkeypatch: pytest.MonkeyPatch) -> set[str]:

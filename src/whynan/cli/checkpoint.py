@@ -45,7 +45,7 @@ def checkpoint(files: tuple[str, ...], allow: tuple[str, ...], **chosen: Any) ->
     Exit status: 0 if everything is finite, 1 if something is bad, 2 if something cannot be read.
     """
     from whynan.config import Options
-    from whynan.run.output.files import check_writable, write_text
+    from whynan.run.output.files import check_writable, write_json
 
     options = Options.load(**chosen)
     if options.json is not None:
@@ -55,7 +55,7 @@ def checkpoint(files: tuple[str, ...], allow: tuple[str, ...], **chosen: Any) ->
     if options.redact:
         found = found.redacted()
     if options.json is not None:
-        write_text(options.json, f"{found.to_json()}\n")
+        write_json(options.json, found.to_json())
     if not options.quiet:
         found.show(show_all=options.all_, to=beside(options.json))
     return found.exit_status(strict=False)

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import CompletionItem, get_completion_class
+
+
+def files(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Files are the shell's own matter."""
+    del context, parameter
+    return [CompletionItem(begun, type="file")]
+
+
+def folders(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Folders are the shell's own matter."""
+    del context, parameter
+    return [CompletionItem(begun, type="dir")]
 
 
 @click.command()

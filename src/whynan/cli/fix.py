@@ -133,7 +133,7 @@ def _list(report: Report, path: str) -> int:
     return 0
 
 
-def _made_anew(report: Report, number: int | None) -> Edit | None:
+def _regenerated(report: Report, number: int | None) -> Edit | None:
     """The fix that is asked for, or None, with a word, where it is in the file already."""
     from whynan.run.fix.apply import chosen, made_anew
 
@@ -161,7 +161,7 @@ def _apply(path: str, number: int | None, interrupts: Interrupts, *, ask: bool) 
     """Show a change, and make it once the user agrees."""
     from whynan.report.fixes import show_change, verdict_text
 
-    edit = _made_anew(_report(path), number)
+    edit = _regenerated(_report(path), number)
     if edit is None:
         return 0
     if ask and not _at_a_terminal():
@@ -186,7 +186,7 @@ def _at_a_terminal() -> bool:
 def _try(report: Report, chosen: dict[str, Any]) -> int:
     """Judge a fix of the user's."""
     from whynan.report import trial
-    from whynan.run.fix.trial import tried, tried_model
+    from whynan.run.fix.user_fix import tried, tried_model
     from whynan.run.output.files import check_writable, write_text
 
     change, json = chosen["try_"], chosen["json"]
@@ -209,7 +209,7 @@ _STATUSES: Final = {"verified": 0, "distorting": 1, "rejected": 1, "unverified":
 def _write_patch(report: Report, target: str, number: int | None) -> int:
     from whynan.run.output.files import stream, write_bytes
 
-    edit = _made_anew(report, number)
+    edit = _regenerated(report, number)
     if edit is None:
         return 0
     if stream(target) is None:

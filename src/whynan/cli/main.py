@@ -5,18 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, TextIO, cast
+from typing import Final, TextIO, cast
 
 import click
 
 from whynan.errors import WhynanError
 from whynan.report.escape import encodable, plain, shortened
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
 
 # -- What the commands print themselves: single lines, harmless, in what the stream can write --------------------------
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem
 
+from whynan.cli.completion import files, folders
 from whynan.cli.main import beside
 from whynan.errors import InterruptedRunError, UsageError
 from whynan.models.extras import need
@@ -36,17 +37,6 @@ class _Pairs(click.ParamType[tuple[str, str]]):
         return left, right
 
 
-def _files(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Files are the shell's own matter."""
-    del context, parameter
-    return [CompletionItem(begun, type="file")]
-
-
-def _folders(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    del context, parameter
-    return [CompletionItem(begun, type="dir")]
-
-
 def _providers_there(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """Execution providers by their short names."""
     del context, parameter
@@ -62,7 +52,7 @@ def _gone(context: click.Context, parameter: click.Parameter, given: str | None)
 
 
 @click.command()
-@click.argument("model", metavar="MODEL", shell_complete=_files)
+@click.argument("model", metavar="MODEL", shell_complete=files)
 @click.option(
     "-i",
     "--inputs",
@@ -70,7 +60,7 @@ def _gone(context: click.Context, parameter: click.Parameter, given: str | None)
     "given",
     multiple=True,
     metavar="WHAT",
-    shell_complete=_files,
+    shell_complete=files,
     help="A .npz, a folder of .npy or a test_data_set, NAME=FILE.npy, NAME=zeros, or NAME=uniform(-1,1)[1,3,224,224].",
 )
 @click.option("--random", type=click.IntRange(0), metavar="SEED", help="Make up every input that is not given.")
@@ -80,7 +70,7 @@ def _gone(context: click.Context, parameter: click.Parameter, given: str | None)
 @click.option("--op", "ops", multiple=True, metavar="TYPE", help="In the table, only nodes of this operator.")
 @click.option("--name", "names", multiple=True, metavar="GLOB", help="In the table, only nodes or values of this name.")
 @click.option(
-    "--csv", metavar="FILE", shell_complete=_files, help="Write the table to a file; - is the standard output."
+    "--csv", metavar="FILE", shell_complete=files, help="Write the table to a file; - is the standard output."
 )
 @click.option(
     "--graph",
@@ -114,22 +104,22 @@ def _gone(context: click.Context, parameter: click.Parameter, given: str | None)
     "libraries",
     multiple=True,
     metavar="LIB",
-    shell_complete=_files,
+    shell_complete=files,
     help="A library of custom operators.",
 )
 @click.option("--sidecar", hidden=True, expose_value=False, callback=_gone)
 @click.option("--map", hidden=True, expose_value=False, callback=_gone)
 @click.option(
-    "--json", metavar="FILE", shell_complete=_files, help="Write the report to a file; - is the standard output."
+    "--json", metavar="FILE", shell_complete=files, help="Write the report to a file; - is the standard output."
 )
 @click.option(
-    "--trace", metavar="DIR", shell_complete=_folders, help="Record what is found in a new folder; it survives a kill."
+    "--trace", metavar="DIR", shell_complete=folders, help="Record what is found in a new folder; it survives a kill."
 )
 @click.option(
-    "--capsule", metavar="DIR", shell_complete=_folders, help="Pack the failing node into a folder for whynan replay."
+    "--capsule", metavar="DIR", shell_complete=folders, help="Pack the failing node into a folder for whynan replay."
 )
 @click.option(
-    "--baseline", metavar="FILE", shell_complete=_files, help="An earlier report. What it found is known, and no error."
+    "--baseline", metavar="FILE", shell_complete=files, help="An earlier report. What it found is known, and no error."
 )
 @click.option("--all", "all_", is_flag=True, default=None, help="Also report bad numbers that did no harm.")
 @click.option("--strict", is_flag=True, default=None, help="Let warnings count for the exit status.")

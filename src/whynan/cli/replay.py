@@ -6,20 +6,14 @@ import os
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
+from whynan.cli.completion import folders
 from whynan.cli.main import beside
 from whynan.errors import UsageError
 
 
-def _folders(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Folders are the shell's own matter."""
-    del context, parameter
-    return [CompletionItem(begun, type="dir")]
-
-
 @click.command()
-@click.argument("directory", metavar="DIR", shell_complete=_folders)
+@click.argument("directory", metavar="DIR", shell_complete=folders)
 @click.option(
     "--import",
     "modules",
@@ -49,7 +43,7 @@ def replay(directory: str, modules: tuple[str, ...], run_script: bool, **chosen:
     """
     from whynan.config import Options
     from whynan.run.capsule.replay import replayed
-    from whynan.run.output.files import check_writable, write_text
+    from whynan.run.output.files import check_writable, write_json
 
     options = Options.load(**chosen)
     if options.json is not None:
@@ -65,11 +59,7 @@ def replay(directory: str, modules: tuple[str, ...], run_script: bool, **chosen:
 
         report = redacted(report)
     if options.json is not None:
-        try:
-            write_text(options.json, report.to_json() + "\n")
-        except OSError as error:
-            what = f"--json {options.json} cannot be written ({error.strerror})"
-            raise UsageError(what, "name another file") from None
+        write_json(options.json, report.to_json())
     if not options.quiet:
         report.show(to=beside(options.json))
     return report.run.exit_status.whynan

@@ -65,7 +65,7 @@ def report(path: str, **chosen: Any) -> int:
     Exit status: 1 if an error was found, or a warning with --strict; else 0. It is 2 if there is nothing to read.
     """
     from whynan.config import Options
-    from whynan.run.output.files import check_writable, write_text
+    from whynan.run.output.files import check_writable, write_json
 
     options = Options.load(**chosen)
     if options.json is not None:
@@ -75,11 +75,7 @@ def report(path: str, **chosen: Any) -> int:
     if options.redact:
         document = document.redacted()
     if options.json is not None:
-        try:
-            write_text(options.json, f"{document.to_json()}\n")
-        except OSError as error:
-            what = f"--json {options.json} cannot be written ({error.strerror})"
-            raise UsageError(what, "name another file") from None
+        write_json(options.json, document.to_json())
     if not options.quiet:
         document.show(show_all=options.all_, to=beside(options.json))
     return document.exit_status(strict=options.strict)
@@ -123,7 +119,7 @@ def saved_report(content: bytes) -> Document:
 def opened(path: str) -> Document:
     """What a file or the folder of a trace holds; raises ``UsageError`` where that is nothing of whynan's."""
     if os.path.isdir(path):
-        from whynan.run.output.recorded import report_of_directory
+        from whynan.run.output.run_trace import report_of_directory
 
         return Saved(report_of_directory(path))
     content = _content(path)

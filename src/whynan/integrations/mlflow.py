@@ -5,15 +5,11 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from whynan.errors import UsageError
-from whynan.run.watch.metrics import thinned
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from whynan.run.watch.metrics import MetricSink
+from whynan.run.watch.metrics import MetricSink, every_nth
 
 
 def sink(run_id: str | None = None, *, every: int = 1) -> MetricSink:
@@ -29,7 +25,7 @@ def sink(run_id: str | None = None, *, every: int = 1) -> MetricSink:
         if active is None:
             raise UsageError("there is no active MLflow run", "call mlflow.start_run() first, or give its id: sink(id)")
         run_id = active.info.run_id
-    return thinned(_Batches(mlflow, run_id), every)
+    return every_nth(_Batches(mlflow, run_id), every)
 
 
 class _Batches:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from whynan.errors import UsageError
-from whynan.run.watch.metrics import thinned
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from whynan.run.watch.metrics import MetricSink
+from whynan.run.watch.metrics import MetricSink, every_nth
 
 
 def sink(writer: Any, *, every: int = 1) -> MetricSink:
@@ -23,7 +19,7 @@ def sink(writer: Any, *, every: int = 1) -> MetricSink:
             f"tensorboard.sink() was given {type(writer).__name__}, which has no add_scalar",
             "give it a torch.utils.tensorboard.SummaryWriter (pip install tensorboard)",
         )
-    return thinned(_Scalars(writer), every)
+    return every_nth(_Scalars(writer), every)
 
 
 class _Scalars:

@@ -5,15 +5,11 @@ from __future__ import annotations
 import importlib.util
 import math
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from whynan.errors import UsageError
-from whynan.run.watch.metrics import thinned
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from whynan.run.watch.metrics import MetricSink
+from whynan.run.watch.metrics import MetricSink, every_nth
 
 
 def sink(run: Any = None, *, every: int = 1, commit: bool = False) -> MetricSink:
@@ -33,7 +29,7 @@ def sink(run: Any = None, *, every: int = 1, commit: bool = False) -> MetricSink
         raise UsageError(
             f"wandb.sink() was given {type(run).__name__}, which is no run", "give what wandb.init() returns"
         )
-    return thinned(_Rows(run, commit=commit), every)
+    return every_nth(_Rows(run, commit=commit), every)
 
 
 class _Rows:

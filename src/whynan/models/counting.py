@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import torch
+from torch import Tensor
 
 from whynan.errors import UsageError
 from whynan.floats import format_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from torch import Tensor
-
 
 # -- Counters and finite range of elements; never inferred from a minimum or maximum -----------------------------------
 

@@ -11,6 +11,16 @@ from pydantic import ConfigDict, Field
 
 from whynan.records.base import Number, Record
 
+Meaning = Literal[
+    "the start of a minimum",
+    "the start of a maximum",
+    "a start value",
+    "a mask of 0 and -Inf",
+    "taken for a setting or a start value",
+]
+"""Why infinities are meant that nobody has allowed."""
+Unordered = Literal["all store the same step", "they store their steps under different names"]
+"""Why checkpoints that all store a step are ordered by name."""
 StoredForm = Literal["torch", "torch-legacy", "safetensors", "sharded", "folder"]
 
 

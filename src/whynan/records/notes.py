@@ -5,16 +5,14 @@ No sentence stands here: `whynan.report.notes` has one for each kind. What decid
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, Union, cast
+from typing import Any, Final, Literal, Self, TypeAlias, Union, cast
 
 from pydantic import model_validator
 
 from whynan.floats import format_value
 from whynan.records.base import Record
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 Privacy: TypeAlias = Literal[
     "count", "counts", "line", "number", "flag", "word", "rule", "node", "exception", "note", "name", "path", "value",
@@ -348,7 +346,7 @@ def _depth(note: Note) -> int:
 Note.model_rebuild()
 
 
-def written(text: str) -> Note:
+def text_note(text: str) -> Note:
     """A sentence that is known as text only."""
     return Note.of("written", sentence=text)
 
@@ -376,7 +374,7 @@ def as_written(text: Any) -> Note:
     """The note of a text in a document."""
     if not isinstance(text, str):
         raise ValueError("Input should be a valid string")
-    return written(text)
+    return text_note(text)
 
 
 def all_as_written(texts: Any) -> tuple[Note, ...]:

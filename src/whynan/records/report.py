@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self, TextIO
 
 from pydantic import ConfigDict, Field, computed_field, model_validator
 from pydantic.json_schema import SkipJsonSchema
@@ -11,20 +11,17 @@ from whynan.records.base import Number, Record
 from whynan.records.neighbourhood import Neighbourhood
 from whynan.records.notes import KINDS, Note, all_as_written, as_written, sentence, typed
 
-if TYPE_CHECKING:
-    from typing import TextIO
-
-
 # -- How an ONNX model was run, as its report tells it -----------------------------------------------------------------
 
 
 class Fed(Record):
-    """What one input of an ONNX model was given, and from where: a file, or what was generated."""
+    """What one input of an ONNX model was given, and from where: a file, or how it was ``generated``."""
 
     name: str
     dtype: str
     shape: tuple[int, ...] | None
     origin: str
+    generated: bool = False
 
 
 class Inference(Record):

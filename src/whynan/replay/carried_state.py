@@ -67,7 +67,7 @@ class Moving:
 _ALWAYS: Final = object()
 
 
-def put(values: list[tuple[Slot, Any]]) -> None:
+def assign(values: list[tuple[Slot, Any]]) -> None:
     """Have the places hold that."""
     for slot, value in values:
         slot.write(value)

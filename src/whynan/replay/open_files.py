@@ -11,15 +11,12 @@ import stat
 import sys
 import warnings
 from collections import deque
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from types import CodeType, FrameType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from whynan.source.ownership import Owner, owner_of
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
-
 
 # -- The open files of the program: for a time what is written goes nowhere, and what is read is gone back in ----------
 
@@ -67,7 +64,7 @@ def _everywhere() -> Iterator[Any]:
 def discarded_writes(files: list[Any], null: int) -> Generator[None]:
     """Point the descriptors of what is open for writing at nothing, and back: the offsets in the files stay."""
     kept: dict[int, tuple[int, bool]] = {}
-    for n in {n for n in (1, 2, *map(_written, files)) if n is not None}:
+    for n in {n for n in (1, 2, *map(_descriptor, files)) if n is not None}:
         with suppress(OSError):
             kept[n] = os.dup(n), os.get_inheritable(n)
     writers = [f for f in files if _number(f) in kept]
@@ -137,7 +134,7 @@ def _number(file: Any) -> int | None:
         return None
 
 
-def _written(file: Any) -> int | None:
+def _descriptor(file: Any) -> int | None:
     """The descriptor of a file or a terminal that is open for writing; pipes and sockets lead to other processes."""
     number = _number(file)
     if number is None or not _kind(file).writable(file):

@@ -9,18 +9,14 @@ import importlib
 import random
 import sys
 import types
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import torch
+from torch import Tensor
 
 from whynan.capture.torch.names import tensors_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from torch import Tensor
-
 
 # -- The state that a target can see, taken before its run and put back for a second one -------------------------------
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from types import FrameType
+from typing import Any, Final
 
 from whynan.source.ownership import Owner, owner_of_code
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
 
 _GRACE: Final = 1.0
 """Seconds from one refusal to the next: what the program does as it ends has so long."""

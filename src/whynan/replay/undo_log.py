@@ -7,21 +7,18 @@ region, whose tensors are to be handed to `Undo.keep`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from types import TracebackType
+from typing import Any, Final
 
 import torch
+from torch import Tensor, UntypedStorage
 from torch._C._dynamo.eval_frame import set_eval_frame as _set_eval_frame
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from whynan.capture.torch.dispatch_mode import _PASSING, _no_dispatch
 from whynan.ops.aten import HIDDEN_MUTATION
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import TracebackType
-
-    from torch import Tensor, UntypedStorage
 
 _set_versions: Any = getattr(torch._C, "_autograd")._unsafe_set_version_counter  # noqa: B009
 
@@ -131,7 +128,7 @@ class Undo(TorchDispatchMode):
             effect = _effect_of(func)
             if effect.written != ():
                 with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-                    for tensor in _written(effect, args, kwargs):
+                    for tensor in _mutated(effect, args, kwargs):
                         self._before(tensor, str(func), reseats=effect.reseats)
         finally:
             _set_eval_frame(outside)
@@ -206,7 +203,7 @@ class Undo(TorchDispatchMode):
                     self._made.add(tensor._cdata if storage is None else storage._cdata)
 
 
-def _written(effect: _Effect, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Tensor]:
+def _mutated(effect: _Effect, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Tensor]:
     if effect.written is None:
         yield from _tensors((args, kwargs))
         return

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 from typing import Any, Final, TextIO, get_args
 
 from whynan.report.json import schema as published
 from whynan.report.page import Page
-from whynan.report.terminal import put
+from whynan.report.terminal import print_page
 from whynan.rules.base import Mode, Reading, Rule
 from whynan.rules.catalogue import SECTIONS, distribution, families, parsed, title
 from whynan.rules.intents import mended_by
@@ -16,9 +15,6 @@ from whynan.rules.intents import mended_by
 # -- The catalogue of rules as text: all of them in a table, and the page of one ---------------------------------------
 
 
-_UNSEEN: Final = 100
-"""The width where no terminal says another."""
-_WIDEST: Final = 120
 _BESIDE: Final = 30
 """Cells that a sentence needs beside a name; with fewer it stands below."""
 _INDENT: Final = 4
@@ -33,7 +29,7 @@ def show(told: Rule | tuple[Rule, ...], *, family: str | None = None, to: TextIO
     def text(width: int | None, color: bool, encoding: str) -> str:
         return render(told, family=family, width=width, color=color, encoding=encoding)
 
-    put(text, to)
+    print_page(text, to)
 
 
 def render(
@@ -48,7 +44,7 @@ def render(
 
     Where no `family` was asked for, each rule stands under that of its code.
     """
-    page = Page(width or min(shutil.get_terminal_size((_UNSEEN, 24)).columns, _WIDEST), encoding)
+    page = Page(width, encoding)
     if isinstance(told, Rule):
         _page(page, told)
     else:

@@ -8,31 +8,22 @@ import linecache
 import math
 import os
 import tokenize
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from whynan.floats import format_value
+from whynan.records import Site, Source, Step
 from whynan.source import positions
 from whynan.source.syntax import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from whynan.records import Step
-
 
 # -- The source lines of a site, read only where they are still those that ran -----------------------------------------
 
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from whynan.records import Site, Source
-
-    LineOf = Callable[[str, int], str | None]
-    """A function from file and line number to the text of the line, or None where it is not known."""
+LineOf = Callable[[str, int], str | None]
+"""A function from file and line number to the text of the line, or None where it is not known."""
 
 _MOST_LINES: Final = 200
 _MOST_SHOWN: Final = 5

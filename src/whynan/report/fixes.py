@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import itertools
 import shlex
-import shutil
-from typing import TYPE_CHECKING, Final, TextIO
+from collections.abc import Iterable
+from typing import Final, TextIO
 
-from whynan.report.page import Page
-from whynan.report.proposals import best, offers
+from whynan.records import Finding, Fix, Report
+from whynan.report.page import Page, Piece
+from whynan.report.proposals import Offer, best, offers
 from whynan.report.redaction import is_redacted
-from whynan.report.terminal import put
+from whynan.report.terminal import print_page
 from whynan.report.trial import STYLES
 from whynan.report.wording import count_text, headline
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from whynan.records import Finding, Fix, Report
-    from whynan.report.page import Piece
-    from whynan.report.proposals import Offer
-
-_UNSEEN: Final = 100
-"""The width where no terminal says another."""
-_WIDEST: Final = 120
 _LINES_SHOWN: Final = 40
 _AT: Final = 7
 _CHANGE_AT: Final = 9
@@ -33,14 +24,16 @@ _MARKS: Final = {"+": "green", "-": "red", "@": "cyan"}
 
 def show(report: Report, path: str, why_none: str, to: TextIO | None = None) -> None:
     """Print the fixes of a report, whose file `path` is; `why_none`: what is said where there are none."""
-    put(lambda width, color, encoding: render(report, path, why_none, width=width, color=color, encoding=encoding), to)
+    print_page(
+        lambda width, color, encoding: render(report, path, why_none, width=width, color=color, encoding=encoding), to
+    )
 
 
 def render(
     report: Report, path: str, why_none: str, *, width: int | None = None, color: bool = False, encoding: str = "utf-8"
 ) -> str:
     """The fixes of a report as text of lines at most `width` cells wide; 32 at least."""
-    page, told = _page(width, encoding), offers(report)
+    page, told = Page(width, encoding), offers(report)
     if not told:
         page.line(why_none)
         return page.finish(color=color)
@@ -65,24 +58,20 @@ def show_change(heading: str, verdict: str, patch: str, to: TextIO | None = None
     """Print a change that is about to be made, the whole of it, under a heading and with the verdict of its fix."""
 
     def told(width: int | None, color: bool, encoding: str) -> str:
-        page = _page(width, encoding)
+        page = Page(width, encoding)
         page.line((heading, "bold"))
         page.line(verdict)
         for line in _body(patch):
             page.verbatim(line, at=2, style=_MARKS.get(line[:1], ""))
         return page.finish(color=color)
 
-    put(told, to)
+    print_page(told, to)
 
 
 def verdict_text(fix: Fix) -> str:
     """What proof found, and why, on one line."""
     verdict = fix.verdict
     return f"{verdict.status}: {verdict.why}" if verdict.why else verdict.status
-
-
-def _page(width: int | None, encoding: str) -> Page:
-    return Page(width or min(shutil.get_terminal_size((_UNSEEN, 24)).columns, _WIDEST), encoding)
 
 
 def _offer(page: Page, offer: Offer, *, raised: bool, lacks: bool) -> None:

@@ -7,16 +7,13 @@ said where it is left out.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from string import Formatter
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from whynan.floats import format_value, short_text
+from whynan.records.notes import Note, Value
 from whynan.report.wording import count_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from whynan.records.notes import Note, Value
 
 Values: TypeAlias = "Mapping[str, Any]"
 Sentence: TypeAlias = "str | Callable[[Values], str]"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
@@ -24,6 +25,10 @@ Piece = str | tuple[str, str]
 """Text, or text and its style."""
 
 NARROWEST: Final = 32
+WIDEST: Final = 120
+"""Sentences longer than this are hard to read."""
+_UNSEEN: Final = 100
+"""The width where no terminal says another."""
 _CONTENT: Final = 11
 _TAB: Final = "    "
 _LONGEST: Final = 1200
@@ -34,12 +39,12 @@ _BEFORE: Final = 200
 class Page:
     """Lines of at most `width` cells, with labels at the left and content beside them.
 
-    Text may come from anywhere: control characters in it are shown, markup in it is text, and what the encoding of
-    the output cannot write is put plainer.
+    The width is the terminal's, and 120 at most, where none is given. Text may come from anywhere: control characters
+    in it are shown, markup in it is text, and what the encoding of the output cannot write is put plainer.
     """
 
-    def __init__(self, width: int, encoding: str = "utf-8") -> None:
-        self.width = max(width, NARROWEST)
+    def __init__(self, width: int | None, encoding: str = "utf-8") -> None:
+        self.width = max(width or min(shutil.get_terminal_size((_UNSEEN, 24)).columns, WIDEST), NARROWEST)
         self._encoding = encoding
         self._lines: list[Text] = []
         # wrapping asks for a console, and takes nothing from it: the width is given

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import shlex
 import textwrap
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from whynan.records import Finding, Fix, Report
+from whynan.report.page import Page
 from whynan.report.wording import count_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from whynan.records import Finding, Fix, Report
-    from whynan.report.page import Page
-
 
 # -- The fixes of a report by the number that each is chosen by --------------------------------------------------------
 

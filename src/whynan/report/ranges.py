@@ -5,20 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TextIO
 
 from whynan.floats import format_value
+from whynan.records import Range
 from whynan.report.escape import plain
 from whynan.report.page import Page, put_columns
-from whynan.report.terminal import put
+from whynan.report.terminal import print_page
 from whynan.report.wording import array_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import TextIO
-
-    from whynan.records import Range
 
 _HEADER: Final = ("node", "value", "op", "type", "min", "max", "NaN", "Inf", "zero", "subnormal", "of the limit")
 _FIELDS: Final = (
@@ -86,7 +82,7 @@ def _harmless(cell: object) -> object:
 
 def show(rows: Sequence[Range], *, to: TextIO | None = None) -> None:
     """Print the table to standard output, as wide as the terminal; `to`: to another stream."""
-    put(lambda width, color, encoding: render(rows, width=width, color=color, encoding=encoding), to)
+    print_page(lambda width, color, encoding: render(rows, width=width, color=color, encoding=encoding), to)
 
 
 def render(rows: Sequence[Range], *, width: int | None = None, color: bool = False, encoding: str = "utf-8") -> str:

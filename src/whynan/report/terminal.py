@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import sys
-from typing import TYPE_CHECKING, Final, TextIO
+from collections.abc import Callable
+from typing import Final, TextIO
 
+from whynan.records import Finding, Report
 from whynan.report import wording
-from whynan.report.excerpt import Sources, excerpt, history_lines
-from whynan.report.page import Page
+from whynan.report.excerpt import LineOf, Sources, excerpt, history_lines
+from whynan.report.page import WIDEST, Page
 from whynan.report.proposals import proposed
 from whynan.report.wording import count_text
 from whynan.rules.wording import data_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from whynan.records import Finding, Report
-    from whynan.report.excerpt import LineOf
-
 
 # -- What is said once, below the findings: the verdict, what was left out, and what else the reader should know -------
 
@@ -174,7 +168,7 @@ def _capsule(report: Report) -> list[str]:
 
 def _is_replay(report: Report) -> bool:
     """Whether one operation was run, and no program or model."""
-    return report.run.command.startswith("replay ")
+    return any(note.kind in ("same_bits", "other_bits") for note in report.coverage.typed_notes)
 
 
 def _is_unproved(finding: Finding) -> bool:
@@ -195,11 +189,6 @@ def _notes(report: Report) -> list[str]:
 # -- The terminal report: what, where, why, from where, reaches, fix; about twenty lines a finding ---------------------
 
 
-_UNSEEN: Final = 100
-"""The width where no terminal says another."""
-_WIDEST: Final = 120
-"""Sentences longer than this are hard to read."""
-
 _SEVERITY: Final = {"error": "bold red", "warning": "bold yellow", "info": "bold"}
 
 
@@ -212,10 +201,10 @@ def show(report: Report, *, show_all: bool = False, to: TextIO | None = None, wr
     def told(width: int | None, color: bool, encoding: str) -> str:
         return render(report, width=width, show_all=show_all, color=color, encoding=encoding, written=written)
 
-    put(told, to)
+    print_page(told, to)
 
 
-def put(told: Callable[[int | None, bool, str], str], to: TextIO | None = None) -> None:
+def print_page(told: Callable[[int | None, bool, str], str], to: TextIO | None = None) -> None:
     """Print what `told` makes of the width of an output, whether it is in colour, and its encoding."""
     out: TextIO | None = to or sys.stdout
     if out is None or out.closed:  # pyright: ignore[reportUnnecessaryComparison] (so it is without a console)
@@ -245,7 +234,7 @@ def render(
         encoding: of the output; what it cannot write is put plainer.
         written: the file that has the report's document, from which a fix is applied.
     """
-    page = Page(width or min(shutil.get_terminal_size((_UNSEEN, 24)).columns, _WIDEST), encoding)
+    page = Page(width, encoding)
     line_of = source or Sources(report.run.sources).line
     told = [*report.findings, *report.damaging, *(report.absorbed if show_all else ())]
     for number, finding in enumerate(told, 1):
@@ -265,7 +254,7 @@ def _width(out: TextIO) -> int | None:
     if os.environ.get("COLUMNS", "").isdecimal() or not out.isatty():
         return None
     try:
-        return min(os.get_terminal_size(out.fileno()).columns, _WIDEST) or None
+        return min(os.get_terminal_size(out.fileno()).columns, WIDEST) or None
     except OSError:
         return None
 

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import shutil
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import Any, Final, TextIO
 
 from whynan.floats.text import format_value
+from whynan.records import FixVerdict
 from whynan.records.trial import Trial
 from whynan.report import json
 from whynan.report.page import Page
-from whynan.report.terminal import put
+from whynan.report.terminal import print_page
 from whynan.report.wording import count_text, percent_text
-
-if TYPE_CHECKING:
-    from whynan.records import FixVerdict
 
 SCHEMA: Final = "whynan.trial/1"
 SCHEMA_FILE: Final = "whynan.trial-1.json"
-_UNSEEN: Final = 100
-"""The width where no terminal says another."""
-_WIDEST: Final = 120
 STYLES: Final = {"verified": "bold green", "distorting": "bold yellow", "rejected": "bold red", "unverified": "yellow"}
 
 
 def show(trial: Trial, to: TextIO | None = None) -> None:
     """Print the verdict, to standard output or to another stream."""
-    put(lambda width, color, encoding: render(trial, width=width, color=color, encoding=encoding), to)
+    print_page(lambda width, color, encoding: render(trial, width=width, color=color, encoding=encoding), to)
 
 
 def render(trial: Trial, *, width: int | None = None, color: bool = False, encoding: str = "utf-8") -> str:
     """The verdict as text of lines at most `width` cells wide; 32 at least."""
-    page = Page(width or min(shutil.get_terminal_size((_UNSEEN, 24)).columns, _WIDEST), encoding)
+    page = Page(width, encoding)
     verdict = trial.verdict
     page.line((verdict.status, STYLES[verdict.status]), f": {trial.change}")
     page.row("of", f"{trial.rule} {trial.name}{place_text(trial)}")

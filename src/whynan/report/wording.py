@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from whynan.floats import format_value
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from whynan.records import ChainLink, Damage, Element, Finding, ForwardOperand, Operand, Reach, SinkKind, Site
-
+from whynan.records import ChainLink, Damage, Element, Finding, ForwardOperand, Operand, Reach, SinkKind, Site
 
 # -- Values, types, indices and counts as the terminal report writes them ----------------------------------------------
 
@@ -411,7 +407,7 @@ def _group(kind: SinkKind, group: Sequence[Reach]) -> str:
     if kind == "output":
         return f"{'the output' if names in ([], ['output']) else _listed(names)}{share}"
     if len(group) == 1:
-        return f"{_ONE[kind]} {_shortened(names[0])}{share}" if names else f"a {kind}{share}"
+        return f"{_ONE[kind]} {shortened_name(names[0])}{share}" if names else f"a {kind}{share}"
     listed = f": {_listed(names)}" if names else ""
     return f"{count_text(len(group), kind)}{listed}{share}"
 
@@ -422,11 +418,16 @@ def _share(group: Sequence[Reach]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(_shortened(name) for name in names[:_NAMES_SHOWN])
-    return f"{shown} and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else shown
+    return excerpt([shortened_name(name) for name in names], _NAMES_SHOWN)
 
 
-def _shortened(name: str) -> str:
+def excerpt(texts: Sequence[str], most: int) -> str:
+    """The first of some texts on one line, and how many more there are."""
+    shown = ", ".join(texts[:most])
+    return f"{shown} and {len(texts) - most:,} more" if len(texts) > most else shown
+
+
+def shortened_name(name: str, length: int = _NAME_LENGTH) -> str:
     """Beginning and end of a long name, which tell it from its neighbours."""
-    half = _NAME_LENGTH // 2 - 2
-    return name if len(name) <= _NAME_LENGTH else f"{name[:half]}...{name[-half:]}"
+    half = length // 2 - 2
+    return name if len(name) <= length else f"{name[:half]}...{name[-half:]}"

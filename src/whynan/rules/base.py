@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
+from whynan.records import Finding, Operand
+from whynan.records.intents import FixIntent
 from whynan.rules.facts import result
 from whynan.rules.wording import derivative, row_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from whynan.records import Finding, Operand
-    from whynan.records.intents import FixIntent
-
 
 # -- What a rule is: a named hazard that recognises a birth by its facts and explains it with their values -------------
 

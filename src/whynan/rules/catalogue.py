@@ -9,22 +9,18 @@ import pkgutil
 import re
 import textwrap
 import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import whynan.rules
 from whynan.errors import UsageError
+from whynan.records import Finding
 from whynan.rules.base import OUTCOME, Explanation, Mode, Reading, Rule, facts_of
 from whynan.rules.facts import underflow
 from whynan.rules.wording import also_left_out, in_vain
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from whynan.records import Finding
-
 
 # -- The families of rules: what the character behind the letters of a code stands for ---------------------------------
 

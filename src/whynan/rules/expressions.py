@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from whynan.expr import Expressions, Term
 from whynan.expr.normal import ONE, add
+from whynan.records import Finding, Neighbourhood, Note
 from whynan.rules.base import STRUCTURE, Explanation
 from whynan.rules.facts import (
     INF,
@@ -23,11 +25,6 @@ from whynan.rules.facts import (
     value,
 )
 from whynan.rules.wording import doing, given, readable, spelled, spelled_forward
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from whynan.records import Finding, Neighbourhood, Note
 
 _LOGS: Final = ("log", "log2", "log10")
 _QUOTIENTS: Final = ("div", "true_divide")
@@ -319,14 +316,6 @@ def at_the_root(finding: Finding, what: str) -> str:
     return f"the derivative of sqrt divides by twice the root, and {what} is 0 here{outcome}"
 
 
-def at_a_root(finding: Finding, fits: Callable[[Term], bool], what: str, explanation: str) -> Explanation | None:
-    """The explanation of a root at 0 of a term that fits, which is called so; None of any other."""
-    at = root_at_zero(finding)
-    if at is None or not fits(at[1]):
-        return None
-    return Explanation(at_the_root(finding, what), explanation, STRUCTURE)
-
-
 def at_the_quotient(finding: Finding, what: str) -> str:
     """The sentence of a division by 0: what it is divided by."""
     if finding.phase == "backward":
@@ -372,3 +361,88 @@ def _factor(finding: Finding, name: str) -> float | None:
     """The value of a factor; a mask of booleans has zeros and ones."""
     found = operand(finding, name)
     return float(found.value) if found is not None and isinstance(found.value, bool) else value(finding, name)
+
+
+# -- A rule of one expression: the birth in it, the sentence of that, and why it breaks --------------------------------
+
+
+Match = Callable[[Finding], Explanation | None]
+Fits = Callable[[Term], bool]
+
+
+def at_a_root(fits: Fits, what: str, why: str) -> Match:
+    """Matches the derivative of a root at 0 of a term that fits, which is called so."""
+
+    def match(finding: Finding) -> Explanation | None:
+        at = root_at_zero(finding)
+        return Explanation(at_the_root(finding, what), why, STRUCTURE) if at is not None and fits(at[1]) else None
+
+    return match
+
+
+def at_a_quotient(fits: Fits, what: str, why: str) -> Match:
+    """Matches a division by 0, called so, where the quotient fits, or something that was computed from it."""
+
+    def match(finding: Finding) -> Explanation | None:
+        at = quotients_by_zero(finding)
+        if at is None or not any(map(fits, at[1])):
+            return None
+        return Explanation(at_the_quotient(finding, what), why, STRUCTURE)
+
+    return match
+
+
+def at_a_logarithm(operand: Callable[[Term], Term | None], what: str, why: str, *, masked: bool = True) -> Match:
+    """Matches the logarithm of a term that is 0, called so, of whose operand `operand` finds the bounds.
+
+    Without `masked` the 0 of a logit of -Inf, which is exact, is left to other rules.
+    """
+
+    def match(finding: Finding) -> Explanation | None:
+        at = logarithm_of_zero(finding)
+        of = None if at is None else operand(at[1])
+        if at is None or of is None or (not masked and of_infinity(finding)):
+            return None
+        return Explanation(at_the_logarithm(finding, what, bounds(at[0], of)), why, STRUCTURE)
+
+    return match
+
+
+def at_logarithms(fits: Fits, whole: str, why: str) -> Match:
+    """Matches the logarithm of 0 where something that was computed from it fits, which is called so."""
+
+    def match(finding: Finding) -> Explanation | None:
+        if not any(map(fits, logarithms_of_zero(finding))):
+            return None
+        return Explanation(at_the_logarithms(finding, whole), why, STRUCTURE)
+
+    return match
+
+
+def at_an_exponential(fits: Fits | str, whole: str, why: str) -> Match:
+    """Matches an exponential that is too large where something computed from it fits, or has a factor of this name."""
+
+    def match(finding: Finding) -> Explanation | None:
+        found = exponential_too_large(finding)
+        if found is None:
+            return None
+        if not (goes_into(found, fits) if isinstance(fits, str) else any(map(fits, downstream(found)))):
+            return None
+        return Explanation(at_the_exponential(finding, whole), why, STRUCTURE)
+
+    return match
+
+
+def at_a_product(fits: Callable[[Expressions, Term], bool], what: str, why: str) -> Match:
+    """Matches 0 times an infinity where the product fits, which is called so."""
+
+    def match(finding: Finding) -> Explanation | None:
+        at = zero_times_infinity(finding)
+        return Explanation(at_the_product(finding, what), why, STRUCTURE) if at is not None and fits(*at) else None
+
+    return match
+
+
+def operand_of(name: str) -> Callable[[Term], Term | None]:
+    """The operand of a call of this name; None of any other term."""
+    return lambda term: term.arguments[0] if term.is_call(name) else None

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from decimal import Context, Decimal, Overflow
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from whynan.errors import UsageError
 from whynan.floats import describe_limit, format_of, format_value
 from whynan.ops.onnx import meaning
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from whynan.records import Damage, DamageKind, Finding, ForwardOperand, Note, Operand
-
+from whynan.records import Damage, DamageKind, Finding, ForwardOperand, Note, Operand
 
 # -- Reading a finding: base operator, operand values, limits ----------------------------------------------------------
 
@@ -202,7 +198,7 @@ def decimal_text(value: Decimal | None) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
-def beyond(value: Decimal | None, dtype: str, *, shown: bool = True) -> str:
+def excess(value: Decimal | None, dtype: str, *, shown: bool = True) -> str:
     """``90000 exceeds the float16 maximum 65504``, with as many digits as it takes to see it.
 
     The number itself is left out where the sentence has just written it (``shown=False``).

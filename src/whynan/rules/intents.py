@@ -78,40 +78,26 @@ LARGE_QUOTIENT: Final = (
     ),
 )
 """A quotient is large where its denominator is 0."""
+
+
+def _logarithms(title: str, operand: str) -> tuple[FixIntent, ...]:
+    """A guard of the operand of each logarithm."""
+    return tuple(guard(title, f"{log}(x)", f"{log}({operand})") for log in _LOGARITHMS)
+
+
 _LOGARITHMS: Final = ("log", "log2", "log10")
-LOG: Final = tuple(
-    guard(
-        "the smallest normal number instead of 0 in the logarithm",
-        f"{log}(x)",
-        f"{log}(where(x == 0, finfo(x).tiny, x))",
-    )
-    for log in _LOGARITHMS
-)
+LOG: Final = _logarithms("the smallest normal number instead of 0 in the logarithm", "where(x == 0, finfo(x).tiny, x)")
 """A logarithm is large and negative at 0, and its gradient 0."""
-LOG_ABOVE: Final = tuple(
-    guard(
-        "the smallest normal number instead of 0 and below in the logarithm",
-        f"{log}(x)",
-        f"{log}(where(x <= 0, finfo(x).tiny, x))",
-    )
-    for log in _LOGARITHMS
+LOG_ABOVE: Final = _logarithms(
+    "the smallest normal number instead of 0 and below in the logarithm", "where(x <= 0, finfo(x).tiny, x)"
 )
 """A logarithm is large and negative at 0 and below, and its gradient 0."""
 LOG_BY_ROUNDING: Final = (
-    *(
-        guard(
-            "the rounding of 1 instead of 0 and below in the logarithm",
-            f"{log}(x)",
-            f"{log}(where(x <= 0, finfo(x).eps, x))",
-        )
-        for log in _LOGARITHMS
-    ),
+    *_logarithms("the rounding of 1 instead of 0 and below in the logarithm", "where(x <= 0, finfo(x).eps, x)"),
     epsilon("logsigmoid(-x) instead of log(1 - sigmoid(x) - eps)", "log(c - sigmoid(x))", "logsigmoid(-x)"),
 )
 """A difference of what is about 1 that is 0 or below by its own rounding is about as large as that is."""
-LOG_OF_ONE: Final = tuple(
-    guard("1 instead of 0 in the logarithm", f"{log}(x)", f"{log}(where(x == 0, 1, x))") for log in _LOGARITHMS
-)
+LOG_OF_ONE: Final = _logarithms("1 instead of 0 in the logarithm", "where(x == 0, 1, x)")
 """A logarithm is 0 at 0: for products with what is 0 there."""
 LOG1P: Final = (
     guard(

@@ -6,12 +6,12 @@ import math
 import re
 from dataclasses import dataclass
 from decimal import Context, Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from whynan.floats import format_value
 from whynan.ops.aten import base_name
 from whynan.ops.onnx import op_type
-from whynan.records import Note
+from whynan.records import Argument, ChainLink, Data, Finding, Neighbourhood, Note, Operand, ScaleFall, Selection
 from whynan.rules.facts import (
     base,
     count_of,
@@ -27,10 +27,6 @@ from whynan.rules.facts import (
     said,
     value,
 )
-
-if TYPE_CHECKING:
-    from whynan.records import Argument, ChainLink, Data, Finding, Neighbourhood, Operand, ScaleFall, Selection
-
 
 # -- The words of a rule's sentence: operators and operands by readable names, with their values -----------------------
 

@@ -13,7 +13,7 @@ from whynan.capture.ranks import TOGETHER, has_started_others, is_one_of_several
 from whynan.faults import report_internal_error, tell_once
 from whynan.records import Note
 from whynan.run.guarded_capture import Watched
-from whynan.run.output import capsules, recorded
+from whynan.run.output import capsules, run_trace
 from whynan.run.output.delivery import deliver, told
 from whynan.run.output.files import is_replaceable
 from whynan.run.pipeline import with_note
@@ -112,7 +112,7 @@ class Controller:
             aside = partial(self._region.end, early=True)
             self._training = Training(options, command=self._command, ended=self._spoilt, aside=aside, traced=1)
             self._training.redacts, self._training.yields = False, True
-            self._training.replays.recording = partial(recorded.of_a_replay, self._recording)
+            self._training.replays.recording = partial(run_trace.of_a_replay, self._recording)
             self._training.replays.baseline = self._region.baseline
             self._training.replays.keeper = self._keeper
             self._training.look_beside()
@@ -205,7 +205,7 @@ class Controller:
 
     def _record(self, report: Report) -> None:
         if self._recording is not None:
-            recorded.again(self._recording, report, whole=self._training is not None)
+            run_trace.again(self._recording, report, whole=self._training is not None)
 
     def _deliver(self, report: Report, *, private: bool = False) -> None:
         """Tell a report; where it is `private`, what --redact leaves out was left out already."""

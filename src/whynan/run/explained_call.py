@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from whynan.records import Report
-    from whynan.replay.targets import Target
+    from whynan.run.call_target import Target
     from whynan.run.guarded_capture import Watching
     from whynan.run.region import Region
     from whynan.verify.in_place.visits import Visits
@@ -36,7 +36,7 @@ class Call:
 
     def prepare(self, watching: Watching, *, twice: bool) -> None:
         """Name the arguments, and keep the state for a second call; raises ``MetaTensorError`` at the door."""
-        from whynan.replay.targets import Target
+        from whynan.run.call_target import Target
 
         try:
             known = Target(self._target, self._inputs, self._kwargs)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from threading import RLock
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from types import ModuleType, TracebackType
+from types import ModuleType, TracebackType
+from typing import Final
 
 _ALIKE: Final = frozenset({"whynan", "torch", "numpy"})
 """Of these there is only one: what the program has of them, whynan looks at."""

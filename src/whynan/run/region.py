@@ -11,7 +11,7 @@ from whynan.errors import NestedTraceError, UsageError
 from whynan.records import Note
 from whynan.rules.catalogue import readings
 from whynan.run.guarded_capture import Watched, watching
-from whynan.run.output import recorded
+from whynan.run.output import run_trace
 from whynan.run.pipeline import report_of
 from whynan.run.proof.proving import proved, with_surroundings
 from whynan.run.script import command_line
@@ -85,7 +85,7 @@ class Region:
         self.watching.start(scope)
         _running.append(self)
         if self.recording is not None:
-            recorded.begin(self.recording, self)
+            run_trace.begin(self.recording, self)
         return self
 
     def __exit__(
@@ -116,7 +116,7 @@ class Region:
             # what has excused nothing might have done so later
             self._report = self._report.model_copy(update={"unused_allows": ()})
         if self.recording is not None:
-            self._report = recorded.end(self.recording, self)
+            self._report = run_trace.end(self.recording, self)
         if self.redacts:
             from whynan.report.redaction import redacted
 

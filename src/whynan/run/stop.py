@@ -6,17 +6,14 @@ import os
 import signal
 import threading
 from _thread import start_new_thread
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, cast
+from types import FrameType, TracebackType
+from typing import Any, Final, cast
 
 from whynan.errors import NonFiniteError
 from whynan.run.output.delivery import say
 from whynan.source.ownership import Owner, owner_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType, TracebackType
-
 
 # -- How a run is ended from inside: an exception that programs let pass, or a debugger at the user's line -------------
 

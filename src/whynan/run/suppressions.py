@@ -7,25 +7,21 @@ import os
 import re
 import sys
 import tokenize
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from whynan.config import ALLOWABLE
 from whynan.errors import UsageError
+from whynan.records import Finding
 from whynan.report.json import read
 from whynan.rules.catalogue import rules
 from whynan.source.ownership import Owner, owner_of
 from whynan.source.positions import file_of_site
 from whynan.source.syntax import lines_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Sequence
-
-    from whynan.records import Finding
-
 
 # -- What is meant: findings that the user allows, by code, name or family ---------------------------------------------
 

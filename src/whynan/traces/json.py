@@ -6,6 +6,9 @@ import json
 import re
 from typing import Any, Final, NoReturn, cast
 
+from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError
+
 # -- JSON read strictly: no name twice, no half character, no number that is none, in no depth that could harm ---------
 
 
@@ -19,10 +22,10 @@ _MIXED: Final = frozenset(("flags", "options"))
 _LARGEST: Final = 1 << 64
 
 
-def parsed(text: bytes) -> Any:
+def parsed(text: str | bytes) -> Any:
     """What a JSON text says, its lists as tuples; raises ``ValueError`` with the first thing that is wrong with it."""
     try:
-        return _held(json.loads(text.decode("utf-8"), **_STRICT))
+        return _held(json.loads(text if isinstance(text, str) else text.decode("utf-8"), **_STRICT))
     except UnicodeEncodeError as error:
         raise ValueError("it holds half of a surrogate pair, which is no character") from error
     except UnicodeDecodeError as error:
@@ -106,6 +109,19 @@ def spelled_out(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(spelled_out(held) for held in cast("tuple[Any, ...]", value))
     return value
+
+
+def dumped(model: BaseModel, **options: Any) -> str:
+    """The JSON text of a model, in which NaN and the infinities are strings and every character can be seen.
+
+    A lone surrogate in a name (a file name that is not UTF-8) has no place in JSON and is written as its escape.
+    """
+    try:
+        return visible(model.model_dump_json(by_alias=True, **options))
+    except PydanticSerializationError:
+        held = {name: value for name, value in options.items() if name != "indent"}
+        plain = type(model).model_validate(spelled_out(model.model_dump(by_alias=True, **held)))
+        return visible(plain.model_dump_json(by_alias=True, **options))
 
 
 def visible(document: str) -> str:

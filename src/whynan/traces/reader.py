@@ -362,7 +362,7 @@ def _check(folder: Folder, facts: FactsDocument) -> None:
         raise folder.refused(layout.FACTS, "two births have one label")
     named = {label for birth in facts.births for label in birth.causes}
     for sink in (*facts.sinks, *facts.unexplained):
-        named.update(sink.labels, *(carried.labels for carried in sink.counts))
+        named.update(sink.labels, *sink.counts)
     if missing := named - labels:
         raise folder.refused(layout.FACTS, f"it names birth {min(missing)}, which there is not")
     scopes = {number for one in (*facts.births, *facts.silent) for number in one.scope}

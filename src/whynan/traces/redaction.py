@@ -72,8 +72,6 @@ _PROVIDER: Final = re.compile(
 _DOMAIN: Final = re.compile(
     r"|ai\.onnx(\.ml|\.preview|\.training|\.preview\.training)?|com\.microsoft(\.\w+)?", re.ASCII
 )
-GENERATED: Final = "generated"
-"""How the origin of an input begins that nobody gave."""
 _GENERIC_NAMES: Final = frozenset(("<module>", "<lambda>"))
 
 
@@ -323,8 +321,8 @@ def _word(text: str | None) -> str | None:
     return text if text in ("disabled", "basic", "extended", "all") else None
 
 
-def _origin(text: str) -> str:
-    return "generated" if text.startswith(GENERATED) else "given"
+def _origin(fed: Fed) -> str:
+    return "generated" if fed.generated else "given"
 
 
 _ELEMENT_OF_A_ROW: Final[Table] = {"index": kept, "value": dropped, "dtype": dtype, "origin": kept}
@@ -411,7 +409,7 @@ FACTS: Final[Mapping[type, Table]] = {
         "nodes": kept, "nodes_as_written": kept, "segments": kept, "bit_equal": kept, "inputs": record, "case": kept,
         "cases": kept,
     },
-    Fed: {"name": tensor, "dtype": dtype, "shape": kept, "origin": by_value(_origin)},
+    Fed: {"name": tensor, "dtype": dtype, "shape": kept, "origin": by_holder(_origin), "generated": kept},
 }  # fmt: skip
 """What becomes of each field of a trace's facts, and of what is known of its run."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from whynan.errors import UsageError
 from whynan.records import Note
 from whynan.traces import format as layout
-from whynan.traces.format import FactsDocument, Meant, RunDocument, written
+from whynan.traces.format import FactsDocument, Meant, RunDocument, json_of
 from whynan.traces.redaction import FACTS, Pseudonyms, Redaction, named, node, operator, redacted_facts
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class TraceWriter:
 
     def _document(self, name: str, document: FactsDocument | RunDocument) -> bool:
         def write() -> None:
-            data = written(document).encode()
+            data = json_of(document).encode()
             _check_size(len(data), layout.MOST_DOCUMENT_BYTES, name)
             self._whole(name, data)
 

@@ -7,15 +7,13 @@ replayed in the replay of a bad step.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from whynan.capture.torch.interposition.wrappers import unseen
 from whynan.training.listeners import Here, InGraph
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def is_capturing() -> bool:

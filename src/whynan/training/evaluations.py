@@ -7,30 +7,26 @@ from __future__ import annotations
 
 import functools
 import sys
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from types import CodeType, FrameType
+from typing import Any, Final, Protocol
 
 import torch
+from torch import Tensor
 
 from whynan.capture.torch.arrays import is_bad, readable
 from whynan.capture.torch.interposition.wrappers import fenced, unseen
 from whynan.capture.torch.names import tensors_of
 from whynan.faults import theirs
 from whynan.replay.checkpoint import stack
-from whynan.replay.contents import Contents
+from whynan.replay.mutable_state import Contents
 from whynan.replay.sandbox import Outside, held_back
 from whynan.replay.snapshot import restore, rng
 from whynan.replay.time_limit import TimeLimit, obstacle
 from whynan.replay.undo_log import TooMuch, Undo
 from whynan.source.ownership import Owner, owner_of
 from whynan.training.listeners import TakenByHand
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-    from types import CodeType, FrameType
-
-    from torch import Tensor
 
 _MOST_KINDS: Final = 64
 """So many kinds of evaluations are looked at in one run."""

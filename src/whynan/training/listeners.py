@@ -91,31 +91,16 @@ class Marking(Protocol):
         """A loader has given a batch, and where that came from."""
 
 
-class Unmarked:
+class Unmarked(Marking):
     """Keeps nothing of where the program stands; `stepped` is called after each step."""
 
     def __init__(self, stepped: Callable[[], None]) -> None:
         self._stepped = stepped
 
-    def made(self) -> None:
-        """Nothing is kept."""
-
     def step(self, scaler: Any) -> None:
         """A step has been made."""
         del scaler
         self._stepped()
-
-    def scales(self, scaler: Any) -> None:
-        """Nothing is kept."""
-
-    def model(self) -> None:
-        """Nothing is kept."""
-
-    def backward(self) -> None:
-        """Nothing is kept."""
-
-    def batch(self, batch: Any, came: Came) -> None:
-        """Nothing is kept."""
 
 
 # -- The last steps of a training, as few numbers each: how a run came to its bad step ---------------------------------

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import torch
+from torch import Tensor
 
 from whynan.capture.torch.provenance.interventions import stored_values
 from whynan.capture.torch.sinks.gradients import Judged, norm_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from torch import Tensor
-
 
 # -- Numbers on their way from a device to the host: all of a step together, waited for now or when they are read ------
 #
@@ -215,7 +211,7 @@ def _values(gradient: Tensor) -> Tensor:
     return torch.view_as_real(plain) if plain.is_complex() else plain
 
 
-def _apart(gradients: Sequence[Tensor]) -> tuple[list[tuple[list[int], list[Tensor]]], list[int]]:
+def _by_kernel(gradients: Sequence[Tensor]) -> tuple[list[tuple[list[int], list[Tensor]]], list[int]]:
     """The gradients of each device and dtype that many kernels take at once, and the places of all others."""
     groups: dict[Any, tuple[list[int], list[Tensor]]] = {}
     others: list[int] = []
@@ -235,7 +231,7 @@ _PLAIN: Final = (torch.Tensor, torch.nn.Parameter)
 
 def _norms(gradients: Sequence[Tensor]) -> list[Tensor]:
     """Norms of which the norm of all gradients is made."""
-    groups, others = _apart(gradients)
+    groups, others = _by_kernel(gradients)
     norms = [torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors))) for _, tensors in groups]
     norms += [torch.linalg.vector_norm(_values(gradients[place])) for place in others]
     return [norm.reshape(1) for norm in norms]
@@ -246,7 +242,7 @@ def _not_finite(gradients: Sequence[Tensor]) -> list[tuple[list[int], Tensor]]:
 
     The greatest magnitude is finite only if all are, and a sum is not always where they are.
     """
-    groups, others = _apart(gradients)
+    groups, others = _by_kernel(gradients)
     found = [(places, _is_wrong(torch.stack(torch._foreach_norm(tensors, INF)))) for places, tensors in groups]
     found += [([place], _is_wrong(_values(gradients[place])).any().reshape(1)) for place in others]
     return found

@@ -19,9 +19,9 @@ from whynan.capture.torch.sinks.gradients import Fault, Judged, Losses, is_finit
 from whynan.capture.torch.sinks.values_read import held_by
 from whynan.errors import NestedTraceError
 from whynan.faults import theirs
-from whynan.replay.carried_state import put
+from whynan.replay.carried_state import assign
 from whynan.replay.checkpoint import stack
-from whynan.replay.contents import Contents, Gradients
+from whynan.replay.mutable_state import Contents, Gradients
 from whynan.replay.plan import TooLong
 from whynan.replay.sandbox import Outside, held_back
 from whynan.replay.snapshot import ScalerState, restore, rng
@@ -182,7 +182,7 @@ def replay(
             torch._C._set_grad_enabled(guard.here.differentiates)
         if way.scaler is not None:
             way.scaler.put_back()
-        put(way.moving)
+        assign(way.moving)
         for parameter in parameters:
             parameter.grad = None if parameter.grad is None else torch.zeros_like(parameter)
         with ExitStack() as entered:
@@ -250,7 +250,7 @@ def replay(
         with ExitStack() as last:
             last.callback(_leave, guard, losses, inside=inside)
             last.callback(restore, begun)
-            last.callback(put, moved)
+            last.callback(assign, moved)
             last.callback(_surely, contents.put_back)
             last.callback(_surely, gradients.put_back)
             if scaler is not None:

@@ -99,7 +99,7 @@ def test_another_thread_is_not_refused_while_a_replay_runs() -> None:
 
 
 def test_what_another_thread_puts_into_a_queue_meanwhile_stays() -> None:
-    from whynan.replay.contents import Contents
+    from whynan.replay.mutable_state import Contents
 
     waiting, seen = _filled(queue.Queue()), [1]
     contents = Contents([{"waiting": waiting, "seen": seen}])

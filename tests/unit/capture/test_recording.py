@@ -22,7 +22,7 @@ from whynan.capture.torch.event_log import RING
 from whynan.capture.torch.segments import FREE, Recording
 from whynan.records import Report
 from whynan.report.json import to_json
-from whynan.run.output.recorded import report_of_directory
+from whynan.run.output.run_trace import report_of_directory
 from whynan.traces import Sink
 from whynan.traces import format as layout
 from whynan.traces.reader import Recorded, read_trace

@@ -22,7 +22,7 @@ import xdist.remote
 from execnet.gateway_base import get_execmodel
 from torch import nn
 
-from whynan.replay.contents import Contents, Gradients
+from whynan.replay.mutable_state import Contents, Gradients
 from whynan.replay.snapshot import restore, rng
 
 DRAWS: dict[str, Callable[[], Any]] = {

@@ -13,7 +13,7 @@ from whynan.capture.onnx.engine import EngineSettings
 from whynan.capture.onnx.execution import Outcome
 from whynan.records import Coverage
 from whynan.report.notes import sentence
-from whynan.run.onnx.explaining import agree, explained, explaining, unexplained
+from whynan.run.onnx.explaining import agree, explaining, folding_note, unexplained
 from whynan.traces import Sink, Trace
 
 SETTINGS = EngineSettings("model.onnx")
@@ -53,4 +53,4 @@ def test_runs_agree_whose_bad_outputs_are_the_same() -> None:
 
 @pytest.mark.parametrize("of", [outcome(*"abcdef"), outcome(blocked=True)], ids=["computed", "blocked"])
 def test_which_run_is_told_of_is_said(of: Outcome, snapshot: SnapshotAssertion) -> None:
-    assert f"{sentence(explained(of))}\n{sentence(unexplained(of))}" == snapshot
+    assert f"{sentence(folding_note(of))}\n{sentence(unexplained(of))}" == snapshot

@@ -18,7 +18,7 @@ from whynan.capsule import open_capsule
 from whynan.fixes.candidates import Candidate, Formula
 from whynan.fixes.diffs import applied, read_diff
 from whynan.records import FixVerdict, Report
-from whynan.run.fix import trial
+from whynan.run.fix import user_fix as trial
 from whynan.run.proof.proving import Judged, Once, proved
 from whynan.run.proof.trying import tried
 from whynan.verify.in_place import visits as visiting_module

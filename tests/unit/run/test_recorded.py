@@ -26,7 +26,7 @@ from whynan.config import Options
 from whynan.records import Report
 from whynan.report.json import to_json
 from whynan.run.guarded_capture import Watched
-from whynan.run.output.recorded import again, report_of_directory, report_of_recorded
+from whynan.run.output.run_trace import again, report_of_directory, report_of_recorded
 from whynan.run.region import Region
 from whynan.run.suppressions import Baseline, comments_of
 from whynan.traces import Trace as Facts
@@ -295,7 +295,7 @@ def test_a_failure_of_our_own_comes_back(folder: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("name", ["_begin", "_end"])
 def test_a_failure_to_record_leaves_the_run_alone(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WHYNAN_RAISE_INTERNAL")
-    monkeypatch.setattr(f"whynan.run.output.recorded.{name}", lambda *_: 1 / 0)
+    monkeypatch.setattr(f"whynan.run.output.run_trace.{name}", lambda *_: 1 / 0)
     writer = TraceWriter(folder)
     with pytest.warns(RuntimeWarning, match="an error of its own"), Trace(recording=writer) as region:
         literal()

@@ -6,7 +6,7 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
-from whynan.run.watch.attempts import _shortest  # pyright: ignore[reportPrivateUsage]
+from whynan.run.watch.replays import _shortest  # pyright: ignore[reportPrivateUsage]
 
 
 def way(seconds: float) -> Any:

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,9 +15,9 @@ from tests.unit.analysis.facts import birth, sink, trace
 from tests.unit.traces.folders import RUN
 from tests.unit.traces.strategies import SCOPES, same, traces
 from whynan.records import Damage, ScaleFall
-from whynan.traces import Birth, Event, Silent, Sink, Trace
+from whynan.traces import Silent, Trace
 from whynan.traces import format as layout
-from whynan.traces.format import BirthPart, EventPart, FactsDocument, Meant, SinkPart, written
+from whynan.traces.format import FactsDocument, Meant, json_of
 from whynan.traces.reader import read_trace
 from whynan.traces.writer import TraceWriter
 
@@ -30,7 +29,7 @@ def test_any_facts_come_back_from_the_disk_as_they_were(made: Trace) -> None:
         writer = TraceWriter(Path(directory) / "t")
         writer.meant = lambda: tuple(Meant(pattern=f"WN{n}", reason="known") for n in range(SCOPES))
         writer.begin(RUN, {})
-        writer.append(layout.RANGES, [written(found) for found in made.ranges])
+        writer.append(layout.RANGES, [json_of(found) for found in made.ranges])
         assert writer.facts(made, {}, len(made.ranges))
         writer.end(RUN)
         assert same(read_trace(Path(directory) / "t").trace) == same(made)
@@ -55,11 +54,6 @@ def test_two_facts_that_differ_are_told_apart() -> None:
     assert same(trace([birth(1)], [sink(1)])) != same(trace([birth(1, named=True)], [sink(1)]))
 
 
-@pytest.mark.parametrize(("fact", "part"), [(Event, EventPart), (Birth, BirthPart), (Sink, SinkPart)])
-def test_every_field_of_a_fact_has_its_place_in_the_document(fact: Any, part: Any) -> None:
-    assert [field.name for field in dataclasses.fields(fact)] == list(part.model_fields)
-
-
 def test_every_field_of_a_trace_has_its_place_in_the_document() -> None:
     beside = {"schema_", "allowances", "sources"}
     assert {field.name for field in dataclasses.fields(Trace)} == set(FactsDocument.model_fields) - beside
@@ -68,7 +62,7 @@ def test_every_field_of_a_trace_has_its_place_in_the_document() -> None:
 def test_nan_and_the_infinities_are_words() -> None:
     values = [float("nan"), float("inf"), float("-inf")]
     document = FactsDocument.of(trace([birth(n, value=v) for n, v in enumerate(values, 1)], []), (), {}, 0)
-    held = json.loads(written(document), parse_constant=lambda name: pytest.fail(name))
+    held = json.loads(json_of(document), parse_constant=lambda name: pytest.fail(name))
     assert [b["element"]["value"] for b in held["births"]] == ["NaN", "Infinity", "-Infinity"]
 
 

@@ -18,7 +18,7 @@ from tests.unit.traces.ranges import RANGE
 from tests.unit.traces.strategies import same
 from whynan.errors import UsageError
 from whynan.traces import format as layout
-from whynan.traces.format import written
+from whynan.traces.format import json_of
 from whynan.traces.reader import Recorded, read_trace
 from whynan.traces.writer import TraceWriter
 
@@ -172,7 +172,7 @@ def test_a_line_that_a_killed_run_has_torn_is_passed_over(here: Path) -> None:
 
 def test_ranges_behind_those_that_the_facts_know_of_are_passed_over(here: Path) -> None:
     writer = recorded(here / "t", finished=False, facts=None)
-    writer.append(layout.RANGES, [written(RANGE)] * 3)
+    writer.append(layout.RANGES, [json_of(RANGE)] * 3)
     writer.facts(trace([], []), {}, 2)
     assert read_wholly("t").trace.ranges == (RANGE, RANGE)
 

@@ -13,13 +13,19 @@ from tests.unit.analysis.facts import INF, birth, sink, trace
 from tests.unit.traces.filled import SECRET, Fill
 from whynan.records import ChainLink, Element, Note, Operand, Range, Site
 from whynan.records.base import Record
+from whynan.records.report import Fed
 from whynan.report.notes import sentence
 from whynan.report.redaction import REPORT
 from whynan.traces.facts import STILL_HELD, Event, Trace
 from whynan.traces.redaction import FACTS, LEFT_OUT, Pseudonyms, Redaction, redacted_facts
 
+
+def _is_fact(kind: object) -> bool:
+    return isinstance(kind, type) and dataclasses.is_dataclass(kind) and kind.__module__ == whynan.traces.facts.__name__
+
+
 RECORDS = [r for r in vars(whynan.records).values() if isinstance(r, type) and issubclass(r, Record)]
-DATACLASSES = [r for r in vars(whynan.traces.facts).values() if dataclasses.is_dataclass(r) and isinstance(r, type)]
+DATACLASSES = [r for r in vars(whynan.traces.facts).values() if _is_fact(r)]
 DROPPED_WHOLE = {whynan.records.Source, whynan.records.Further}
 """Records that only stand in fields that are dropped."""
 
@@ -73,6 +79,13 @@ def test_no_text_of_a_trace_is_let_through(redact: bool) -> None:
     text = repr(redacted_facts(made) if redact else made)
     assert (SECRET in text) is not redact
     assert ("0.4142" in text) is not redact
+
+
+def test_a_redacted_input_says_whether_it_was_generated() -> None:
+    fed = Fed(name="x", dtype="float32", shape=(2,), origin="generated.npy")
+    assert Redaction(FACTS).of(fed).origin == "given"
+    made = Fed(name="x", dtype="float32", shape=(2,), origin="normal(0,1), seed 0", generated=True)
+    assert Redaction(FACTS).of(made).origin == "generated"
 
 
 def test_one_name_has_one_number_wherever_it_stands() -> None:

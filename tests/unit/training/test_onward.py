@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from whynan.run.watch.attempts import Replaying
+from whynan.run.watch.replays import Replaying
 
 if TYPE_CHECKING:
     from collections.abc import Callable

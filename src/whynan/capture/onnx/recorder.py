@@ -10,7 +10,7 @@ from whynan.errors import UsageError
 from whynan.floats import format_of
 from whynan.records import Range
 from whynan.traces import format as layout
-from whynan.traces.format import written
+from whynan.traces.format import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ class Recorder:
         """Write the ranges that wait."""
         if self.writer is None or not self._waiting:
             return
-        lines = [written(self.writer.private(found)) for found in self._waiting]
+        lines = [json_of(self.writer.private(found)) for found in self._waiting]
         if self.writer.append(layout.RANGES, lines):
             self.ranges += len(lines)
         self._waiting.clear()

@@ -12,7 +12,7 @@ from whynan.capture.torch.sinks.sinks import Pending
 from whynan.capture.torch.sites import OPTIMIZER
 from whynan.source.positions import sha256_of
 from whynan.traces import format as layout
-from whynan.traces.format import FAILED, SiteLine, text_line, written
+from whynan.traces.format import FAILED, SiteLine, json_of, text_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -78,7 +78,7 @@ class Segments:
     def finish(self, ranges: Iterable[Range], first: int = 0) -> None:
         """Write those ranges that are not written, of all from one on."""
         new = list(ranges)[self.ranges - first :]
-        if self._writer.append(layout.RANGES, [written(self._writer.private(found)) for found in new]):
+        if self._writer.append(layout.RANGES, [json_of(self._writer.private(found)) for found in new]):
             self.ranges += len(new)
 
     def _events(self, start: int, stop: int) -> NDArray[np.void]:
@@ -132,7 +132,7 @@ class Segments:
         if site is None:
             return "null"
         private = self._writer.private
-        return written(SiteLine(site=private(site), library_site=None if library is None else private(library)))
+        return json_of(SiteLine(site=private(site), library_site=None if library is None else private(library)))
 
 
 class _Numbers(dict[Any, int]):

@@ -5,23 +5,17 @@ from __future__ import annotations
 import cmath
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import torch
 from torch import Tensor
 
 from whynan.models.checkpoint.pickles import StandIn, Wrapper, plain, tensor_of
-from whynan.models.counting import NOTHING, UncountableError, counted, layout_of
-from whynan.records.checkpoint import Stored
+from whynan.models.counting import NOTHING, Counted, UncountableError, counted, layout_of
+from whynan.records.checkpoint import Meaning, Stored
 from whynan.traces.json import spelled
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from whynan.models.counting import Counted
-
 
 # -- Which infinities of a checkpoint are meant: masks, start values of a search for an extreme, settings --------------
 
@@ -55,7 +49,7 @@ class Allowances:
 
 def literal(
     name: str, counts: Mapping[str, int], ends: tuple[float | None, float | None], shape: Sequence[int] | None
-) -> str | None:
+) -> Meaning | None:
     """Why the infinities of a tensor are meant; None where they are not, or a NaN is among them."""
     n, up, down = counts["n"], counts["n_posinf"], counts["n_neginf"]
     if counts["n_nan"] or not up + down:
@@ -73,7 +67,7 @@ def literal(
     return None
 
 
-def literal_number(counts: Mapping[str, int]) -> str | None:
+def literal_number(counts: Mapping[str, int]) -> Meaning | None:
     """What infinite bare numbers are taken for; a NaN never is."""
     return None if counts["n_nan"] else "taken for a setting or a start value"
 

@@ -6,17 +6,13 @@ import json
 import math
 import os
 import stat
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from whynan.errors import UsageError
 from whynan.models.checkpoint.order import excerpt, steps_of
+from whynan.records.base import Number
 from whynan.records.checkpoint import Logged
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from whynan.records.base import Number
-
 
 # -- What kind of file a path names, by how it begins; whatever is no checkpoint is refused with the reason ------------
 

@@ -5,19 +5,15 @@ from __future__ import annotations
 import math
 import os
 import re
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Sequence
+from typing import Any, Final, cast
 
 import torch
 
 from whynan.models.checkpoint.pickles import Wrapper, plain
-from whynan.records.checkpoint import Checkpoint, Order
+from whynan.records.base import Number
+from whynan.records.checkpoint import Checkpoint, Order, Unordered
 from whynan.traces.json import spelled
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from whynan.records.base import Number
-
 
 # -- The order of several checkpoints: by the step that each stores, else by their names as people count ---------------
 
@@ -57,7 +53,8 @@ def _why_not(readable: Sequence[Checkpoint]) -> str:
     if lacking is not None:
         return f"{lacking} stores no step"
     shared = set(STEPS).intersection(*(checkpoint.steps for checkpoint in readable))
-    return "all store the same step" if shared else "they store their steps under different names"
+    why: Unordered = "all store the same step" if shared else "they store their steps under different names"
+    return why
 
 
 def _step(value: Any) -> Number | None:

@@ -6,19 +6,15 @@ import pickle
 import re
 from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
 from collections import OrderedDict
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
-from typing import IO, TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, cast
+from typing import IO, Any, ClassVar, Final, Literal, TypeAlias, cast
 
 import numpy as np
 import torch
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from torch import Tensor
-
+from torch import Tensor
 
 # -- A pickle scanner: an unpickler to which every class and function is a recorder of how its objects are filled ------
 

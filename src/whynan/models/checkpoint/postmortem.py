@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import torch
 
 from whynan.errors import UsageError
-from whynan.models.checkpoint.contents import Allowances, Contents, contents
-from whynan.models.checkpoint.files import LOG, Members, members, read_log
+from whynan.models.checkpoint.contents import Allowances, Contents, Held, contents
+from whynan.models.checkpoint.files import LOG, Form, Members, Part, members, read_log
 from whynan.models.checkpoint.order import distinct, excerpt, ordered, short_names, steps_of
 from whynan.models.checkpoint.tensors import opened, opened_safetensors
+from whynan.records.base import Number
 from whynan.records.checkpoint import Checkpoint, Checkpoints, Logged, StoredForm
 from whynan.traces.json import spelled
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from whynan.models.checkpoint.contents import Held
-    from whynan.models.checkpoint.files import Form, Part
-    from whynan.records.base import Number
-
 
 # -- One checkpoint, file by file: what it holds, how old it says it is, and what of it was not loaded -----------------
 
@@ -34,7 +28,7 @@ _FORMS: Final[dict[Form, StoredForm]] = {"zip": "torch", "legacy": "torch-legacy
 _SHOWN: Final = 3
 
 
-def examined(
+def inspect_checkpoint(
     name: str, path: str, members: Members, allowances: Allowances, tick: Callable[[int], None] | None = None
 ) -> Checkpoint:
     """What a checkpoint holds; raises ``UsageError`` where a part of it cannot be read."""
@@ -161,7 +155,7 @@ def _read(paths: Sequence[str], allowances: Allowances, progress: Progress | Non
         try:
             if isinstance(made, UsageError):
                 raise made
-            checkpoints.append(examined(name, spelled(path), made, allowances, tick))
+            checkpoints.append(inspect_checkpoint(name, spelled(path), made, allowances, tick))
         except UsageError as error:
             errors.append(error)
             checkpoints.append(
@@ -169,7 +163,7 @@ def _read(paths: Sequence[str], allowances: Allowances, progress: Progress | Non
             )
     if len(errors) == len(checkpoints):
         raise errors[0]
-    return _compared(checkpoints, allowances)
+    return _comparison(checkpoints, allowances)
 
 
 def _members(path: Path) -> Members | UsageError:
@@ -179,7 +173,7 @@ def _members(path: Path) -> Members | UsageError:
         return error
 
 
-def _compared(checkpoints: list[Checkpoint], allowances: Allowances) -> Checkpoints:
+def _comparison(checkpoints: list[Checkpoint], allowances: Allowances) -> Checkpoints:
     order = None
     if len(checkpoints) > 1:
         checkpoints, order = ordered(checkpoints)

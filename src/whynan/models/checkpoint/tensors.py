@@ -5,29 +5,21 @@ from __future__ import annotations
 import pickle
 import re
 import zipfile
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
 
 import safetensors
 import torch
-from torch import serialization
+from torch import Tensor, serialization
 
 from whynan.errors import UsageError
 from whynan.models.checkpoint.contents import Unread
-from whynan.models.checkpoint.files import damaged, unreadable
+from whynan.models.checkpoint.files import Form, damaged, unreadable
 from whynan.models.checkpoint.order import steps_of
-from whynan.models.checkpoint.pickles import Cast, kinds
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
-    from pathlib import Path
-
-    from torch import Tensor
-
-    from whynan.models.checkpoint.files import Form
-    from whynan.models.checkpoint.pickles import Kind
-    from whynan.records.base import Number
-
+from whynan.models.checkpoint.pickles import Cast, Kind, kinds
+from whynan.records.base import Number
 
 # -- Files of ``torch.save``: opened with ``weights_only=True``, with stand-ins for the classes that it refuses --------
 

@@ -8,24 +8,17 @@ import os
 import warnings
 import zipfile
 import zlib
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from pathlib import Path
+from typing import IO, Any, Final, TypeVar
 
 import numpy as np
 import onnx
 from numpy.lib import format as npy
-from onnx import numpy_helper
+from numpy.typing import NDArray
+from onnx import OptionalProto, SequenceProto, TensorProto, numpy_helper
 
 from whynan.errors import UsageError
-from whynan.models.onnx.model import STRING, bits_of, dtype_name, dtype_of, parsed, read_file, text_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import IO
-
-    from numpy.typing import NDArray
-    from onnx import OptionalProto, SequenceProto, TensorProto
-
-    from whynan.models.onnx.model import Signature
+from whynan.models.onnx.model import STRING, Signature, bits_of, dtype_name, dtype_of, parsed, read_file, text_of
 
 _AGAIN: Final = "write it again with numpy.save or numpy.savez"
 _AGAIN_PB: Final = "write it again with onnx.numpy_helper.from_array(array).SerializeToString()"

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from whynan.errors import UsageError
 from whynan.models.checkpoint.order import excerpt
 from whynan.models.onnx.model import STRING, Signature, dtype_of, name_of, spelled_dims
+from whynan.models.onnx.opening import OnnxModel
+from whynan.models.onnx.specs import Filled, Generated
 from whynan.traces.writer import private
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from whynan.models.onnx.opening import OnnxModel
-    from whynan.models.onnx.specs import Filled, Generated
-
 
 # -- Whether values fit what a model takes: dtype, rank, fixed dimensions, and those that several inputs share ---------
 

@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whynan.errors import UsageError
 from whynan.models.checkpoint.files import unreadable
 from whynan.models.checkpoint.order import excerpt
 from whynan.models.onnx.arrays import name_in_pb, read_npy, read_npz, read_pb
 from whynan.models.onnx.binding import Binding, check_sizes, listed, shape_of
-from whynan.models.onnx.model import name_of
-from whynan.models.onnx.specs import HOW, Filled, Generated, InFile, Nothing, guess, make, spec_of
+from whynan.models.onnx.model import Signature, name_of
+from whynan.models.onnx.opening import OnnxModel
+from whynan.models.onnx.specs import HOW, Filled, Generated, InFile, Nothing, Spec, guess, make, spec_of
 from whynan.records.report import Fed
 from whynan.traces.json import spelled
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from whynan.models.onnx.model import Signature
-    from whynan.models.onnx.opening import OnnxModel
-    from whynan.models.onnx.specs import Spec
-
 
 # -- Which files of a folder, or which single file, give which inputs of a model; and its test data sets ---------------
 
@@ -370,8 +363,11 @@ def _fed(signature: Signature, value: Any, source: _Source, seed: int) -> Fed:
         origin = source.text
     if isinstance(value, np.ndarray):
         array = cast("NDArray[Any]", value)
-        return Fed(name=signature.name, dtype=name_of(array.dtype), shape=array.shape, origin=origin)
-    return Fed(name=signature.name, dtype=signature.dtype or signature.kind, shape=None, origin=origin)
+        dtype, shape = name_of(array.dtype), array.shape
+    else:
+        dtype, shape = signature.dtype or signature.kind, None
+    generated = source is None or isinstance(source, Generated)
+    return Fed(name=signature.name, dtype=dtype, shape=shape, origin=origin, generated=generated)
 
 
 _SEEDED: Final = ("uniform", "normal", "randint")

@@ -6,35 +6,30 @@ import hashlib
 import os
 import re
 import stat
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
-from onnx import helper
+from google.protobuf.message import DecodeError, Message
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    TensorShapeProto,
+    TypeProto,
+    ValueInfoProto,
+    helper,
+)
 
 from whynan.errors import UsageError
 from whynan.models.checkpoint.files import STRANGERS, unreadable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from google.protobuf.message import Message
-    from onnx import (
-        AttributeProto,
-        FunctionProto,
-        GraphProto,
-        ModelProto,
-        NodeProto,
-        TensorProto,
-        TensorShapeProto,
-        TypeProto,
-        ValueInfoProto,
-    )
-
 
 # -- The parts of an ONNX model one after another: its graphs, those in bodies and functions, their nodes and tensors
 

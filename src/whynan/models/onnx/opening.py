@@ -7,23 +7,19 @@ import math
 import os
 import re
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 import onnx
+from onnx import ModelProto, TensorProto
 
 from whynan.errors import UsageError
 from whynan.models.checkpoint.files import unreadable
 from whynan.models.onnx.model import AGAIN, bits_of, graphs, nodes, read_model, signature_of, tensors, text_of
 from whynan.models.onnx.model import Signature as Signature
 from whynan.models.onnx.operators import check_operators, opset_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onnx import ModelProto, TensorProto
-
 
 # -- The files beside an ONNX model that hold its weights: checked before any engine opens them ------------------------
 

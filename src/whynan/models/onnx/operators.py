@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
 
 import onnx
-from onnx import defs
+from onnx import FunctionProto, ModelProto, OperatorSetIdProto, defs
 
 from whynan.errors import UsageError
 from whynan.models.onnx.model import AGAIN, Held, nodes, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from onnx import FunctionProto, ModelProto, OperatorSetIdProto
 
 Opset = dict[str, int]
 """The version of each domain, by the name that reports use: ``ai.onnx`` where a model says nothing."""

@@ -7,17 +7,14 @@ import re
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whynan.errors import UsageError
 from whynan.models.onnx.arrays import most_bytes
 from whynan.models.onnx.model import STRING, dtype_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 # -- What ``name=...`` gives an input: a file, one number everywhere, or numbers to be generated -----------------------
 

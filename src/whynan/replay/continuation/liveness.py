@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
+from typing import Any, Final, Literal, NamedTuple
 
 # -- Which names statements read and store, and which of them are live before them (Aho et al., section 9.2.5) ---------
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TextIO, get_args
 
-from whynan.records.checkpoint import Checkpoint, Checkpoints, Logged, Order, Stored
+from whynan.records.checkpoint import Checkpoint, Checkpoints, Logged, Meaning, Order, Stored, Unordered
 from whynan.report import json
-from whynan.report.page import Page, put_columns
+from whynan.report.page import Page, Piece, put_columns
 from whynan.report.postmortem.wording import (
     bad_text,
     count_of,
@@ -22,21 +22,12 @@ from whynan.report.postmortem.wording import (
     type_of,
     where,
 )
-from whynan.report.terminal import put
+from whynan.report.terminal import print_page
 from whynan.traces.redaction import Pseudonyms, Redaction, Table, by_value, dropped, kept, named, record
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from whynan.report.page import Piece
-
 
 # -- The post-mortem of checkpoints as text: which tensors are bad, and since which checkpoint; about twenty lines -----
 
 
-_UNSEEN: Final = 100
-"""The width where no terminal says another."""
-_WIDEST: Final = 120
 _TENSORS_SHOWN: Final = 15
 _AROUND: Final = 2
 """Checkpoints shown before and after those that matter."""
@@ -53,7 +44,7 @@ def show(report: Checkpoints, *, show_all: bool = False, to: TextIO | None = Non
     def told(width: int | None, color: bool, encoding: str) -> str:
         return render(report, width=width, show_all=show_all, color=color, encoding=encoding)
 
-    put(told, to)
+    print_page(told, to)
 
 
 def render(
@@ -73,7 +64,7 @@ def render(
         color: with the terminal's colour codes.
         encoding: of the output; what it cannot write is put plainer.
     """
-    page = Page(width or min(shutil.get_terminal_size((_UNSEEN, 24)).columns, _WIDEST), encoding)
+    page = Page(width, encoding)
     page.heading(headline(report), _versions(report), _STYLES[report.verdict])
     page.blank()
     if len(report.checkpoints) > 1:
@@ -203,11 +194,11 @@ def _error(redaction: Redaction, value: str | None, holder: Any) -> str | None:
 
 
 def _literal(why: str | None) -> str | None:
-    return "allowed" if why is not None and why.startswith("allowed by ") else why
+    return why if why is None or why in get_args(Meaning) else "allowed"
 
 
 def _why(why: str) -> str:
-    return "one of them stores no step" if why.endswith(" stores no step") else why
+    return why if why in ("", *get_args(Unordered)) else "one of them stores no step"
 
 
 _CHECKPOINTS: Final[Mapping[type, Table]] = {

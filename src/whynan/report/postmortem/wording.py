@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from whynan.errors import UsageError
 from whynan.floats import describe_limit, format_of, format_value
-from whynan.report.wording import array_of, bad_word, count_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from whynan.records.checkpoint import Checkpoint, Checkpoints, Logged, Order, Stored
-
+from whynan.records.checkpoint import Checkpoint, Checkpoints, Logged, Order, Stored
+from whynan.report.wording import array_of, bad_word, count_text, excerpt, shortened_name
 
 # -- Phrases of the post-mortem of checkpoints -------------------------------------------------------------------------
 
@@ -87,13 +83,13 @@ def where(checkpoint: Checkpoint) -> list[str]:
     if max(map(len, groups.values()), default=0) == 1:
         # every tensor stands for itself
         return []
-    told = [f"{sum(bad):,} of {len(bad):,} in {shortened(name)}" for name, bad in groups.items() if any(bad)]
+    told = [f"{sum(bad):,} of {len(bad):,} in {_shortened(name)}" for name, bad in groups.items() if any(bad)]
     return [*told[:_GROUPS_SHOWN], f"{len(told) - _GROUPS_SHOWN:,} more"] if len(told) > _GROUPS_SHOWN else told
 
 
 def name_of(stored: Stored) -> str:
     """A tensor by its path, behind the file of a folder; of shards the index makes one."""
-    name = shortened(stored.name)
+    name = _shortened(stored.name)
     return name if stored.file is None or _SHARD.fullmatch(stored.file) else f"{stored.file}: {name}"
 
 
@@ -124,7 +120,7 @@ def range_of(stored: Stored) -> str:
 def remark(stored: Stored) -> str:
     """What else there is to say of a tensor in a list of all."""
     if stored.same_as is not None:
-        return f"the same as {shortened(stored.same_as)}"
+        return f"the same as {_shortened(stored.same_as)}"
     if stored.unread is not None:
         return "not counted"
     return "" if stored.literal is None else f"meant: {stored.literal}"
@@ -140,16 +136,12 @@ def size_text(size: int) -> str:
     return f"{amount:,.3g} TB"
 
 
-def listed(names: Sequence[str]) -> str:
-    """The first few of many names, and how many more."""
-    shown = ", ".join(names[:_NAMES_SHOWN])
-    return f"{shown} and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else shown
+def _shortened(name: str) -> str:
+    return shortened_name(name, _NAME_LENGTH)
 
 
-def shortened(name: str) -> str:
-    """Beginning and end of a long name, which tell it from its neighbours."""
-    half = _NAME_LENGTH // 2 - 2
-    return name if len(name) <= _NAME_LENGTH else f"{name[:half]}...{name[-half:]}"
+def _listed(names: Sequence[str]) -> str:
+    return excerpt(names, _NAMES_SHOWN)
 
 
 def _are(count: int) -> str:
@@ -179,7 +171,7 @@ def _of(checkpoint: Checkpoint) -> list[str]:
         _told("{} bad numbers that are meant", [s for s in own if s.literal is not None], lambda s: s.literal or ""),
         *(_number(stored) for stored in checkpoint.numbers if stored.literal is not None),
         *(_logged(logged) for logged in checkpoint.logged),
-        _told("{} another one's memory, counted once", _shared(checkpoint), lambda s: shortened(s.same_as or "")),
+        _told("{} another one's memory, counted once", _shared(checkpoint), lambda s: _shortened(s.same_as or "")),
         _told("{} nothing but zeros", [s for s in own if _is_all_zero(s)], None),
         _told("{} subnormal numbers", [s for s in own if s.n_subnormal], lambda s: count_of(s.n_subnormal, s.n)),
         _told("{} numbers near the limit of their type", [s for s in own if _is_near_limit(s)], _near_text),
@@ -193,7 +185,7 @@ def _told(verb: str, found: Sequence[Stored], detail: Callable[[Stored], str] | 
     if not found:
         return ""
     names = [name_of(s) if detail is None else f"{name_of(s)} ({detail(s)})" for s in found]
-    return f"{count_text(len(found), 'tensor')} {verb.format('holds' if len(found) == 1 else 'hold')}: {listed(names)}"
+    return f"{count_text(len(found), 'tensor')} {verb.format('holds' if len(found) == 1 else 'hold')}: {_listed(names)}"
 
 
 def _shared(checkpoint: Checkpoint) -> list[Stored]:
@@ -208,14 +200,14 @@ def _number(stored: Stored) -> str:
 def _logged(logged: Logged) -> str:
     at = "" if logged.step is None else f" at step {format_value(logged.step)}"
     more = f", and {count_text(logged.n_bad - 1, 'time')} after it" if logged.n_bad > 1 else ""
-    return f"the log of the training has {bad_word(logged.first)} as {shortened(logged.name)}{at}{more}"
+    return f"the log of the training has {bad_word(logged.first)} as {_shortened(logged.name)}{at}{more}"
 
 
 def _unloaded(names: Sequence[str]) -> str:
     if not names:
         return ""
     several = "a class" if len(names) == 1 else f"{len(names):,} classes"
-    return f"objects of {several} were read without their code: {listed([shortened(name) for name in names])}"
+    return f"objects of {several} were read without their code: {_listed([_shortened(name) for name in names])}"
 
 
 def _is_all_zero(stored: Stored) -> bool:

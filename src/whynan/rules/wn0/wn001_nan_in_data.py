@@ -29,14 +29,10 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.records import Data, Element, Finding
 from whynan.rules.base import GENERAL, Explanation, Rule
 from whynan.rules.facts import result
 from whynan.rules.wording import data_text, origin
-
-if TYPE_CHECKING:
-    from whynan.records import Data, Element, Finding
 
 _WHOLE = (
     " A sample that is NaN throughout was usually divided by something of its own that is 0: the maximum of an empty mask, "
@@ -52,7 +48,7 @@ def match(finding: Finding) -> Explanation | None:
     verb = "hold" if finding.data is not None and finding.data.n_rows > 1 else "holds"
     return Explanation(
         f"{source} {verb} {result(finding)}{_which(finding.element, whole)}",
-        _explained(finding.data) + (_WHOLE if whole else ""),
+        _explanation(finding.data) + (_WHOLE if whole else ""),
         GENERAL,
     )
 
@@ -81,7 +77,7 @@ def _whole_rows(finding: Finding) -> int:
     return data.n_rows if element.count * element.shape[0] == data.n_rows * element.total else 0
 
 
-def _explained(data: Data | None) -> str:
+def _explanation(data: Data | None) -> str:
     told = "No operation of this run made it: it was there when it was first read."
     if data is None or not data.indices or data.in_order:
         return told

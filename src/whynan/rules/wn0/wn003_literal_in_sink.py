@@ -36,15 +36,10 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.records import Finding
 from whynan.rules.base import GENERAL, Explanation, Rule
 from whynan.rules.facts import base, result
 from whynan.rules.wording import data_text, doing, origin
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
-
 
 _SINKS = {
     "loss": "the loss",

@@ -29,16 +29,11 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import base, forward_base, in_known_step, is_nan, is_zero, row
 from whynan.rules.intents import MAGNITUDE, QUOTIENT, epsilon, guard
 from whynan.rules.wording import derivative, here, second_order, spelled
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
-
 
 _SLOPE = (
     "The derivative of a quotient divides by its denominator for every element, even where torch.where or a mask takes the "

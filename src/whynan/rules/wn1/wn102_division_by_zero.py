@@ -30,8 +30,7 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.records import Finding
 from whynan.rules.base import DERIVATIVE, OPERATION, Explanation, Rule
 from whynan.rules.facts import (
     base,
@@ -49,10 +48,6 @@ from whynan.rules.facts import (
 )
 from whynan.rules.intents import LARGE_QUOTIENT, POLE, guard
 from whynan.rules.wording import derivative, here, spelled, spelled_forward
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
-
 
 _QUOTIENTS = ("div", "true_divide", "floor_divide")
 _WHY = "A quotient has a pole where its denominator is 0, and its gradient has one too."

@@ -32,15 +32,13 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import INF, base, is_nan, operand, row, said, value
 from whynan.rules.intents import guard
 from whynan.rules.wording import derivative, row_text, spelled
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
 
 
 def match(finding: Finding) -> Explanation | None:

@@ -29,16 +29,11 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import INF, base, is_nan, operand, row, said, value
 from whynan.rules.intents import guard
 from whynan.rules.wording import derivative, doing, row_text, spelled
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
-
 
 _WHY = "Two infinities cancel to no value."
 _NORMS = ("native_batch_norm", "native_layer_norm", "native_group_norm", "var", "std", "var_mean", "std_mean")

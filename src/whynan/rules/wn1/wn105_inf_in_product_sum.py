@@ -31,16 +31,11 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import base, infinite, is_nan
 from whynan.rules.intents import guard
 from whynan.rules.wording import derivative, doing, given
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
-
 
 _OPERATORS = frozenset(
     "mm bmm addmm baddbmm mv addmv dot vdot convolution addbmm addr linear einsum dft attention".split()

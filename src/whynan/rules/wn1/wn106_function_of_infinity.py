@@ -29,19 +29,16 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from whynan.expr import Term
 from whynan.expr.normal import ONE, add, call, scale, sigmoid
+from whynan.records import Finding
 from whynan.rules.base import OPERATION, STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import at_the_product, bare, downstream, zero_times_infinity
 from whynan.rules.facts import INF, base, is_nan, operand, row, said, value
 from whynan.rules.intents import guard
 from whynan.rules.wording import derivative, doing, here, row_text, spelled
-
-if TYPE_CHECKING:
-    from whynan.expr import Term
-    from whynan.records import Finding
-
 
 _PERIODIC = frozenset("sin cos tan sinc frac fmod remainder".split())
 _GATES: Final = ("sigmoid", "hardsigmoid", "erf", "tanh")

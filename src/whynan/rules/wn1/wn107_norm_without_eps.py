@@ -29,16 +29,11 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.records import Finding, Operand
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import all_finite, base, is_nan, is_onnx, operand, result, row, said, value
 from whynan.rules.intents import epsilon
 from whynan.rules.wording import doing, row_text, spelled
-
-if TYPE_CHECKING:
-    from whynan.records import Finding, Operand
-
 
 _WHY = (
     "Equal values have a variance of 0: the row minus its mean is divided by the square root of that variance plus eps."

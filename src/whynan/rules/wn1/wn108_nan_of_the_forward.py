@@ -36,14 +36,10 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.records import Finding, Note
 from whynan.rules.base import GENERAL, Explanation, Rule
 from whynan.rules.facts import INF, forward_base
 from whynan.rules.wording import readable
-
-if TYPE_CHECKING:
-    from whynan.records import Finding, Note
 
 
 def _made(said: Note) -> bool:

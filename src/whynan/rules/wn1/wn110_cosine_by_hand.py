@@ -29,15 +29,12 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_quotient, bare, factors, quotients_by_zero
+from whynan.expr import Term
+from whynan.rules.base import Rule
+from whynan.rules.expressions import at_a_quotient, bare, factors
 from whynan.rules.intents import QUOTIENT, epsilon, greatest, reformulation, scaled
-
-if TYPE_CHECKING:
-    from whynan.expr import Term
-    from whynan.records import Finding
 
 
 def _is_one(term: Term) -> bool:
@@ -50,18 +47,6 @@ def _is_one(term: Term) -> bool:
     return len(squared) == 2 and any({base for base, _ in factors(of)} == squared for of in above)
 
 
-def match(finding: Finding) -> Explanation | None:
-    at = quotients_by_zero(finding)
-    if at is None or not any(_is_one(term) for term in at[1]):
-        return None
-    return Explanation(
-        at_the_quotient(finding, "the product of the norms"),
-        "A vector of zeros has no direction, and no angle to another. torch.nn.functional.cosine_similarity keeps the norms "
-        "away from 0.",
-        STRUCTURE,
-    )
-
-
 _A: Final = f"({scaled('a')})"
 _B: Final = f"({scaled('b')})"
 _NORMS: Final = f"vector_norm({_A}, dim=d) * vector_norm({_B}, dim=d)"
@@ -70,7 +55,12 @@ _NORMS: Final = f"vector_norm({_A}, dim=d) * vector_norm({_B}, dim=d)"
 RULE = Rule(
     "WN110",
     "cosine-by-hand",
-    match,
+    at_a_quotient(
+        _is_one,
+        "the product of the norms",
+        "A vector of zeros has no direction, and no angle to another. torch.nn.functional.cosine_similarity keeps the norms "
+        "away from 0.",
+    ),
     fixes=(
         *(
             reformulation(

@@ -29,30 +29,16 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_quotient, factors, quotients_by_zero
+from whynan.expr import Term
+from whynan.rules.base import Rule
+from whynan.rules.expressions import at_a_quotient, factors
 from whynan.rules.intents import QUOTIENT, epsilon, greatest, reformulation, scaled
-
-if TYPE_CHECKING:
-    from whynan.expr import Term
-    from whynan.records import Finding
 
 
 def _is_one(term: Term) -> bool:
     return any(base.is_call("deviations", "var") and power == -0.5 for base, power in factors(term))
-
-
-def match(finding: Finding) -> Explanation | None:
-    at = quotients_by_zero(finding)
-    if at is None or not any(_is_one(term) for term in at[1]):
-        return None
-    return Explanation(
-        at_the_quotient(finding, "the standard deviation"),
-        "Elements that are all equal have a standard deviation of 0. Add a small number to it before the division.",
-        STRUCTURE,
-    )
 
 
 _ROW: Final = f"({scaled('x')})"
@@ -69,7 +55,11 @@ _SPREADS: Final = (
 RULE = Rule(
     "WN111",
     "standardised-constant",
-    match,
+    at_a_quotient(
+        _is_one,
+        "the standard deviation",
+        "Elements that are all equal have a standard deviation of 0. Add a small number to it before the division.",
+    ),
     fixes=(
         *(
             reformulation(

@@ -29,15 +29,10 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_quotient, factors, quotients_by_zero
+from whynan.expr import Term
+from whynan.rules.base import Rule
+from whynan.rules.expressions import at_a_quotient, factors
 from whynan.rules.intents import QUOTIENT, epsilon
-
-if TYPE_CHECKING:
-    from whynan.expr import Term
-    from whynan.records import Finding
 
 
 def _is_one(term: Term) -> bool:
@@ -51,21 +46,14 @@ def _is_range(term: Term) -> bool:
     return {first.name, second.name} == {"max", "min"} and one == -other and first.arguments == second.arguments
 
 
-def match(finding: Finding) -> Explanation | None:
-    at = quotients_by_zero(finding)
-    if at is None or not any(_is_one(term) for term in at[1]):
-        return None
-    return Explanation(
-        at_the_quotient(finding, "the range, max - min,"),
-        "Elements that are all equal have no range. Keep it away from 0 before the division.",
-        STRUCTURE,
-    )
-
-
 RULE = Rule(
     "WN112",
     "min-max-of-constant",
-    match,
+    at_a_quotient(
+        _is_one,
+        "the range, max - min,",
+        "Elements that are all equal have no range. Keep it away from 0 before the division.",
+    ),
     fixes=(
         *QUOTIENT,
         epsilon("a range of at least 1e-6", "(x - a) / (b - a)", "(x - a) / clamp(b - a, min=1e-6)"),

@@ -30,16 +30,13 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from whynan.expr import Term
+from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import at_the_quotient, bare, factors, quotients_by_zero
 from whynan.rules.intents import QUOTIENT, epsilon
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
-
 
 _WHY: Final = "Where both boxes or masks are empty there is nothing to overlap: clamp the union away from 0, or leave such pairs out."
 

@@ -31,15 +31,11 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.expr import Term
+from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import at_the_quotient, bare, divisors, factors, quotients_by_zero
 from whynan.rules.intents import QUOTIENT, epsilon
-
-if TYPE_CHECKING:
-    from whynan.expr import Term
-    from whynan.records import Finding
 
 
 def match(finding: Finding) -> Explanation | None:

@@ -30,17 +30,14 @@ References
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from whynan.records.intents import FixIntent
+from whynan.expr import Term
+from whynan.records import Finding
+from whynan.records.intents import FixIntent, FixKind
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import at_the_quotient, bare, factors, quotients_by_zero
 from whynan.rules.intents import QUOTIENT, reformulation
-
-if TYPE_CHECKING:
-    from whynan.expr import Term
-    from whynan.records import Finding
-    from whynan.records.intents import FixKind
 
 _SPELLED: Final = {
     name: f"{name}(x) / x" for name in "sin tan sinh tanh asin atan asinh atanh arcsin arctan erf".split()

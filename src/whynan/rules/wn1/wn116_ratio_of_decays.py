@@ -34,17 +34,14 @@ References
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
+from whynan.expr import Expressions, Term
+from whynan.records import Argument, Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import expressions, factors
-from whynan.rules.facts import base, beyond, forward_base, forward_value, result, said, value
+from whynan.rules.facts import base, excess, forward_base, forward_value, result, said, value
 from whynan.rules.intents import QUOTIENT, reformulation, where_zero
 from whynan.rules.wording import attempted
-
-if TYPE_CHECKING:
-    from whynan.expr import Expressions, Term
-    from whynan.records import Argument, Finding
 
 _WHY_ZERO = (
     "A product that holds a factor of 0 is 0 from there on, whatever its dtype. Keep the factors above 0, as by clamping what is "
@@ -116,7 +113,7 @@ def _attempt(finding: Finding, at: float, exact: bool | None) -> str | None:
     attempt = attempted(finding) if finding.birth == "overflow" else None
     if attempt is None:
         return None
-    side = beyond(attempt.result, finding.element.dtype, shown=False)
+    side = excess(attempt.result, finding.element.dtype, shown=False)
     return f"{attempt.words} {side}: a cumulative product has become {said(at)} here"
 
 

@@ -30,17 +30,15 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from whynan.errors import UsageError
 from whynan.floats import format_of
+from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import base, beyond, in_known_step, said, value
+from whynan.rules.facts import base, excess, in_known_step, said, value
 from whynan.rules.intents import guard
 from whynan.rules.wording import attempted, derivative, here, spelled
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
 
 
 def match(finding: Finding) -> Explanation | None:
@@ -52,7 +50,7 @@ def match(finding: Finding) -> Explanation | None:
     if below is None or attempt is None or smallest is None or not 0 < abs(below) < smallest:
         return None
     return Explanation(
-        f"{attempt.words} {beyond(attempt.result, finding.element.dtype, shown=False)}"
+        f"{attempt.words} {excess(attempt.result, finding.element.dtype, shown=False)}"
         f"{derivative(finding) or here(spelled(finding, by), said(below))}",
         f"The denominator is not 0, but below {said(smallest)}, the smallest normal number of {finding.element.dtype}; numbers reach "
         "further down than up, and the reciprocals of the smallest are out of range.",

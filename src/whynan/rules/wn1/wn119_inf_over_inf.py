@@ -30,14 +30,12 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import INF, base, in_known_step, is_nan, said, value
 from whynan.rules.wording import derivative, spelled
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
 
 _OPERANDS: Final = {"div": ("self", "other"), "true_divide": ("self", "other"), "addcdiv": ("tensor1", "tensor2")}
 

@@ -32,9 +32,9 @@ from __future__ import annotations
 
 import ast
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from whynan.expr.normal import add
+from whynan.records import Finding
 from whynan.rules.base import DERIVATIVE, OPERATION, STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import factors, logarithms_of_zero, of_infinity, quotients_by_zero
 from whynan.rules.facts import (
@@ -51,10 +51,6 @@ from whynan.rules.facts import (
 )
 from whynan.rules.intents import BELOW_ONE, LOG, LOG1P, LOG_EPSILON, epsilon, guard, reformulation
 from whynan.rules.wording import derivative, doing, here, readable, spelled, spelled_forward
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
-
 
 _EXACT = (
     "The 0 is exact: it comes from a logit of -Inf, and log_softmax and logsigmoid are -Inf there as well. Leave such places out, "

@@ -29,16 +29,11 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import all_finite, base, is_nan, row, said, value
 from whynan.rules.intents import LOG1P, LOG_ABOVE, LOG_BY_ROUNDING
 from whynan.rules.wording import derivative, doing, here, spelled
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
-
 
 _LOGS = {"log": 0.0, "log2": 0.0, "log10": 0.0, "log1p": -1.0}
 

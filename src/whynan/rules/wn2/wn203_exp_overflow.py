@@ -30,17 +30,13 @@ References
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
+from whynan.records import Finding
 from whynan.rules.base import DERIVATIVE, OPERATION, Explanation, Rule
 from whynan.rules.expressions import expressions
 from whynan.rules.facts import base, forward_base, forward_value, infinite, is_nan, limit, maximum, result, said, value
 from whynan.rules.intents import BOUNDED
 from whynan.rules.wording import derivative, here, spelled, spelled_forward
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
-
 
 _EXPONENTIALS = ("exp", "exp2", "expm1", "sinh", "cosh")
 

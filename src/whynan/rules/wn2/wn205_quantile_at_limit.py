@@ -29,16 +29,11 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import base, result, said, value
 from whynan.rules.intents import BELOW_ONE, guard
 from whynan.rules.wording import derivative, here, readable, spelled
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
-
 
 _DOMAINS = {"erfinv": (-1.0, 1.0), "special_ndtri": (0.0, 1.0)}
 

@@ -30,32 +30,20 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_logarithm, bounds, logarithm_of_zero, of_infinity
+from whynan.rules.base import Rule
+from whynan.rules.expressions import at_a_logarithm, operand_of
 from whynan.rules.intents import LOG, reformulation
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
-
-
-def match(finding: Finding) -> Explanation | None:
-    at = logarithm_of_zero(finding)
-    if at is None or not at[1].is_call("softmax") or of_infinity(finding):
-        return None
-    return Explanation(
-        at_the_logarithm(finding, "softmax(x)", bounds(at[0], at[1].arguments[0])),
-        "A softmax rounds to 0 where a logit lies far below the greatest of its row; log_softmax is the same logarithm, computed "
-        "without it, and stays finite.",
-        STRUCTURE,
-    )
-
 
 RULE = Rule(
     "WN206",
     "log-of-softmax",
-    match,
+    at_a_logarithm(
+        operand_of("softmax"),
+        "softmax(x)",
+        "A softmax rounds to 0 where a logit lies far below the greatest of its row; log_softmax is the same logarithm, computed "
+        "without it, and stays finite.",
+        masked=False,
+    ),
     fixes=(
         reformulation("log_softmax(x) instead of log(softmax(x))", "log(softmax(x, d))", "log_softmax(x, d)"),
         reformulation(

@@ -29,31 +29,19 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_logarithm, bounds, logarithm_of_zero, of_infinity
+from whynan.rules.base import Rule
+from whynan.rules.expressions import at_a_logarithm, operand_of
 from whynan.rules.intents import LOG, reformulation
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
-
-
-def match(finding: Finding) -> Explanation | None:
-    at = logarithm_of_zero(finding)
-    if at is None or not at[1].is_call("sigmoid") or of_infinity(finding):
-        return None
-    return Explanation(
-        at_the_logarithm(finding, "sigmoid(x)", bounds(at[0], at[1].arguments[0])),
-        "A sigmoid rounds to 0 where its operand is far below 0; logsigmoid is the same logarithm, and stays finite.",
-        STRUCTURE,
-    )
-
 
 RULE = Rule(
     "WN207",
     "log-of-sigmoid",
-    match,
+    at_a_logarithm(
+        operand_of("sigmoid"),
+        "sigmoid(x)",
+        "A sigmoid rounds to 0 where its operand is far below 0; logsigmoid is the same logarithm, and stays finite.",
+        masked=False,
+    ),
     fixes=(
         reformulation("logsigmoid(x) instead of log(sigmoid(x))", "log(sigmoid(x))", "logsigmoid(x)"),
         reformulation("-softplus(-x) instead of log(sigmoid(x))", "log(sigmoid(x))", "-softplus(-x)"),

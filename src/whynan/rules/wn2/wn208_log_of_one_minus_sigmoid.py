@@ -30,42 +30,28 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_logarithm, bounds, logarithm_of_zero
+from whynan.expr import Term
+from whynan.rules.base import Rule
+from whynan.rules.expressions import at_a_logarithm
 from whynan.rules.intents import LOG, reformulation
 
-if TYPE_CHECKING:
-    from whynan.expr import Term
-    from whynan.records import Finding
 
-
-def _is_complement(term: Term) -> bool:
+def _operand(term: Term) -> Term | None:
+    """The x of ``1 - sigmoid(x)``."""
     parts = term.parts
-    return term.constant == 1 and len(parts) == 1 and parts[0][1] == -1 and parts[0][0].is_call("sigmoid")
-
-
-def _operand(term: Term) -> Term:
-    return term.parts[0][0].arguments[0]
-
-
-def match(finding: Finding) -> Explanation | None:
-    at = logarithm_of_zero(finding)
-    if at is None or not _is_complement(at[1]):
-        return None
-    return Explanation(
-        at_the_logarithm(finding, "1 - sigmoid(x)", bounds(at[0], _operand(at[1]))),
-        "A sigmoid rounds to 1 long before its operand is large (17 in float32), and nothing is left of the difference; "
-        "logsigmoid(-x) is the same logarithm, and stays finite.",
-        STRUCTURE,
-    )
+    is_complement = term.constant == 1 and len(parts) == 1 and parts[0][1] == -1 and parts[0][0].is_call("sigmoid")
+    return parts[0][0].arguments[0] if is_complement else None
 
 
 RULE = Rule(
     "WN208",
     "log-of-one-minus-sigmoid",
-    match,
+    at_a_logarithm(
+        _operand,
+        "1 - sigmoid(x)",
+        "A sigmoid rounds to 1 long before its operand is large (17 in float32), and nothing is left of the difference; "
+        "logsigmoid(-x) is the same logarithm, and stays finite.",
+    ),
     fixes=(
         reformulation("logsigmoid(-x) instead of log(1 - sigmoid(x))", "log(1 - sigmoid(x))", "logsigmoid(-x)"),
         reformulation("-softplus(x) instead of log(1 - sigmoid(x))", "log(1 - sigmoid(x))", "-softplus(x)"),

@@ -29,25 +29,21 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.expr import Term
 from whynan.expr.normal import scale
-from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_logarithm, bounds, factors, logarithm_of_zero
+from whynan.rules.base import Rule
+from whynan.rules.expressions import at_a_logarithm, factors
 from whynan.rules.intents import LOG, reformulation
 
-if TYPE_CHECKING:
-    from whynan.expr import Term
-    from whynan.records import Finding
 
-
-def _is_complement(term: Term) -> bool:
+def _operand(term: Term) -> Term | None:
+    """The x of ``1 - tanh(x) ** 2``, also as a product."""
     if _is_product(term):
-        return True
+        return next(base.arguments[0].arguments[0] for base, _ in factors(term) if base.kind == "sum")
     if term.constant != 1 or len(term.parts) != 1 or term.parts[0][1] != -1:
-        return False
+        return None
     ((inner, power), *rest) = factors(term.parts[0][0])
-    return not rest and power == 2 and inner.is_call("tanh")
+    return inner.arguments[0] if not rest and power == 2 and inner.is_call("tanh") else None
 
 
 def _is_product(term: Term) -> bool:
@@ -61,28 +57,15 @@ def _is_product(term: Term) -> bool:
     return below.arguments[0].is_call("tanh") and above.arguments[0] == scale(2, below.arguments[0].arguments[0])
 
 
-def _operand(term: Term) -> Term:
-    if _is_product(term):
-        return next(base.arguments[0].arguments[0] for base, _ in factors(term) if base.kind == "sum")
-    return term.parts[0][0].parts[0][0].arguments[0]
-
-
-def match(finding: Finding) -> Explanation | None:
-    at = logarithm_of_zero(finding)
-    if at is None or not _is_complement(at[1]):
-        return None
-    return Explanation(
-        at_the_logarithm(finding, "1 - tanh(x)²", bounds(at[0], _operand(at[1]))),
-        "A tanh rounds to 1 where its operand is about 9 in float32, and nothing is left of the difference; "
-        "2 (log(2) - x - softplus(-2x)) is the same logarithm, and stays finite.",
-        STRUCTURE,
-    )
-
-
 RULE = Rule(
     "WN209",
     "log-of-one-minus-tanh-squared",
-    match,
+    at_a_logarithm(
+        _operand,
+        "1 - tanh(x)²",
+        "A tanh rounds to 1 where its operand is about 9 in float32, and nothing is left of the difference; "
+        "2 (log(2) - x - softplus(-2x)) is the same logarithm, and stays finite.",
+    ),
     fixes=(
         *(
             reformulation(

@@ -30,15 +30,10 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_exponential, downstream, exponential_too_large
+from whynan.expr import Term
+from whynan.rules.base import Rule
+from whynan.rules.expressions import at_an_exponential
 from whynan.rules.intents import BOUNDED, reformulation
-
-if TYPE_CHECKING:
-    from whynan.expr import Term
-    from whynan.records import Finding
 
 
 def _is_softplus(term: Term) -> bool:
@@ -48,22 +43,15 @@ def _is_softplus(term: Term) -> bool:
     return of.constant == 1 and len(of.parts) == 1 and of.parts[0][1] == 1 and of.parts[0][0].is_call("exp")
 
 
-def match(finding: Finding) -> Explanation | None:
-    found = exponential_too_large(finding)
-    if found is None or not any(_is_softplus(term) for term in downstream(found)):
-        return None
-    return Explanation(
-        at_the_exponential(finding, "log(1 + exp(x))"),
-        "The logarithm takes the exponential back, but in between it has left the range; softplus(x) is the same function, "
-        "and stays finite.",
-        STRUCTURE,
-    )
-
-
 RULE = Rule(
     "WN211",
     "log-of-one-plus-exp",
-    match,
+    at_an_exponential(
+        _is_softplus,
+        "log(1 + exp(x))",
+        "The logarithm takes the exponential back, but in between it has left the range; softplus(x) is the same function, "
+        "and stays finite.",
+    ),
     fixes=(
         reformulation("-logsigmoid(-x) instead of log(1 + exp(x))", "log(1 + exp(x))", "-logsigmoid(-x)"),
         reformulation("softplus(x) instead of log(1 + exp(x))", "log(1 + exp(x))", "softplus(x)"),

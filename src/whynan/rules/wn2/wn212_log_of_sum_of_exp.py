@@ -31,8 +31,10 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from whynan.expr import Term
+from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import (
     at_the_exponential,
@@ -45,10 +47,6 @@ from whynan.rules.expressions import (
     sum_of_exponentials_too_large,
 )
 from whynan.rules.intents import reformulation
-
-if TYPE_CHECKING:
-    from whynan.expr import Term
-    from whynan.records import Finding
 
 
 def _is_running(term: Term) -> bool:

@@ -29,32 +29,19 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_exponential, exponential_too_large, goes_into
+from whynan.rules.base import Rule
+from whynan.rules.expressions import at_an_exponential
 from whynan.rules.intents import BOUNDED, reformulation
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
-
-
-def match(finding: Finding) -> Explanation | None:
-    found = exponential_too_large(finding)
-    if found is None or not goes_into(found, "sigmoid"):
-        return None
-    return Explanation(
-        at_the_exponential(finding, "a sigmoid that is written out"),
-        "Inf / Inf is NaN, and where the exponential stands below the line alone the value is right and its gradient is NaN; "
-        "torch.sigmoid is finite for every x.",
-        STRUCTURE,
-    )
-
 
 RULE = Rule(
     "WN213",
     "sigmoid-by-hand",
-    match,
+    at_an_exponential(
+        "sigmoid",
+        "a sigmoid that is written out",
+        "Inf / Inf is NaN, and where the exponential stands below the line alone the value is right and its gradient is NaN; "
+        "torch.sigmoid is finite for every x.",
+    ),
     fixes=(
         reformulation("sigmoid(x) instead of exp(x) / (1 + exp(x))", "exp(x) / (1 + exp(x))", "sigmoid(x)"),
         reformulation(

@@ -29,31 +29,18 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_exponential, exponential_too_large, goes_into
+from whynan.rules.base import Rule
+from whynan.rules.expressions import at_an_exponential
 from whynan.rules.intents import reformulation
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
-
-
-def match(finding: Finding) -> Explanation | None:
-    found = exponential_too_large(finding)
-    if found is None or not goes_into(found, "tanh"):
-        return None
-    return Explanation(
-        at_the_exponential(finding, "a tanh that is written out"),
-        "Inf / Inf is NaN; torch.tanh is finite for every x.",
-        STRUCTURE,
-    )
-
 
 RULE = Rule(
     "WN214",
     "tanh-by-hand",
-    match,
+    at_an_exponential(
+        "tanh",
+        "a tanh that is written out",
+        "Inf / Inf is NaN; torch.tanh is finite for every x.",
+    ),
     fixes=(
         *(
             reformulation("tanh(x) instead of its exponentials", pattern, "tanh(x)")

@@ -29,16 +29,11 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.expr import Term
 from whynan.expr.normal import add
-from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_exponential, downstream, exponential_too_large
+from whynan.rules.base import Rule
+from whynan.rules.expressions import at_an_exponential
 from whynan.rules.intents import reformulation
-
-if TYPE_CHECKING:
-    from whynan.expr import Term
-    from whynan.records import Finding
 
 
 def _is_log_cosh(term: Term) -> bool:
@@ -49,22 +44,15 @@ def _is_log_cosh(term: Term) -> bool:
     return len(inner) == len(parts) == 2 and add(*inner).number == 0
 
 
-def match(finding: Finding) -> Explanation | None:
-    found = exponential_too_large(finding)
-    if found is None or not any(_is_log_cosh(term) for term in downstream(found)):
-        return None
-    return Explanation(
-        at_the_exponential(finding, "log(cosh(x))"),
-        "The logarithm takes the exponential back, but in between it has left the range; |x| + softplus(-2|x|) - log(2) is the "
-        "same function, and stays finite.",
-        STRUCTURE,
-    )
-
-
 RULE = Rule(
     "WN215",
     "log-of-cosh",
-    match,
+    at_an_exponential(
+        _is_log_cosh,
+        "log(cosh(x))",
+        "The logarithm takes the exponential back, but in between it has left the range; |x| + softplus(-2|x|) - log(2) is the "
+        "same function, and stays finite.",
+    ),
     fixes=(
         *(
             reformulation(

@@ -29,15 +29,10 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_logarithms, factors, logarithms_of_zero
+from whynan.expr import Term
+from whynan.rules.base import Rule
+from whynan.rules.expressions import at_logarithms, factors
 from whynan.rules.intents import LOG_OF_ONE, guard
-
-if TYPE_CHECKING:
-    from whynan.expr import Term
-    from whynan.records import Finding
 
 
 def _is_one(term: Term) -> bool:
@@ -62,21 +57,15 @@ def _is_of_ratio(log: Term, weights: tuple[tuple[Term, float], ...]) -> bool:
     return sorted(power for _, power in ratio) == [-1, 1] and any(power > 0 and base in both for base, power in weights)
 
 
-def match(finding: Finding) -> Explanation | None:
-    if not any(_is_one(term) for term in logarithms_of_zero(finding)):
-        return None
-    return Explanation(
-        at_the_logarithms(finding, "p × (log(p) - log(q)) with a probability of 0"),
-        "Where p is 0 the term is 0 in the limit, but 0 times -Inf is NaN; where only q is 0 the divergence is infinite. "
-        "torch.nn.functional.kl_div takes log(q), and is 0 where p is 0.",
-        STRUCTURE,
-    )
-
-
 RULE = Rule(
     "WN216",
     "divergence-by-hand",
-    match,
+    at_logarithms(
+        _is_one,
+        "p × (log(p) - log(q)) with a probability of 0",
+        "Where p is 0 the term is 0 in the limit, but 0 times -Inf is NaN; where only q is 0 the divergence is infinite. "
+        "torch.nn.functional.kl_div takes log(q), and is 0 where p is 0.",
+    ),
     fixes=(
         guard(
             "a logarithm of 1 where p is 0, and of the smallest normal number where only q is",

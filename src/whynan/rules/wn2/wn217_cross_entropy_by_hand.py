@@ -33,13 +33,12 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from whynan.expr.normal import add
-from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_logarithms, bare, factors, logarithms_of_zero
+from whynan.rules.base import Rule
+from whynan.rules.expressions import at_logarithms, bare, factors
 from whynan.rules.intents import LOG, LOG1P, guard, reformulation
 
 if TYPE_CHECKING:
     from whynan.expr import Term
-    from whynan.records import Finding
 
     _Weight = tuple[float, list[Term]]
     """A number and factors that a logarithm is multiplied by."""
@@ -84,21 +83,15 @@ def _slope(term: Term) -> tuple[float, Term]:
     return term.parts[0][1], term.parts[0][0]
 
 
-def match(finding: Finding) -> Explanation | None:
-    if not any(_is_one(term) for term in logarithms_of_zero(finding)):
-        return None
-    return Explanation(
-        at_the_logarithms(finding, "y log(p) + (1 - y) log(1 - p) with p = 0 or p = 1"),
-        "A probability that rounds to 0 or 1 makes one of the logarithms -Inf. binary_cross_entropy_with_logits takes the "
-        "logits, and is finite for all of them; binary_cross_entropy bounds the logarithms.",
-        STRUCTURE,
-    )
-
-
 RULE = Rule(
     "WN217",
     "cross-entropy-by-hand",
-    match,
+    at_logarithms(
+        _is_one,
+        "y log(p) + (1 - y) log(1 - p) with p = 0 or p = 1",
+        "A probability that rounds to 0 or 1 makes one of the logarithms -Inf. binary_cross_entropy_with_logits takes the "
+        "logits, and is finite for all of them; binary_cross_entropy bounds the logarithms.",
+    ),
     fixes=(
         reformulation(
             "logsigmoid(x) and logsigmoid(-x) instead of the logarithms of probabilities",

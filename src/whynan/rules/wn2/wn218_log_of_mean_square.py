@@ -31,8 +31,8 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.expr import Term
+from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import (
     at_the_logarithm,
@@ -44,10 +44,6 @@ from whynan.rules.expressions import (
     quotients_by_zero,
 )
 from whynan.rules.intents import LARGE_QUOTIENT, LOG, epsilon
-
-if TYPE_CHECKING:
-    from whynan.expr import Term
-    from whynan.records import Finding
 
 
 def _is_energy(term: Term) -> bool:

@@ -31,18 +31,17 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_product, downstream, factors, zero_times_infinity
+from whynan.expr import Expressions, Term
+from whynan.rules.base import Rule
+from whynan.rules.expressions import at_a_product, downstream, factors
 from whynan.rules.intents import guard
 
-if TYPE_CHECKING:
-    from whynan.expr import Term
-    from whynan.records import Finding
+
+def _is_one(found: Expressions, product: Term) -> bool:
+    return any(_is_divergence(term, product) for term in downstream(found))
 
 
-def _is_one(divergence: Term, product: Term) -> bool:
+def _is_divergence(divergence: Term, product: Term) -> bool:
     """Whether a term is ``p log(p) - p x``, of which the product is the second."""
     if divergence.kind != "sum" or divergence.constant or len(divergence.parts) != 2:
         return False
@@ -55,22 +54,15 @@ def _is_one(divergence: Term, product: Term) -> bool:
     return any(base in logs for base in shared)
 
 
-def match(finding: Finding) -> Explanation | None:
-    at = zero_times_infinity(finding)
-    if at is None or not any(_is_one(term, at[1]) for term in downstream(at[0])):
-        return None
-    return Explanation(
-        at_the_product(finding, "target × (log(target) - input)"),
-        "What is impossible by the target and by the input has no part in the divergence, but 0 times -Inf has no value. Clamp the "
-        "log-probabilities, or mask the logits with a finite number.",
-        STRUCTURE,
-    )
-
-
 RULE = Rule(
     "WN219",
     "divergence-from-impossible",
-    match,
+    at_a_product(
+        _is_one,
+        "target × (log(target) - input)",
+        "What is impossible by the target and by the input has no part in the divergence, but 0 times -Inf has no value. Clamp the "
+        "log-probabilities, or mask the logits with a finite number.",
+    ),
     fixes=(
         guard(
             "the most negative finite number instead of -Inf",

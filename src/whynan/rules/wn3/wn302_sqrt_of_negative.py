@@ -29,16 +29,11 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.records import Finding
 from whynan.rules.base import DERIVATIVE, OPERATION, Explanation, Rule
 from whynan.rules.facts import all_finite, base, forward_base, forward_value, is_nan, is_onnx, row, said, value
 from whynan.rules.intents import ROOT_ABOVE, reformulation
 from whynan.rules.wording import derivative, doing, here, spelled, spelled_forward
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
-
 
 _EIGENVALUES = {"aten._linalg_eigh.default", "aten.linalg_eigh.default", "aten.linalg_eigvalsh.default"}
 

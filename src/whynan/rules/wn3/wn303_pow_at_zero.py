@@ -31,15 +31,11 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.records import Finding
 from whynan.rules.base import DERIVATIVE, Explanation, Rule
 from whynan.rules.facts import base, forward_base, said, value
 from whynan.rules.intents import ROOT, epsilon
 from whynan.rules.wording import here, spelled_forward
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
 
 
 def match(finding: Finding) -> Explanation | None:

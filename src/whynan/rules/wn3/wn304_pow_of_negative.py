@@ -29,16 +29,12 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from whynan.floats import format_value
+from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import base, said, value
 from whynan.rules.intents import guard
 from whynan.rules.wording import derivative, here, spelled
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
 
 
 def match(finding: Finding) -> Explanation | None:

@@ -31,15 +31,11 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.expr import Expressions
+from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import at_the_root, factors, root_at_zero
 from whynan.rules.intents import MEAN_ROOT, ROOT, ROOT_EPSILON
-
-if TYPE_CHECKING:
-    from whynan.expr import Expressions
-    from whynan.records import Finding
 
 
 def _is_mean_square(found: Expressions) -> bool:

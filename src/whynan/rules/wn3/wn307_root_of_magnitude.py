@@ -31,32 +31,19 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_root, root_at_zero
+from whynan.rules.base import Rule
+from whynan.rules.expressions import at_a_root
 from whynan.rules.intents import ROOT, epsilon
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
-
-
-def match(finding: Finding) -> Explanation | None:
-    at = root_at_zero(finding)
-    if at is None or not at[1].is_call("abs"):
-        return None
-    return Explanation(
-        at_the_root(finding, "|x|"),
-        "The slope of a root is infinite at 0, and the sign of 0 is 0: their product is NaN. x rsqrt(|x| + eps) has the same "
-        "values with the sign of x, and a finite slope.",
-        STRUCTURE,
-    )
-
 
 RULE = Rule(
     "WN307",
     "root-of-magnitude",
-    match,
+    at_a_root(
+        lambda term: term.is_call("abs"),
+        "|x|",
+        "The slope of a root is infinite at 0, and the sign of 0 is 0: their product is NaN. x rsqrt(|x| + eps) has the same "
+        "values with the sign of x, and a finite slope.",
+    ),
     fixes=(
         *ROOT,
         epsilon(

@@ -33,29 +33,25 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from whynan.rules.base import Explanation, Rule
+from whynan.expr import Term
+from whynan.rules.base import Rule
 from whynan.rules.expressions import at_a_root, factors
 from whynan.rules.intents import NORM, ROOT, ROOT_EPSILON
-
-if TYPE_CHECKING:
-    from whynan.expr import Term
-    from whynan.records import Finding
 
 
 def _is_sum_of_squares(term: Term) -> bool:
     return term.is_call("sum") and all(power == 2 for _, power in factors(term.arguments[0]))
 
 
-def match(finding: Finding) -> Explanation | None:
-    return at_a_root(
-        finding,
+RULE = Rule(
+    "WN308",
+    "norm-by-hand",
+    at_a_root(
         _is_sum_of_squares,
         "the sum of squares",
         "A vector of zeros, or two equal points, give a healthy 0 and an infinite slope; torch.linalg.vector_norm has the same "
         "values, and a gradient of 0 there.",
-    )
-
-
-RULE = Rule("WN308", "norm-by-hand", match, torch="all", fixes=(*NORM, *ROOT, *ROOT_EPSILON))
+    ),
+    torch="all",
+    fixes=(*NORM, *ROOT, *ROOT_EPSILON),
+)

@@ -31,32 +31,15 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_root, factors, root_at_zero
+from whynan.expr import Term
+from whynan.rules.base import Rule
+from whynan.rules.expressions import at_a_root, factors
 from whynan.rules.intents import ROOT, epsilon, greatest, reformulation, scaled, times_greatest, where_zero
-
-if TYPE_CHECKING:
-    from whynan.expr import Term
-    from whynan.records import Finding
 
 
 def _is_sum_of_powers(term: Term) -> bool:
     inside = factors(term.arguments[0]) if term.is_call("sum") else ()
     return len(inside) == 1 and inside[0][1] > 1 and inside[0][1] != 2
-
-
-def match(finding: Finding) -> Explanation | None:
-    at = root_at_zero(finding)
-    if at is None or not _is_sum_of_powers(at[1]):
-        return None
-    return Explanation(
-        at_the_root(finding, "the mean of powers"),
-        "Where all elements are 0 the mean is a healthy 0, and the slope of the outer power infinite: Inf, times the slope of "
-        "the inner one, which is 0, is NaN. Keep the elements away from 0 before the first power is taken.",
-        STRUCTURE,
-    )
 
 
 def _powers(reduced: str) -> str:
@@ -72,7 +55,12 @@ def _mended(reduced: str) -> str:
 RULE = Rule(
     "WN309",
     "mean-of-powers",
-    match,
+    at_a_root(
+        _is_sum_of_powers,
+        "the mean of powers",
+        "Where all elements are 0 the mean is a healthy 0, and the slope of the outer power infinite: Inf, times the slope of "
+        "the inner one, which is 0, is NaN. Keep the elements away from 0 before the first power is taken.",
+    ),
     fixes=(
         *(
             reformulation(

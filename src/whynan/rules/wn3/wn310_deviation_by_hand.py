@@ -32,15 +32,16 @@ References
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_root, factors, root_at_zero
+from whynan.expr import Term
+from whynan.rules.base import Rule
+from whynan.rules.expressions import at_a_root, factors
 from whynan.rules.intents import ROOT, ROOT_EPSILON, greatest, reformulation, scaled, times_greatest
 
-if TYPE_CHECKING:
-    from whynan.expr import Term
-    from whynan.records import Finding
+
+def _is_of_deviations(term: Term) -> bool:
+    return term.is_call("deviations", "var") or _is_of_moments(term)
 
 
 def _is_of_moments(term: Term) -> bool:
@@ -52,18 +53,6 @@ def _is_of_moments(term: Term) -> bool:
             total, power = factors(mean)[0]
             return power == 2 and total.is_call("sum") and factors(squares.arguments[0]) == ((total.arguments[0], 2.0),)
     return False
-
-
-def match(finding: Finding) -> Explanation | None:
-    at = root_at_zero(finding)
-    if at is None or not (at[1].is_call("deviations", "var") or _is_of_moments(at[1])):
-        return None
-    return Explanation(
-        at_the_root(finding, "the variance"),
-        "Elements that are all equal have a variance of 0, where the slope of the root is infinite: Inf, times the deviations, "
-        "which are 0, is NaN. torch.std has a gradient of 0 there.",
-        STRUCTURE,
-    )
 
 
 _ROW: Final = scaled("x")
@@ -78,7 +67,12 @@ _DEVIATIONS: Final = (
 RULE = Rule(
     "WN310",
     "deviation-by-hand",
-    match,
+    at_a_root(
+        _is_of_deviations,
+        "the variance",
+        "Elements that are all equal have a variance of 0, where the slope of the root is infinite: Inf, times the deviations, "
+        "which are 0, is NaN. torch.std has a gradient of 0 there.",
+    ),
     fixes=(
         *(
             reformulation(

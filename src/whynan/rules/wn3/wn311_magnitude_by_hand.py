@@ -32,15 +32,10 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from whynan.rules.base import Explanation, Rule
+from whynan.expr import Term
+from whynan.rules.base import Rule
 from whynan.rules.expressions import at_a_root, factors
 from whynan.rules.intents import MAGNITUDE, ROOT
-
-if TYPE_CHECKING:
-    from whynan.expr import Term
-    from whynan.records import Finding
 
 
 def _is_sum_of_squares(term: Term) -> bool:
@@ -55,14 +50,14 @@ def _is_square(term: Term) -> bool:
     return all(power == 2 for _, power in factors(term))
 
 
-def match(finding: Finding) -> Explanation | None:
-    return at_a_root(
-        finding,
+RULE = Rule(
+    "WN311",
+    "magnitude-by-hand",
+    at_a_root(
         _is_sum_of_squares,
         "the sum of squares",
         "Where nothing sounds, or two points are one, the magnitude is a healthy 0 and its slope infinite. torch.abs, of complex "
         "numbers too, and torch.linalg.vector_norm have the same values, and a gradient of 0 there.",
-    )
-
-
-RULE = Rule("WN311", "magnitude-by-hand", match, fixes=(*MAGNITUDE, *ROOT))
+    ),
+    fixes=(*MAGNITUDE, *ROOT),
+)

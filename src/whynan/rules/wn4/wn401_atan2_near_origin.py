@@ -36,15 +36,13 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from whynan.records import Finding
 from whynan.rules.base import DERIVATIVE, Explanation, Rule
 from whynan.rules.facts import base, forward_base, forward_value, limit, maximum, said
 from whynan.rules.intents import reformulation
 from whynan.rules.wording import spelled_forward
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
 
 
 def match(finding: Finding) -> Explanation | None:

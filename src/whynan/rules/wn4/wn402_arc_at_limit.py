@@ -32,16 +32,12 @@ References
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
+from whynan.records import Finding
 from whynan.rules.base import DERIVATIVE, OPERATION, Explanation, Rule
 from whynan.rules.facts import base, forward_base, forward_value, is_nan, is_onnx, result, said, value
 from whynan.rules.intents import BELOW_ONE, epsilon, guard
 from whynan.rules.wording import here, spelled, spelled_forward
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
-
 
 _DOMAINS = {
     "acos": (-1.0, 1.0, "from -1 to 1", "1 / sqrt(1 - x²)"),

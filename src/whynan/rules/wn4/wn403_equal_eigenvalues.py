@@ -34,16 +34,11 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.records import Finding
 from whynan.rules.base import DERIVATIVE, Explanation, Rule
 from whynan.rules.facts import base, forward_base, is_zero, operand, result
 from whynan.rules.intents import epsilon, setting
 from whynan.rules.wording import spelled_forward
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
-
 
 _DECOMPOSITIONS = ("_linalg_eigh", "_linalg_svd", "linalg_eig")
 

@@ -32,18 +32,15 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from whynan.expr import Term
+from whynan.records import Finding, Operand
 from whynan.rules.base import OPERATION, STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import at_the_logarithm, logarithm_of_zero
 from whynan.rules.facts import all_finite, base, operand, result, value
 from whynan.rules.intents import epsilon, guard
 from whynan.rules.wording import derivative, readable, row_text
-
-if TYPE_CHECKING:
-    from whynan.expr import Term
-    from whynan.records import Finding, Operand
-
 
 _SOLVERS = {"linalg_inv_ex": "A", "_linalg_solve_ex": "A", "linalg_solve_triangular": "self", "linalg_lu_solve": "LU"}
 _WHY = (

@@ -31,18 +31,13 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from whynan.expr.normal import call
+from whynan.records import Finding
 from whynan.rules.base import OPERATION, STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import downstream, expressions, factors
 from whynan.rules.facts import INF, base, is_nan, row, value
 from whynan.rules.intents import MASKED
 from whynan.rules.wording import doing, spelled
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
-
 
 _SOFTMAXES = ("_softmax", "_log_softmax", "softmax", "log_softmax")
 _WRITTEN = ("softmax", "log_softmax", "logsumexp")

@@ -33,16 +33,11 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.facts import INF, base, forward_base, is_nan, value
 from whynan.rules.intents import guard
 from whynan.rules.wording import spelled_forward
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
-
 
 _SUMS = {"logsumexp": "every value of its row is -Inf", "logaddexp": "both operands are -Inf"}
 

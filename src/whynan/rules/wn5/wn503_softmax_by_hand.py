@@ -30,8 +30,9 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import (
     at_the_exponential,
@@ -44,10 +45,6 @@ from whynan.rules.expressions import (
 )
 from whynan.rules.facts import base
 from whynan.rules.intents import BOUNDED, SOFTMAX
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
-
 
 _OF_SUM: Final = "What is divided by an infinite sum is 0"
 

@@ -33,8 +33,10 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from whynan.expr import Term
+from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import (
     at_the_logarithms,
@@ -48,11 +50,6 @@ from whynan.rules.expressions import (
 )
 from whynan.rules.facts import INF, forward_base, is_nan, row
 from whynan.rules.intents import guard
-
-if TYPE_CHECKING:
-    from whynan.expr import Term
-    from whynan.records import Finding
-
 
 _MASKED: Final = "a softmax with a logit of -Inf"
 _WHY: Final = (

@@ -32,15 +32,10 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_product, factors, zero_times_infinity
+from whynan.expr import Term
+from whynan.rules.base import Rule
+from whynan.rules.expressions import at_a_product, factors
 from whynan.rules.intents import guard
-
-if TYPE_CHECKING:
-    from whynan.expr import Term
-    from whynan.records import Finding
 
 
 def _is_one(term: Term) -> bool:
@@ -49,22 +44,15 @@ def _is_one(term: Term) -> bool:
     return 0 < len(weights) < len(found) and not any(base.is_call("exp", "softmax") for base in weights)
 
 
-def match(finding: Finding) -> Explanation | None:
-    at = zero_times_infinity(finding)
-    if at is None or not _is_one(at[1]):
-        return None
-    return Explanation(
-        at_the_product(finding, "a weight times the log_softmax of a logit of -Inf"),
-        "A weight of 0 does not leave a masked place out of a loss: 0 times -Inf has no value. With the dtype's most negative "
-        "finite value as mask it does.",
-        STRUCTURE,
-    )
-
-
 RULE = Rule(
     "WN505",
     "weight-of-masked-logit",
-    match,
+    at_a_product(
+        lambda _, term: _is_one(term),
+        "a weight times the log_softmax of a logit of -Inf",
+        "A weight of 0 does not leave a masked place out of a loss: 0 times -Inf has no value. With the dtype's most negative "
+        "finite value as mask it does.",
+    ),
     fixes=(
         guard(
             "the most negative finite number instead of a logit of -Inf",

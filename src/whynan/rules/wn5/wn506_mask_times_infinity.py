@@ -30,16 +30,14 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from whynan.expr import Expressions
+from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import at_the_product, zero_times_infinity
 from whynan.rules.facts import INF
 from whynan.rules.intents import guard
-
-if TYPE_CHECKING:
-    from whynan.expr import Expressions
-    from whynan.records import Finding
 
 _SIDES: Final = ("self", "other")
 

@@ -35,17 +35,13 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.expr import Expressions, Term
+from whynan.records import Argument, Finding, Operation
 from whynan.rules.base import GUARD, Explanation, Rule
 from whynan.rules.expressions import at_the_product, expressions, zero_times_infinity
 from whynan.rules.facts import INF, base, is_nan, maximum, row, said
 from whynan.rules.intents import guard, setting
 from whynan.rules.wording import doing, spelled
-
-if TYPE_CHECKING:
-    from whynan.expr import Expressions, Term
-    from whynan.records import Argument, Finding, Operation
 
 
 def match(finding: Finding) -> Explanation | None:

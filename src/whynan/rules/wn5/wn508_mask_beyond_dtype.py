@@ -31,16 +31,12 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.expr import Expressions, Term
+from whynan.records import Argument, Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import downstream, expressions
 from whynan.rules.facts import INF, base, is_nan, limit, maximum, said
 from whynan.rules.intents import guard
-
-if TYPE_CHECKING:
-    from whynan.expr import Expressions, Term
-    from whynan.records import Argument, Finding
 
 
 def match(finding: Finding) -> Explanation | None:

@@ -29,17 +29,15 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from whynan.expr import Expressions, Term
+from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import bare, downstream, expressions, factors, leaves
-from whynan.rules.facts import base, beyond, result, said, value
+from whynan.rules.facts import base, excess, result, said, value
 from whynan.rules.intents import guard, setting
 from whynan.rules.wording import attempted
-
-if TYPE_CHECKING:
-    from whynan.expr import Expressions, Term
-    from whynan.records import Finding
 
 _MEASURED: Final = ("sum", "mean", "max", "min", "var", "deviations", "norm")
 """What a row is normalised by is no temperature."""
@@ -63,7 +61,7 @@ def match(finding: Finding) -> Explanation | None:
         attempt = attempted(finding)
         if attempt is None:
             return None
-        side = beyond(attempt.result, finding.element.dtype, shown=False)
+        side = excess(attempt.result, finding.element.dtype, shown=False)
         text = f"{attempt.words} {side}: the temperature of a softmax is too small"
     return Explanation(
         text,

@@ -35,16 +35,14 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from whynan.records import Finding, Selection
+from whynan.records.intents import FixIntent
 from whynan.rules.base import SELECTION, Explanation, Rule
 from whynan.rules.facts import base, forward_base, result, said, value
 from whynan.rules.intents import BOUNDED, LOG_OF_ONE, MASKED, QUOTIENT, ROOT, ROOT_ABOVE, guard
 from whynan.rules.wording import coming_back, derivative, doing, given, left_out, left_out_by, spelled, spelled_forward
-
-if TYPE_CHECKING:
-    from whynan.records import Finding, Selection
-    from whynan.records.intents import FixIntent
 
 _OPERAND: Final = {"div": "other", "true_divide": "other"}
 """The operand that makes a derivative bad, where it is not the first."""

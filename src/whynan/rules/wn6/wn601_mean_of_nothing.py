@@ -30,17 +30,12 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.records import Finding
 from whynan.rules.base import OPERATION, STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import at_the_quotient, bare, expressions, factors, mean_of_chosen, mean_of_segments
 from whynan.rules.facts import base, count_of, empty, is_nan, operand, row, value
 from whynan.rules.intents import QUOTIENT, epsilon, reformulation
 from whynan.rules.wording import doing, spelled
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
-
 
 _MEANS = frozenset("mean var std var_mean std_mean median nanmedian".split())
 _LOSSES = frozenset(

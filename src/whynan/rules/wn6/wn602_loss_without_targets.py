@@ -32,18 +32,14 @@ References
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
+from whynan.expr import Expressions, Term
+from whynan.records import Finding
 from whynan.rules.base import OPERATION, STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import at_the_quotient, mean_of_chosen, without_negation
 from whynan.rules.facts import base, empty, is_nan, is_onnx, operand, row, said, value
 from whynan.rules.intents import QUOTIENT, reformulation
 from whynan.rules.wording import spelled
-
-if TYPE_CHECKING:
-    from whynan.expr import Expressions, Term
-    from whynan.records import Finding
-
 
 _WHY = "The mean divides by the sum of the weights of all targets: 0 for a target that is ignored or whose class has weight 0."
 _OF_CLASSES = frozenset("nll_loss_forward nll_loss2d_forward _log_softmax log_softmax logsoftmax gather".split())

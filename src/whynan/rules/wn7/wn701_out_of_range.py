@@ -31,13 +31,13 @@ References
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
+from whynan.records import Finding
 from whynan.rules.base import GENERAL, Explanation, Rule
 from whynan.rules.facts import (
     all_finite,
     base,
-    beyond,
+    excess,
     is_nan,
     is_onnx,
     limit,
@@ -50,10 +50,6 @@ from whynan.rules.facts import (
 )
 from whynan.rules.intents import MAGNITUDE, MEAN_ROOT, NORM, SOFTMAX, reformulation, setting
 from whynan.rules.wording import Attempt, attempted, derivative, doing, given, grown
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
-
 
 # The result itself is out of range, or a partial sum or product of the same kind.
 _PARTIAL = frozenset(
@@ -101,7 +97,7 @@ def match(finding: Finding) -> Explanation | None:
 
 def _exact(attempt: Attempt, dtype: str) -> str:
     fits = wider(attempt.result, dtype)
-    return f"{attempt.words} {beyond(attempt.result, dtype, shown=False)}" + (f" ({fits})" if fits else "")
+    return f"{attempt.words} {excess(attempt.result, dtype, shown=False)}" + (f" ({fits})" if fits else "")
 
 
 def _spreads(finding: Finding) -> bool:

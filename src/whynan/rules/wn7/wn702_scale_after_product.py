@@ -29,17 +29,15 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from whynan.expr import Expressions
+from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import bare, expressions
-from whynan.rules.facts import all_finite, base, beyond, limit, operand, said, value
+from whynan.rules.facts import all_finite, base, excess, limit, operand, said, value
 from whynan.rules.intents import reformulation, setting
 from whynan.rules.wording import attempted, doing, given
-
-if TYPE_CHECKING:
-    from whynan.expr import Expressions
-    from whynan.records import Finding
 
 _PRODUCTS: Final = frozenset("mm bmm mv matmul einsum".split())
 
@@ -56,7 +54,7 @@ def match(finding: Finding) -> Explanation | None:
     text = (
         f"{doing(finding)} of {given(finding)} exceeds {limit(finding)}"
         if attempt is None
-        else f"{attempt.words} {beyond(attempt.result, finding.element.dtype, shown=False)}"
+        else f"{attempt.words} {excess(attempt.result, finding.element.dtype, shown=False)}"
     )
     return Explanation(
         f"{text}, before it is multiplied by {said(factor)}",

@@ -29,10 +29,12 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from whynan.errors import UsageError
+from whynan.expr import Expressions
 from whynan.floats import format_of
+from whynan.records import Finding, Operation
 from whynan.rules.base import GUARD, Explanation, Rule
 from whynan.rules.expressions import (
     at_the_logarithm,
@@ -44,10 +46,6 @@ from whynan.rules.expressions import (
 )
 from whynan.rules.facts import base, forward_base, forward_is_zero, is_zero, said
 from whynan.rules.intents import LOG, QUOTIENT, ROOT, epsilon, guard, reformulation
-
-if TYPE_CHECKING:
-    from whynan.expr import Expressions
-    from whynan.records import Finding, Operation
 
 _LOGS: Final = ("log", "log2", "log10")
 _ROOTS: Final = ("sqrt", "pow", "float_power")

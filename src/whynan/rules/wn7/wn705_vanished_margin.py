@@ -29,18 +29,16 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from whynan.errors import UsageError
+from whynan.expr import Expressions
 from whynan.floats import format_of
+from whynan.records import Argument, Finding, Operation
 from whynan.rules.base import GUARD, Explanation, Rule
 from whynan.rules.expressions import expressions
 from whynan.rules.facts import base, forward_base, forward_is_zero, forward_value, is_zero, result, said, value
 from whynan.rules.intents import BELOW_ONE, LOG, epsilon, reformulation
-
-if TYPE_CHECKING:
-    from whynan.expr import Expressions
-    from whynan.records import Argument, Finding, Operation
 
 _AT_ZERO: Final = {"log": "self", "log2": "self", "log10": "self", "div": "other", "reciprocal": "self"}
 """What has a pole at 0, as of 1 - p, and the operand that is 0 there."""

@@ -31,15 +31,11 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from whynan.floats import smallest
+from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.facts import damage_of, others, said, source
 from whynan.rules.intents import BELOW_ONE, epsilon
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
 
 
 def match(finding: Finding) -> Explanation | None:

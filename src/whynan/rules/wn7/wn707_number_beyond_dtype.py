@@ -30,15 +30,13 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import base, is_onnx, maximum, overflows, product, result, said
 from whynan.rules.intents import setting
 from whynan.rules.wording import attempted, derivative
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
 
 _OPERATIONS: Final = frozenset("mul add sub rsub div true_divide".split())
 _WRITTEN: Final = "lift_fresh"
@@ -49,11 +47,11 @@ _HALVES: Final = frozenset(("float16", "bfloat16"))
 
 def match(finding: Finding) -> Explanation | None:
     if base(finding) == _WRITTEN and finding.birth == "overflow":
-        return _written(finding)
+        return _of_a_number(finding)
     if base(finding) not in _OPERATIONS or finding.birth not in ("overflow", "invalid") or is_onnx(finding):
         return None
     dtype = "float32" if finding.element.dtype in _HALVES else finding.element.dtype
-    number = _beyond(finding, dtype)
+    number = _overflowing(finding, dtype)
     if number is None:
         return None
     attempt = attempted(finding)
@@ -68,10 +66,10 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-def _written(finding: Finding) -> Explanation | None:
+def _of_a_number(finding: Finding) -> Explanation | None:
     """A tensor that the program makes of a number."""
     dtype = finding.element.dtype
-    number = _beyond(finding, dtype)
+    number = _overflowing(finding, dtype)
     if number is None:
         return None
     return Explanation(
@@ -82,7 +80,7 @@ def _written(finding: Finding) -> Explanation | None:
     )
 
 
-def _beyond(finding: Finding, dtype: str) -> float | None:
+def _overflowing(finding: Finding, dtype: str) -> float | None:
     """An operand that is one number, and finite only where it was written."""
     for found in finding.element.operands:
         lone = found.dtype is None or (found.shape == () and found.dtype == "float64")

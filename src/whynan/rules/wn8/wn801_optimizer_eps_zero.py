@@ -34,17 +34,12 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from whynan.floats import smallest
+from whynan.records import Finding
 from whynan.rules.base import SETTING, Explanation, Rule
 from whynan.rules.facts import base, in_known_step, result, said, value
 from whynan.rules.intents import setting
 from whynan.rules.wording import doing
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
-
 
 _QUOTIENTS = {"addcdiv": ("tensor1", "tensor2"), "div": ("self", "other")}
 _WHY = (

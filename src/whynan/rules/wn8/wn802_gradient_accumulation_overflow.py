@@ -31,15 +31,11 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.records import Finding
 from whynan.rules.base import SETTING, Explanation, Rule
-from whynan.rules.facts import all_finite, beyond, is_nan, overflows, result
+from whynan.rules.facts import all_finite, excess, is_nan, overflows, result
 from whynan.rules.intents import setting
 from whynan.rules.wording import attempted
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
 
 
 def match(finding: Finding) -> Explanation | None:
@@ -49,7 +45,7 @@ def match(finding: Finding) -> Explanation | None:
     if attempt is None or not overflows(attempt.result, dtype):
         return None
     return Explanation(
-        f"two gradients are added: {attempt.words} {beyond(attempt.result, dtype, shown=False)}, so that the sum is {result(finding)}",
+        f"two gradients are added: {attempt.words} {excess(attempt.result, dtype, shown=False)}, so that the sum is {result(finding)}",
         "Each addend is finite; what accumulates is too large for the dtype.",
         SETTING,
     )

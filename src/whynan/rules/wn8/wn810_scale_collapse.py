@@ -45,14 +45,10 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from whynan.records import Finding
 from whynan.rules.base import OUTCOME, Explanation, Rule
 from whynan.rules.facts import result
 from whynan.rules.wording import described
-
-if TYPE_CHECKING:
-    from whynan.records import Finding
 
 
 def match(finding: Finding) -> Explanation | None:

@@ -34,17 +34,15 @@ References
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from whynan.expr import Expressions
+from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import bare, expressions
 from whynan.rules.facts import base, forward_base, forward_value, said, value
 from whynan.rules.intents import epsilon
 from whynan.rules.wording import readable
-
-if TYPE_CHECKING:
-    from whynan.expr import Expressions
-    from whynan.records import Finding
 
 _READERS: Final = {
     **dict.fromkeys(("log", "log2", "log10", "sqrt", "rsqrt", "reciprocal", "pow"), "self"),

@@ -6,23 +6,17 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from whynan.capsule import open_capsule
+from whynan.capsule import Capsule, Replayed, open_capsule
 from whynan.capsule.document import Packed
 from whynan.capsule.folder import SCRIPT
 from whynan.errors import UsageError
-from whynan.records import ChainLink, Coverage, Note, Reach
+from whynan.records import ChainLink, Coverage, Element, Finding, Note, Reach, Report
 from whynan.rules.catalogue import explain
 from whynan.run.pipeline import versions
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from whynan.capsule import Capsule, Replayed
-    from whynan.records import Element, Finding, Report
-
 
 # -- A capsule run again: the recorded operator on the recorded tensors, compared with the run and explained anew ------
 

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from whynan.errors import UsageError
 from whynan.fixes import python as source
 from whynan.fixes.candidates import Declined
 from whynan.fixes.diffs import DiffError, Hunk, applied, read_diff
-from whynan.report.proposals import best, offers
+from whynan.records import Finding, Fix, Report
+from whynan.records.intents import FixIntent
+from whynan.records.report import Further
+from whynan.report.proposals import Offer, best, offers
 from whynan.report.redaction import is_redacted
 from whynan.rules.catalogue import rules
 from whynan.run.fix.file import RUN_AGAIN, Editable, opened
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from whynan.records import Finding, Fix, Report
-    from whynan.records.intents import FixIntent
-    from whynan.records.report import Further
-    from whynan.report.proposals import Offer
 
 _MARK: Final = "\ufeff"
 """Stands at the beginning of a file of the encoding ``utf-8-sig``, and is no part of its text."""

@@ -9,14 +9,12 @@ import os
 import secrets
 import stat
 import tokenize
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from whynan.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
 
 _MOST_BYTES: Final = 64 << 20
 _MOST_BACKUPS: Final = 1000
@@ -82,7 +80,7 @@ class Editable:
                 _refuse_read_only(name, folder, status)
                 backup = _backed_up(name, folder, held, status)
                 try:
-                    _put(name, folder, content, status, check)
+                    _replace_file(name, folder, content, status, check)
                 except BaseException:
                     with suppress(OSError):
                         os.unlink(backup, dir_fd=folder)
@@ -216,7 +214,9 @@ def _backed_up(name: str, folder: int | None, content: bytes, like: os.stat_resu
     raise UsageError(f"there are {_MOST_BACKUPS:,} backups {name}.orig already", "take some of them away")
 
 
-def _put(name: str, folder: int | None, content: bytes, like: os.stat_result, check: Callable[[], None] | None) -> None:
+def _replace_file(
+    name: str, folder: int | None, content: bytes, like: os.stat_result, check: Callable[[], None] | None
+) -> None:
     """Write a file beside another one, and let it take that one's place at once."""
     made = os.path.join(os.path.dirname(name), f".whynan-{secrets.token_hex(8)}")
     _made(made, folder, content, like)

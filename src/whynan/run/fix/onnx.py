@@ -174,7 +174,7 @@ def mended_model(report: Report, output: str | os.PathLike[str], choose: int | N
                 f"{model.path}: {fix.title!r} does not fit the model", "run whynan onnx again for a new report"
             )
         proto = found.model
-    _written(proto, model, Path(output))
+    _write_model(proto, model, Path(output))
     return tuple(fix for _, fix in chosen)
 
 
@@ -234,7 +234,7 @@ def _unchanged(report: Report) -> OnnxModel:
     return model
 
 
-def _written(proto: onnx.ModelProto, model: OnnxModel, output: Path) -> None:
+def _write_model(proto: onnx.ModelProto, model: OnnxModel, output: Path) -> None:
     """Write a model and copy what lies beside it; nothing is written over, and nothing left half-written."""
     folder = output.parent
     beside = [(Path(model.folder, location), folder / location) for location in model.external]

@@ -17,11 +17,11 @@ from whynan.capture.onnx.segments import beyond
 from whynan.errors import WhynanError
 from whynan.records import ExitStatus, Fed, Inference, Note, Run
 from whynan.run.fix.onnx import MEND, proved
-from whynan.run.onnx.explaining import agree, explained, explaining, is_bad, unexplained
+from whynan.run.onnx.explaining import agree, explaining, folding_note, is_bad, unexplained
 from whynan.run.onnx.inference import FEEDS, JOB, KEPT, OUTCOME, failed_after
 from whynan.run.onnx.kept_nodes import hand_over
 from whynan.run.output.files import write_text
-from whynan.run.output.recorded import private
+from whynan.run.output.run_trace import private
 from whynan.run.pipeline import versions
 from whynan.run.proof.whole_program import binding
 from whynan.traces.writer import TraceWriter
@@ -96,7 +96,7 @@ class Runner:
             births.notes.update(_notes(beyond(settings.memory)))
             writer.end(private(writer, _ended(known, births.end(), failed=error.what)))
             raise
-        births, executed, chosen = self._explained(job, settings, feeds, births, outcome)
+        births, executed, chosen = self._explanation(job, settings, feeds, births, outcome)
         sites = self._sites[_key(chosen)]
         if job["last"]:
             self.close()
@@ -133,7 +133,7 @@ class Runner:
             births.before = sites.begins
         return births
 
-    def _explained(
+    def _explanation(
         self,
         job: dict[str, Any],
         settings: EngineSettings,
@@ -155,7 +155,7 @@ class Runner:
             found, believed = outcome, False
             self._sites.pop(_key(plain))
         if believed:
-            other.notes[explained(outcome)] = None
+            other.notes[folding_note(outcome)] = None
             return other, found.executed, plain
         if is_bad(births.trace()):
             births.notes[unexplained(outcome)] = None

@@ -13,13 +13,10 @@ import weakref
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from types import TracebackType
+from typing import Final
 
 from whynan.traces.writer import private
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
 
 # -- Temporary folders that go with the process that made them, if it is killed by the next that makes one -------------
 

@@ -92,17 +92,17 @@ def agree(outcome: Outcome, other: Outcome) -> bool:
     return _outputs(outcome) == _outputs(other)
 
 
-def explained(outcome: Outcome) -> Note:
+def folding_note(outcome: Outcome) -> Note:
     """What is said where the run that explains is told of."""
     if outcome.computed:
-        return _computed("computed_before", outcome)
+        return _computation("computed_before", outcome)
     return Note.of("without_blocks")
 
 
 def unexplained(outcome: Outcome) -> Note:
     """What is said where that run could not be had, or other outputs are bad in it."""
     if outcome.computed:
-        return _computed("computed_before_otherwise", outcome)
+        return _computation("computed_before_otherwise", outcome)
     return Note.of("in_blocks")
 
 
@@ -110,6 +110,6 @@ def _outputs(outcome: Outcome) -> set[str]:
     return {name for name, bits in badness(outcome.outputs).items() if bits}
 
 
-def _computed(kind: str, outcome: Outcome) -> Note:
+def _computation(kind: str, outcome: Outcome) -> Note:
     names = outcome.computed
     return Note.of(kind, names=names[:_MOST], more=max(0, len(names) - _MOST))

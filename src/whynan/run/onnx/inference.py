@@ -89,9 +89,9 @@ def _packed(report: Report, content: Content | None, options: Options) -> Report
     """The report of the worst case, whose failing node is packed where that was asked for."""
     if options.capsule is None:
         return report
-    from whynan.run.output.capsules import chosen, written
+    from whynan.run.output.capsules import chosen, write_capsule
 
-    return written(report, chosen(report), content, options)
+    return write_capsule(report, chosen(report), content, options)
 
 
 def _with_failures(report: Report, worst: int, failures: Sequence[str | None]) -> Report:
@@ -275,7 +275,7 @@ def _refused(model: OnnxModel, what: str, settings: Settings) -> UsageError:
 # -- ``explain`` of an ONNX model: arrays of the program's own as its inputs -------------------------------------------
 
 
-def explained(
+def explain_run(
     path: str | os.PathLike[str], inputs: Sequence[Any], named: Mapping[str, Any], options: Options
 ) -> Report:
     """Run a model on arrays; raises ``UsageError`` where it is none, or they do not fit its inputs."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from whynan.capsule.packing import Content
     from whynan.capture.torch.operations import Keeper
     from whynan.config import Options
-    from whynan.records import Finding, Note, Report, Site
+    from whynan.records import Finding, Report, Site
     from whynan.verify.in_place.visits import Visits
 
 
@@ -44,7 +44,7 @@ def check_place(options: Options) -> None:
         check_free(options.capsule)
 
 
-def delivered(report: Report, options: Options, keeper: Keeper | None) -> Report:
+def without_private(report: Report, options: Options, keeper: Keeper | None) -> Report:
     """The report of a call, without what is private where that was asked for and has waited for a capsule."""
     if keeper is None or not options.redact:
         return report
@@ -61,28 +61,30 @@ def packed(report: Report, keeper: Keeper | None, options: Options, visits: Mapp
     if options.capsule is None:
         return report
     from whynan.faults import report_internal_error
+    from whynan.run.pipeline import with_note
     from whynan.traces.format import FAILED
 
     if keeper is None:  # it could not be made
-        return noted(report, FAILED)
+        return with_note(report, FAILED)
     try:
         from whynan.capsule import content_of
 
         finding = chosen(report)
         content = None if finding is None else content_of(keeper.of(finding), finding, redact=options.redact)
         site = None if finding is None else finding.site
-        return written(report, finding, content, options, visits=None if site is None else visits.get(site))
+        return write_capsule(report, finding, content, options, visits=None if site is None else visits.get(site))
     except Exception:
         report_internal_error()
-        return noted(report, FAILED)
+        return with_note(report, FAILED)
 
 
-def written(
+def write_capsule(
     report: Report, finding: Finding | None, content: Content | None, options: Options, *, visits: Visits | None = None
 ) -> Report:
     """Write a capsule of a finding; gives the report that says so, or why there is none."""
     from whynan.capsule import pack
     from whynan.records import Note
+    from whynan.run.pipeline import with_note
 
     assert options.capsule is not None
     if finding is None or content is None:
@@ -92,9 +94,9 @@ def written(
     run = report.run.model_copy(update={"data": os.path.abspath(options.capsule)})
     told = report.model_copy(update={"run": run})
     if content.operation is None:
-        told = noted(told, Note.of("no_operation", why=content.why))
+        told = with_note(told, Note.of("no_operation", why=content.why))
     elif options.redact:
-        told = noted(told, Note.of("capsule_has_values"))
+        told = with_note(told, Note.of("capsule_has_values"))
     try:
         pack(options.capsule, told, finding, content, visits=visits, redact=options.redact)
     except OSError as error:
@@ -111,10 +113,6 @@ def chosen(report: Report) -> Finding | None:
 def no_capsule(report: Report, why: str) -> Report:
     """A report that says why there is no capsule."""
     from whynan.records import Note
+    from whynan.run.pipeline import with_note
 
-    return noted(report, Note.of("no_capsule", why=why))
-
-
-def noted(report: Report, note: Note) -> Report:
-    """A report with one more note."""
-    return report.model_copy(update={"coverage": report.coverage.with_notes(note)})
+    return with_note(report, Note.of("no_capsule", why=why))

@@ -6,14 +6,11 @@ import os
 import re
 import stat
 import tempfile
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from whynan.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
 
 # -- Files that a run writes: whole or not at all, readable by their owner only ----------------------------------------
 
@@ -39,6 +36,14 @@ def check_writable(path: str, option: str) -> None:
 def write_text(path: str, text: str) -> None:
     """Write a file as a whole: a reader sees the old one or the new one; a pipe or device is written to as it is."""
     write_bytes(path, text.encode("utf-8", "backslashreplace"))
+
+
+def write_json(path: str, text: str) -> None:
+    """Write the document that ``--json`` asks for; raises ``UsageError`` where that fails."""
+    try:
+        write_text(path, f"{text}\n")
+    except OSError as error:
+        raise UsageError(f"--json {path} cannot be written ({error.strerror})", "name another file") from None
 
 
 def write_bytes(path: str, data: bytes) -> None:

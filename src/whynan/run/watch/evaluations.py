@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from whynan.capture.torch.sinks.gradients import Fault
     from whynan.records import Verdict
     from whynan.run.region import Region
-    from whynan.run.watch.attempts import Replays
+    from whynan.run.watch.replays import Replays
     from whynan.source.decisions import Decision
     from whynan.training.guard import Guard
 

@@ -109,7 +109,7 @@ class Metrics:
 # -- A metric sink that is given only some of the steps, for a tracker that takes long over each -----------------------
 
 
-def thinned(sink: MetricSink, every: int) -> MetricSink:
+def every_nth(sink: MetricSink, every: int) -> MetricSink:
     """Hands on the numbers of each so many steps; raises ``UsageError`` for less than 1."""
     if every < 1:
         raise UsageError(f"every is {every}", "give from 1 on: 1 is each step, 10 the steps 10, 20, 30")

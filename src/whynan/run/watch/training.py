@@ -12,9 +12,9 @@ from whynan.records import Coverage, ExitStatus, Note, Report, Run
 from whynan.rules.catalogue import readings
 from whynan.run.pipeline import build_report, merged, versions
 from whynan.run.region import STEPPED_ASIDE, refuses_another, scope_of
-from whynan.run.watch.attempts import Replays
 from whynan.run.watch.evaluations import Beside
 from whynan.run.watch.metrics import Metrics, as_step
+from whynan.run.watch.replays import Replays
 from whynan.traces import Trace
 from whynan.traces.format import FAILED
 
@@ -59,7 +59,7 @@ class Training:
         self.command = command
         self.marks = Marks()
         self.guard = Guard(
-            explain=self._explained,
+            explain=self._report_of,
             deliver=self._deliver,
             marking=self.marks,
             after=traced,
@@ -242,7 +242,7 @@ class Training:
             return NonFiniteError(report.findings[0])
         return ending
 
-    def _explained(self, fault: Fault) -> Report | None:
+    def _report_of(self, fault: Fault) -> Report | None:
         """The report of a bad step; None but for the first, and where all that was born is allowed."""
         if self.report is not None:
             return None

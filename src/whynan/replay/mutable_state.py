@@ -9,11 +9,13 @@ import random
 import re
 import types
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
 
 import torch
+from torch import Tensor
 
-from whynan.replay.kinds import (
+from whynan.replay.class_lookup import (
     UNBOUND,
     frame_name,
     identities,
@@ -27,11 +29,6 @@ from whynan.replay.kinds import (
     slot_of,
 )
 from whynan.source.ownership import Owner, owner_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from torch import Tensor
 
 
 class Gradients:

@@ -9,13 +9,10 @@ import sys
 import threading
 import types
 from _thread import allocate_lock
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
 
 from whynan.source.ownership import Owner, owner_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
 
 # -- Static look-ups in a class: its ancestors, names, layout and owner, without running code of the program's ---------
 #

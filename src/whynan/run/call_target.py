@@ -9,8 +9,8 @@ import torch
 
 from whynan.capture.torch.names import tensors_of
 from whynan.errors import MetaTensorError
-from whynan.replay.contents import Contents
-from whynan.replay.kinds import Iterators
+from whynan.replay.class_lookup import Iterators
+from whynan.replay.mutable_state import Contents
 from whynan.replay.snapshot import Snapshot, reachable, same_bits
 
 if TYPE_CHECKING:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from whynan.errors import UsageError
 from whynan.fixes.diffs import Diff, DiffError, applied, read_diff
+from whynan.records import Finding, Report
 from whynan.records.trial import Trial
 from whynan.report.redaction import is_redacted
 from whynan.run.fix.file import RUN_AGAIN, Editable, opened
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from whynan.records import Finding, Report
 
 _MOST_BYTES: Final = 16 << 20
 

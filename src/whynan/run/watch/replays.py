@@ -88,7 +88,7 @@ class Replaying:
         """The visits of the function at a line of a file whose text that is; or why there are none."""
         try:
             with visiting(path, text, line) as (recorder, swap):
-                way = _retold(self._way, path, text, recorder.tree)
+                way = _relocated(self._way, path, text, recorder.tree)
                 outcome = self._replay(way, nullcontext)
         except UsageError as error:
             return error.what
@@ -121,7 +121,7 @@ class Replaying:
         region, onward = self._region(), self._onward()
         try:
             with swapped(path, before, after) as swap:
-                way = _retold(self._way, path, before, after)
+                way = _relocated(self._way, path, before, after)
                 if not swap.swapped and way is self._way:
                     return self._left("; ".join(swap.left) or "nothing that is replayed is changed by it")
                 outcome = self._replay(way, lambda: self._looked(region, self._fault, way), onward)
@@ -187,7 +187,7 @@ def _moved(first: Judged, second: Judged) -> str | None:
     return None
 
 
-def _retold(way: Way, path: str, before: str, after: str | ast.Module) -> Way:
+def _relocated(way: Way, path: str, before: str, after: str | ast.Module) -> Way:
     """A way whose own code is that of another text of a file, where it stands in that file."""
     from whynan.replay.plan import Tailed
 

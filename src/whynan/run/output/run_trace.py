@@ -1,4 +1,4 @@
-"""A run and its trace on disk: what the session knows is written too, and the trace gives the same report again."""
+"""A run and its trace on disk: what the run knows beside the facts is written too, and gives the same report again."""
 
 from __future__ import annotations
 
