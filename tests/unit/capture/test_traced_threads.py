@@ -274,6 +274,101 @@ def test_a_threads_gradient_is_read_by_that_thread_alone() -> None:
     assert not thread.is_alive()
 
 
+def _by_a_worker(bad: float) -> Callable[[], None]:
+    """The backward runs in a thread that lives on, a scaler steps in the main one; in the last step it overflows."""
+
+    def program() -> None:
+        weight = nn.Parameter(torch.ones(4))
+        optimizer = torch.optim.SGD([weight], lr=0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=32.0)
+        with ThreadPoolExecutor(1) as pool:
+            for step in range(4):
+                optimizer.zero_grad()
+                x = torch.full((4,), bad if step == 3 else 1.0)
+                pool.submit(lambda x=x: scaler.scale((weight * x).sqrt().sum()).backward()).result(PATIENCE)
+                scaler.step(optimizer)
+                scaler.update()
+
+    return program
+
+
+def test_a_step_that_a_scaler_skips_is_skipped_though_a_living_thread_made_its_gradients() -> None:
+    finding = only(watched(_by_a_worker(-1.0), threads=True).report)
+    assert (finding.phase, code(finding)) == ("forward", "(weight * x).sqrt()")
+    assert ("loss", None) in sinks(finding)
+    assert watched(_by_a_worker(1.0), threads=True).report.verdict == "clean"
+
+
+def test_a_scaled_loss_that_overflows_is_no_error_though_a_living_thread_made_it() -> None:
+    def program() -> None:
+        weight = nn.Parameter(torch.ones(4))
+        optimizer = torch.optim.SGD([weight], lr=0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=32.0)
+        for x in (1.0, 1.0, 2e37):
+            optimizer.zero_grad()
+            made = asked.submit(lambda x=x: scaler.scale((weight * x).sum()).backward())
+            made.result(PATIENCE)
+            scaler.step(optimizer)
+            scaler.update()
+
+    with ThreadPoolExecutor(1) as asked:
+        assert watched(program, threads=True).report.verdict == "clean"
+
+
+def test_a_gradient_that_a_living_thread_has_discarded_reaches_nothing() -> None:
+    over, begun = threading.Event(), threading.Event()
+
+    def work() -> None:
+        weight = nn.Parameter(torch.zeros(4))
+        weight.sqrt().sum().backward()
+        weight.grad = None
+        begun.set()
+        assert over.wait(PATIENCE)
+
+    thread = threading.Thread(target=work)
+
+    def program() -> None:
+        thread.start()
+        assert begun.wait(PATIENCE)
+        trainer(0, steps=3)()
+
+    report = watched(program, threads=True).report
+    over.set()
+    thread.join(PATIENCE)
+    assert report.verdict == "clean"
+    assert report.coverage.notes == ("1 time the program discarded gradients that were NaN or Inf",)
+
+
+def test_a_gradient_put_by_hand_is_one_though_another_thread_lives() -> None:
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait, args=(PATIENCE,))
+
+    def program() -> None:
+        thread.start()
+        weight = nn.Parameter(torch.zeros(4))
+        (weight.grad,) = torch.autograd.grad(weight.sqrt().sum(), [weight])
+        held.append(weight)
+
+    held: list[Tensor] = []
+    finding = only(watched(program, threads=True).report)
+    over.set()
+    thread.join(PATIENCE)
+    assert ("gradient", None) in {(kind, None) for kind, _ in sinks(finding)}
+
+
+def test_threads_that_have_ended_leave_nothing_behind() -> None:
+    from whynan.capture.torch import Capture
+
+    weight = nn.Parameter(torch.ones(2))
+    with Capture(threads=True) as capture:
+        for _ in range(20):
+            threaded(lambda: weight.exp().sum().backward())()
+        (leaf,) = capture.context.log.leaves.values()
+        assert len(leaf.lanes) == 1
+        assert not any(lane.nodes for lane in leaf.lanes)
+        assert capture.context.engines == []
+
+
 def test_a_thread_that_python_has_not_started_is_not_entered() -> None:
     depths: list[int] = []
 

@@ -95,11 +95,6 @@ class TraceContext:
         self.local.lane = Lane()
         self.log.steps.enter_thread()
 
-    def others_run(self) -> bool:
-        """Whether a further thread that is looked at may be computing now."""
-        here = threading.get_ident()
-        return any(number != here for number in list(self.entered))
-
     @property
     def stepping(self) -> bool:
         """Whether this thread is inside an optimizer's step that computes no loss of its own."""

@@ -77,7 +77,7 @@ class Events:
         """A leaf is an operand: where that was first is where its gradient accumulates later."""
         known = self.leaf_sites.get(id(leaf))
         if known is None or known[0]() is not leaf:
-            self.leaf_sites[id(leaf)] = weakref.ref(leaf), site
+            self.leaf_sites[id(leaf)] = weakref.ref(leaf), site, self.context.lane()
 
     def _first_use(self, leaf: Tensor) -> int:
         known = self.leaf_sites.get(id(leaf))

@@ -102,7 +102,7 @@ class Operator:
         self.selects = plain in aten.SELECTS
         # whether each element of the result is an element of an operand, or a constant
         self.copying = self.movement or self.view or self.value_free or plain in aten.COPYING
-        self.leaves = base in aten.LEAVES
+        self.leaves = base in aten.LEAVES and not self.mutable
         self.workspaces = aten.WORKSPACES.get(base, ())
         # whether it may bring what another process or device has computed
         self.exchanges = self.collective or base == "copy_"

@@ -180,6 +180,11 @@ class Lane:
         """From here on this thread is looked at; autograd has numbered nodes before."""
         self.sequence = _sequence_nr()
 
+    def end(self) -> None:
+        """The thread has ended."""
+        self.running = False
+        self.nodes, self.backward = {}, None
+
     def follow(self, other: Lane) -> None:
         """What a thread of the engine's works for: the backward that another thread has begun."""
         self.nodes = other.nodes

@@ -50,9 +50,9 @@ def _enter(context: TraceContext, thread: Any) -> None:
 
 def _leave(context: TraceContext, _thread: Any) -> None:
     mode = context.entered.pop(threading.get_ident(), None)
-    context.lane().running = False
     context.log.steps.leave_thread()
     if mode is not None:
+        context.lane().end()
         leave(mode)
 
 

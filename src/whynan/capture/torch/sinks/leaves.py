@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.provenance.label_sets import LabelSets
+    from whynan.capture.torch.arrays import State
     from whynan.capture.torch.event_log import Rows
     from whynan.capture.torch.sites import Lane
     from whynan.traces import Sink
@@ -47,15 +48,26 @@ class Leaf:
     reference: weakref.ref[Tensor]
     pending: dict[int, Backward]
     left: list[Sink] = field(default_factory=lambda: [])
+    state: weakref.ref[State] | None = None
+    """Of the gradient that the last backward left bad, as the thread of that backward saw it."""
     lanes: set[Lane] = field(default_factory=lambda: set())
     """Of the threads whose backwards gave it a gradient."""
 
     def readable(self, lane: Lane) -> bool:
         """Whether the thread of this lane may read `.grad`.
 
-        To read a gradient while another thread's engine writes it is a race in PyTorch itself, which ends the process.
+        To read a gradient while another thread writes or resets it is a race in PyTorch itself, which ends the process.
         """
         return not any(other.running for other in self.lanes if other is not lane)
+
+    def arrives(self, lane: Lane) -> None:
+        """A backward of this thread gives it a gradient."""
+        if lane not in self.lanes:
+            self.lanes = {other for other in self.lanes if other.running} | {lane}
+
+    def state_left(self) -> State | None:
+        """The state of the bad gradient that its last backward left, if that is there still."""
+        return None if self.state is None else self.state()
 
 
 @dataclass(eq=False)
@@ -72,7 +84,8 @@ class SinkLog:
     leaves: dict[int, Leaf] = field(default_factory=lambda: {})
     unused: dict[int, Leaf] = field(default_factory=lambda: {})
     """Leaves whose gradients nothing has used, by the address of the leaf."""
-    leaf_sites: dict[int, tuple[weakref.ref[Tensor], int]] = field(default_factory=lambda: {})
+    leaf_sites: dict[int, tuple[weakref.ref[Tensor], int, Lane]] = field(default_factory=lambda: {})
+    """Where each leaf was used first, by its identity, and in which thread."""
 
     def awaited(self) -> list[Sink]:
         """The outputs that no backward has followed."""

@@ -166,11 +166,17 @@ class Scaler:
     def begins(self, lane: Lane) -> None:
         """A backward of this thread begins: what is gone of the gradients of those before it, nothing has used."""
         self.settle()
-        leaves = [leaf for leaf in self.log.leaves.values() if leaf.left and leaf.readable(lane)]
+        leaves = [leaf for leaf in self.log.leaves.values() if leaf.left]
         used = {label for s in self.log.found if s.fatal for label in s.labels} if leaves else set[int]()
         for leaf in leaves:
             tensor = leaf.reference()
-            if tensor is not None and (tensor.grad is None or self.context.state_of(tensor.grad) is None):
+            if tensor is None:
+                continue
+            if not leaf.readable(lane):
+                gone = leaf.state_left() is None
+            else:
+                gone = tensor.grad is None or self.context.state_of(tensor.grad) is None
+            if gone:
                 self._discard(leaf, used)
 
     def _discard(self, leaf: Leaf, used: set[int]) -> None:
@@ -245,6 +251,18 @@ class Scaler:
 
     def _holding(self, grads: list[Tensor]) -> list[Leaf]:
         """The leaves whose gradients these are."""
-        numbers, lane = {id(g) for g in grads}, self.context.lane()
-        held = [(leaf, leaf.reference()) for leaf in self.log.leaves.values() if leaf.readable(lane)]
-        return [leaf for leaf, tensor in held if tensor is not None and id(tensor.grad) in numbers]
+        numbers, states = {id(g) for g in grads}, {id(self.context.state_of(g)) for g in grads}
+        lane = self.context.lane()
+        held: list[Leaf] = []
+        for leaf in self.log.leaves.values():
+            tensor = leaf.reference()
+            if tensor is None:
+                continue
+            if leaf.readable(lane):
+                holds = id(tensor.grad) in numbers
+            else:
+                state = leaf.state_left()
+                holds = state is not None and id(state) in states
+            if holds:
+                held.append(leaf)
+        return held

@@ -125,7 +125,7 @@ class Sinks:
                 self._departed(known)
             known = self.log.leaves[id(leaf)] = Leaf(weakref.ref(leaf), {})
         record: Backward | None = lane.backward
-        known.lanes.add(lane if record is None or record.lane is None else record.lane)
+        known.arrives(lane if record is None or record.lane is None else record.lane)
         if (operator.base != "add" and operator.base != "add_") or (
             known.pending and leaf.grad is not None and was_reset(self.context.rows, leaf.grad)
         ):
@@ -148,6 +148,7 @@ class Sinks:
                 self.log.unused[address(leaf)] = known
             state = self.context.state_of(leaf.grad)
             bad = state is not None and not state.skipped
+            known.state = weakref.ref(state) if state is not None and bad else None
             known.left = self.sink(leaf.grad, "gradient", self.context.names.leaf_name(leaf), True) if bad else []
 
     def changed(self, written: Sequence[Tensor]) -> None:
@@ -351,8 +352,10 @@ class Sinks:
                 self._departed(leaf)
                 continue
             if not leaf.readable(here):
-                # a thread trains on: what its last backward left
-                self._departed(leaf)
+                # a thread trains on: what its last backward left, where that is there still
+                left = leaf.state_left()
+                if left is not None and not left.skipped:
+                    self._departed(leaf)
             elif (
                 tensor.grad is not None
                 and not ((state := context.state_of(tensor.grad)) is not None and state.skipped)
@@ -361,8 +364,8 @@ class Sinks:
                 self.consume(tensor, "gradient")
             if context.state_of(tensor) is not None:
                 self._stored(tensor, "parameter", context.names.leaf_name(tensor))
-        for reference, _ in list(self.log.leaf_sites.values()) if not context.others_run() else ():
-            tensor = reference()
+        for reference, _, lane in list(self.log.leaf_sites.values()):
+            tensor = None if lane is not here and lane.running else reference()
             if tensor is not None and tensor.grad is not None and id(tensor) not in self.log.leaves:
                 state = context.state_of(tensor.grad)
                 if state is not None and not state.skipped:
