@@ -11,9 +11,9 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from whynan.verify.arrays import array_of, attached, dtype_name
+from whynan.verify.arrays import array_of, dtype_name, tensors_in, with_tensors
+from whynan.verify.memory import Memory, Name, UnrecordableError, layout_of
 from whynan.verify.oracle.calls import Program, Ref, Step
-from whynan.verify.torch_program import Memory, Name, UnrecordableError, layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ def recorded(
     value that left the graph (``detach``, ``no_grad``) passes an ``aten.detach``. Raises ``UnrecordableError``, and
     whatever the function raises.
     """
-    given, inputs = attached(arguments, needs_grad)
+    given, inputs = _attached(arguments, needs_grad)
     recorder = _Recorder()
     for name, tensor in inputs.items():
         recorder.enter(name, tensor)
@@ -49,6 +49,15 @@ def recorded(
             _refuse_own_backward(output)
     names = tuple(recorder.name_of(o) for o in outputs if isinstance(o, torch.Tensor))
     return recorder.program(tuple(inputs), names, frozenset(needs_grad & inputs.keys()))
+
+
+def _attached(arguments: Mapping[str, Any], needs_grad: frozenset[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Arguments with tensors of their own, which may be written to in place, and these tensors by name."""
+    fresh = {
+        name: tensor.detach().clone().requires_grad_().clone() if name in needs_grad else tensor.detach().clone()
+        for name, tensor in tensors_in(arguments).items()
+    }
+    return with_tensors(arguments, fresh), fresh
 
 
 class _Recorder(TorchDispatchMode):

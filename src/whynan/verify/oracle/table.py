@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from whynan.ops.aten import base_name
+from whynan.ops.onnx import op_type
 from whynan.verify.oracle.calls import Unsupported
 from whynan.verify.oracle.layers import LAYERS
 from whynan.verify.oracle.linear import LINEAR
 from whynan.verify.oracle.movement import MOVES, ONNX_MOVES, VIEWS
+from whynan.verify.oracle.onnx import ONNX
 from whynan.verify.oracle.pointwise import ACTIVATIONS, POINTWISE
 from whynan.verify.oracle.rows import ROWS
 
@@ -79,9 +81,7 @@ _DUNDERS: Final = {"and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor
 def operator(program: Program, step: Step) -> tuple[str, Operator]:
     """The canonical name of a step's operator and its row; raises ``Unsupported`` where there is none."""
     if program.dialect == "onnx":
-        from whynan.verify.oracle.onnx import ONNX, name_of
-
-        name, table = name_of(step), ONNX
+        name, table = op_type(step.op), ONNX
     else:
         name, table = canonical(step.op), ATEN
     if "foreach" in step.op or name not in table:
