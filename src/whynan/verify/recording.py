@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 _VALUELESS: Final = ("_like", "lift_fresh_copy")
 _DRAWN: Final = frozenset("bernoulli multinomial poisson randperm rand randn randint normal".split())
 """Random results that no gradient passes through."""
+_DECOMPOSED: Final = frozenset(
+    "mse_loss huber_loss smooth_l1_loss soft_margin_loss binary_cross_entropy binary_cross_entropy_with_logits "
+    "nll_loss_forward nll_loss2d_forward celu mish softshrink hardshrink threshold glu logit lerp addcmul "
+    "addcdiv index_add trace _safe_softmax std std_mean nansum aminmax "
+    "count_nonzero".split()
+)
+"""Operators that are written down as what PyTorch itself says they are made of."""
 _MOVED: Final = frozenset(("aten::set_", "aten::resize_", "aten::resize_as_"))
 
 
@@ -106,6 +114,10 @@ class _Recorder(TorchDispatchMode):
         schema = func._schema
         if schema.name in _MOVED or not isinstance(func, torch._ops.OpOverload):
             raise UnrecordableError(str(func))
+        with self:
+            parts = (_decompositions().get(func) if _base(func) in _DECOMPOSED else None) or func.decompose
+            if (made := parts(*args, **kwargs)) is not NotImplemented:
+                return made
         bound = {
             a.name: args[i] if i < len(args) else kwargs.get(a.name, a.default_value)
             for i, a in enumerate(schema.arguments)
@@ -142,7 +154,7 @@ class _Recorder(TorchDispatchMode):
 
     def _written_value(self, func: Any, bound: dict[str, Any], kept: dict[str, Any], target: str) -> str:
         """The name of what an operation wrote to one of its arguments."""
-        base, overload = func._schema.name.split("::")[-1], func._overloadname
+        base, overload = _base(func), func._overloadname
         tensor, operator = bound[target], base.rstrip("_")
         if torch.Tag.nondeterministic_seeded in func.tags or base == "zero_" or (base, overload) == ("fill_", "Scalar"):
             return self._constant(tensor)
@@ -296,6 +308,17 @@ class _Recorder(TorchDispatchMode):
         return name
 
 
+def _base(func: Any) -> str:
+    return func._schema.name.split("::")[-1]
+
+
+@cache
+def _decompositions() -> Mapping[Any, Callable[..., Any]]:
+    from torch._decomp import get_decompositions
+
+    return get_decompositions([getattr(torch.ops.aten, name) for name in _DECOMPOSED])
+
+
 def _functional(base: str, overload: str) -> str:
     """The operator that computes what an in-place one writes: of the same overload, or of one that takes a tensor."""
     packet = getattr(torch.ops.aten, base, None)
@@ -311,7 +334,7 @@ def _functional(base: str, overload: str) -> str:
 
 def _valueless(func: Any, kept: dict[str, Any]) -> bool:
     """Whether an operation's result depends on no number that it is given: zeros, random numbers, a draw."""
-    base = func._schema.name.split("::")[-1]
+    base = _base(func)
     drawn = torch.Tag.nondeterministic_seeded in func.tags
     if not any(True for _ in _names_in(kept)) or base.endswith(_VALUELESS) or base.startswith(("new_", "empty")):
         return True

@@ -207,7 +207,7 @@ class Judgement:
         mended = [name for name, old in values if (~np.isfinite(old) & np.isfinite(new[name])).any()]
         logarithmic = bool(mended) and takes_logarithms(self.original, case)
         asks = logarithmic and not self.declared and any(known[name].undefined.any() for name in mended)
-        nearest = self._nearest(case) if asks else {}
+        nearest = self._values(nearest_values, case) if asks else {}
         for name in mended:
             (old, dtype), truth, healthy = case.old[name], known[name], self.healthy.get(name)
             most = made_up_size(dtype, healthy, logarithmic=logarithmic, nearest=nearest.get(name))
@@ -215,20 +215,15 @@ class Judgement:
             made_up = ~np.isfinite(old) & np.isfinite(new[name]) & (truth.undefined | truth.infinite)
             if found is None and made_up.any():
                 if around is None:
-                    around = self._around(case)
+                    around = self._values(values_around, case, bits=_BITS[case.sample.nature])
                 found = off_the_limit(np.where(made_up, old, 0.0), new[name], around.get(name, []), healthy)
             if found is not None:
                 raise RejectedError(wording.senseless(name, found))
 
-    def _nearest(self, case: Case) -> dict[str, Any]:
+    def _values(self, ask: Callable[..., dict[str, Any]], case: Case, **given: Any) -> dict[str, Any]:
+        """What the oracle knows of a case; nothing where it lacks an operation."""
         try:
-            return nearest_values(self.original, case)
-        except UnknowableError:
-            return {}
-
-    def _around(self, case: Case) -> dict[str, list[Any]]:
-        try:
-            return values_around(self.original, case, bits=_BITS[case.sample.nature])
+            return ask(self.original, case, **given)
         except UnknowableError:
             return {}
 

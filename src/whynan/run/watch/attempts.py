@@ -17,7 +17,7 @@ from whynan.records import Note, Replay
 from whynan.run.guarded_capture import Watched
 from whynan.run.proof.proving import RERUN, Once, Ran, RunOnce, proved, with_surroundings
 from whynan.run.region import Region, refuses_another
-from whynan.verify.in_place.continuation import retold
+from whynan.verify.in_place.edited_tail import edited
 from whynan.verify.in_place.swap import is_same_file, swapped
 from whynan.verify.in_place.visits import visiting
 
@@ -88,7 +88,7 @@ class Replaying:
         """The visits of the function at a line of a file whose text that is; or why there are none."""
         try:
             with visiting(path, text, line) as (recorder, swap):
-                way = _retold(self._way, path, text, recorder.tree)
+                way = _edited_way(self._way, path, text, recorder.tree)
                 outcome = self._replay(way, nullcontext)
         except UsageError as error:
             return error.what
@@ -121,7 +121,7 @@ class Replaying:
         region, onward = self._region(), self._onward()
         try:
             with swapped(path, before, after) as swap:
-                way = _retold(self._way, path, before, after)
+                way = _edited_way(self._way, path, before, after)
                 if not swap.swapped and way is self._way:
                     return self._left("; ".join(swap.left) or "nothing that is replayed is changed by it")
                 outcome = self._replay(way, lambda: self._looked(region, self._fault, way), onward)
@@ -187,13 +187,13 @@ def _moved(first: Judged, second: Judged) -> str | None:
     return None
 
 
-def _retold(way: Way, path: str, before: str, after: str | ast.Module) -> Way:
+def _edited_way(way: Way, path: str, before: str, after: str | ast.Module) -> Way:
     """A way whose own code is that of another text of a file, where it stands in that file."""
     from whynan.replay.plan import Tailed
 
     if not isinstance(way, Tailed) or not is_same_file(way.standing.frame.f_code.co_filename, path):
         return way
-    tail = retold(way.standing.tail, before, after)
+    tail = edited(way.standing.tail, before, after)
     told = [ast.dump(statement) for statement in tail.statements]
     if told == [ast.dump(statement) for statement in way.standing.tail.statements]:
         return way

@@ -166,7 +166,12 @@ def _layer_norm(centred: bool) -> Operator:
     return operator
 
 
-_NORM_OF_BATCH: Final = _aten("BatchNormalization", "_native_batch_norm_legit_no_training")
+_NORM_OF_BATCH: Final = _aten(
+    # the names before opset 15, too
+    "BatchNormalization",
+    "_native_batch_norm_legit_no_training",
+    {"mean": "running_mean", "var": "running_var"},
+)
 
 
 def _batch_norm(call: Call) -> Any:
@@ -190,7 +195,7 @@ def _lp_normalization(call: Call) -> Variable:
 
 _SAME: Final = """
     Exp Log Sqrt Sin Cos Tan Asin Acos Atan Sinh Cosh Tanh Asinh Acosh Atanh Sigmoid Erf Reciprocal Rsqrt Neg Abs Sign
-    Floor Ceil Round Softplus Mish Relu Elu PRelu Gelu HardSwish Add Sub Mul Pow MatMul Cast CastLike Where Atan2
+    Floor Ceil Round Softplus Relu Elu PRelu Gelu HardSwish Add Sub Mul Pow MatMul Cast CastLike Where Atan2
 """
 """Those that do what ATen's row does of the name that rules know them by."""
 _NAMED: Final = {
@@ -211,6 +216,7 @@ ONNX: Final[Mapping[str, Operator]] = {
     **{kind: _aten(kind) for kind in _SAME.split()},
     **{kind: _aten(kind, base) for kind, base in _NAMED.items()},
     **ONNX_MOVES,
+    "Mish": _of(lambda f, x: f.mul(x, f.unary("tanh", f.softplus(x)))),
     "Softsign": _of(lambda f, x: f.div(x, f.add(f.abs(x), 1.0))),
     "LeakyRelu": _aten("LeakyRelu", "leaky_relu", {"alpha": "negative_slope"}),
     "Selu": _aten("Selu", "elu", {"gamma": "scale"}, alpha=1.6732632423543772, scale=1.0507009873554805),

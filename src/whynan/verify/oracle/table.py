@@ -49,15 +49,15 @@ _ALIASES: Final = {
 _EXACT: Final = frozenset(
     """
     Neg Abs Sign Relu Clip Where Max Min ReduceMax ReduceMin ArgMax ArgMin Floor Ceil Round
-    neg abs sign sgn clamp clamp_min clamp_max where masked_fill relu relu6 hardtanh threshold maximum minimum max min
+    neg abs sign sgn clamp clamp_min clamp_max where masked_fill relu hardtanh maximum minimum max min
     amax amin aminmax nan_to_num copysign floor ceil round trunc topk sort median kthvalue mode heaviside
     """.split()
 )
 """Those that give a number that is there already, or a whole one: nothing is rounded."""
 
 
-_ADDING: Final = frozenset("scatter_add scatter_reduce index_add trace linspace arange index_put".split())
-CASTS: Final = frozenset("_to_copy to type_as _autocast_to_reduced_precision _autocast_to_full_precision Cast".split())
+_ADDING: Final = frozenset("scatter_add scatter_reduce linspace index_put".split())
+CASTS: Final = frozenset(("_to_copy", "Cast"))
 
 
 def canonical(op: str) -> str:

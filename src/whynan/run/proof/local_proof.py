@@ -1,4 +1,4 @@
-"""The verdict on one edit, from the recorded values of its function's variables."""
+"""Local proof: the verdict on an edit inside one function, from the recorded values of the function's variables."""
 
 # pyright: basic
 
