@@ -123,6 +123,8 @@ class _Recorder(TorchDispatchMode):
             for i, a in enumerate(schema.arguments)
         }
         written = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        if written and _base(func).rstrip("_") in _DECOMPOSED:
+            return self._write_parts(func, bound[written[0]], args, kwargs)
         kept = {n: self._argument(v) for n, v in bound.items() if n not in written or n == schema.arguments[0].name}
         out = func(*args, **kwargs)
         self._record(func, bound, kept, written, out)
@@ -151,6 +153,16 @@ class _Recorder(TorchDispatchMode):
             names = tuple(self._detach(name) for name in names)
         for name, each in zip(names, outs, strict=True):
             self._remember(each, name, detached=parted or self._is_detached(bound))
+
+    def _write_parts(self, func: Any, target: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run an in-place operation that is written down as what its functional form is made of."""
+        _, base, overload = _functional(_base(func).rstrip("_"), func._overloadname).split(".")
+        with self:
+            made = getattr(getattr(torch.ops.aten, base), overload)(*args, **kwargs)
+        name = self._copied(self.name_of(made), target)
+        out = func(*args, **kwargs)
+        self._write(target, name)
+        return out
 
     def _written_value(self, func: Any, bound: dict[str, Any], kept: dict[str, Any], target: str) -> str:
         """The name of what an operation wrote to one of its arguments."""
