@@ -14,6 +14,7 @@ from whynan.verify.onnx_program.regions import Region, behind, captured_in, chan
 from whynan.verify.onnx_program.run import Engines, Unrunnable, part
 from whynan.verify.sampling import captured_samples
 from whynan.verify.verdict import Judgement, Question, RejectedError
+from whynan.verify.wording import invented
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -98,6 +99,8 @@ class _Repair:
         judgement.forward = True
         try:
             found = judgement.verdict(captured_samples(known))
+            if judgement.near.made_up is not None:
+                raise RejectedError(invented(judgement.near.made_up))
             self._look_upwards(region, feeds)
         except RejectedError as reason:
             return judgement.told("rejected", str(reason))
