@@ -22,7 +22,7 @@ from whynan.fixes.candidates import Candidate, Formula
 from whynan.fixes.python import candidates
 from whynan.records import Finding, FixVerdict
 from whynan.rules.catalogue import rules
-from whynan.verify.torch_program import compiled
+from whynan.verify.formula import compiled
 from whynan.verify.verdict import judge
 
 MOST_EDITS: Final = 3

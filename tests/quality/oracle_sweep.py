@@ -15,11 +15,11 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from whynan.verify.memory import UnrecordableError
 from whynan.verify.oracle import Unsupported, exact
 from whynan.verify.oracle.calls import Program, Ref, Step
 from whynan.verify.oracle.onnx import ONNX
 from whynan.verify.recording import recorded
-from whynan.verify.torch_program import UnrecordableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

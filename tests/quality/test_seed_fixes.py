@@ -17,7 +17,7 @@ from tests.quality.seeds import FIXES, RIGHT, Published
 from whynan.fixes import python as source
 from whynan.fixes.diffs import applied, read_diff
 from whynan.records import Finding, FixVerdict
-from whynan.run.proof.trying import tried
+from whynan.run.proof.local_proof import tried
 from whynan.verify.in_place.visits import Visits, visiting
 
 TOLD = "published fixes told right"

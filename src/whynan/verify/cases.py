@@ -1,35 +1,60 @@
-"""Cases: original and repaired on the same inputs, cut to where they differ, and the ledger over many."""
+"""Cases: original and repaired on the same inputs, cut down to where they differ."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
-import torch
 
 from whynan.floats import format_of
 from whynan.verify.arrays import (
     OtherKindError,
-    Outcome,
     array_of,
+    dtype_name,
+    is_float,
     kind_of,
-    outcome,
+    size_of,
     tensor_of,
     tensors_in,
     with_tensors,
 )
-from whynan.verify.comparison import Standing, Truth, disputed, distances, standing
+from whynan.verify.comparison import disputed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from torch import Tensor
-
+    from whynan.verify.arrays import Outcome
+    from whynan.verify.oracle.calls import Program
     from whynan.verify.sampling import Sample
 
 
-# -- One run of original and repaired on the same inputs, as arrays side by side ---------------------------------------
+class TestedProgram(Protocol):
+    """A program under test: a function of tensors, or a part of a graph; original or repaired."""
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The dtypes that it can run in; none where that of the run is the only one."""
+        ...
+
+    def run(
+        self,
+        arguments: Mapping[str, Any],
+        needs_grad: frozenset[str] = frozenset(),
+        cotangents: Sequence[Any] | None = None,
+    ) -> Outcome:
+        """What it gives for some arguments, and their gradients; raises what it raises."""
+        ...
+
+    def exact(self, arguments: Mapping[str, Any], needs_grad: frozenset[str] = frozenset()) -> Program:
+        """What it computes for these arguments, step by step, for the oracle; raises ``UnknowableError``."""
+        ...
+
+    def smaller(self, case: Case, new: Mapping[str, Any], seed: int) -> Case | None:
+        """A large case cut down to some of the elements in question; None where that cannot be done."""
+        ...
 
 
 _FEW: Final = 4096
@@ -47,7 +72,7 @@ class Case:
     """
 
     sample: Sample
-    cotangents: tuple[Tensor | None, ...]
+    cotangents: tuple[Any, ...]
     old: dict[str, tuple[Any, str]]
     given: bool
     """Whether these gradients from behind are the captured ones, or ones where none were captured."""
@@ -77,20 +102,20 @@ class Case:
         return any(not np.isfinite(array).all() for array, _ in self.old.values())
 
 
-def cases_of(original: Callable[..., Any], sample: Sample, seed: int) -> Iterator[Case]:
+def cases_of(original: TestedProgram, sample: Sample, seed: int) -> Iterator[Case]:
     """The sample with the captured gradients from behind, or with ones if there are none, and with random ones.
 
     Fresh samples have random ones alone. Raises what the original raises.
     """
-    outputs = outcome(original, sample.arguments).outputs
-    draw = np.random.default_rng((seed, 77))
     if not sample.needs_grad:
         yield _case(original, sample, None, given=True)
         return
+    outputs = original.run(sample.arguments).outputs
+    draw = np.random.default_rng((seed, 77))
     if sample.cotangent is not None and len(sample.cotangent) == len(outputs):
         yield _case(original, sample, sample.cotangent, given=True)
     elif sample.nature == "captured":
-        yield _case(original, sample, tuple(torch.ones_like(o) for o in outputs), given=True)
+        yield _case(original, sample, tuple(tensor_of(np.ones(tuple(o.shape)), o) for o in outputs), given=True)
     yield _case(original, sample, tuple(_random(o, draw) for o in outputs), given=False)
 
 
@@ -115,14 +140,14 @@ def sized(cases: Sequence[Case], dtype: str) -> list[Case]:
     ]
 
 
-def repaired_arrays(repaired: Callable[..., Any], case: Case) -> dict[str, Any]:
+def repaired_arrays(repaired: TestedProgram, case: Case) -> dict[str, Any]:
     """The arrays of the repaired on the same case, by the same names; raises ``OtherKindError`` and what it raises.
 
     Whole numbers and truth values have to be the same where nothing is bad in the original, but at extremes, where a
     rounding may decide about them.
     """
     sample = case.sample
-    run = outcome(repaired, sample.arguments, sample.needs_grad, case.cotangents if sample.needs_grad else None)
+    run = repaired.run(sample.arguments, sample.needs_grad, case.cotangents if sample.needs_grad else None)
     found, wanted = {**run.arrays, **run.whole}, {**case.old, **case.whole}
     if found.keys() != wanted.keys():
         raise OtherKindError(f"{len(found)} values where the original gives {len(wanted)}")
@@ -154,181 +179,18 @@ def changes_healthy(case: Case, new: dict[str, Any]) -> bool:
     return any((np.isfinite(old) & disputed(old, new[name], dtype)).any() for name, (old, dtype) in case.old.items())
 
 
-def at_hazard(case: Case, name: str) -> Any:
-    """Which elements of a value are where a gradient of the original is bad, as far as the shapes tell.
-
-    A gradient of the same shape tells of each element, one that the value was reduced from of rows; any other of all.
-    """
-    old, _ = case.old[name]
-    found = np.zeros(old.shape, dtype=bool)
-    for other, (gradient, _) in case.old.items():
-        if other == name or other.isdecimal():
-            continue
-        bad = ~np.isfinite(gradient)
-        if gradient.shape == old.shape:
-            found |= bad
-        elif gradient.shape[: old.ndim] == old.shape:
-            found |= bad.any(axis=tuple(range(old.ndim, gradient.ndim)))
-        elif bad.any():
-            found[...] = True
-    return found
-
-
-def _case(
-    original: Callable[..., Any], sample: Sample, cotangents: tuple[Tensor | None, ...] | None, *, given: bool
-) -> Case:
-    found: Outcome = outcome(original, sample.arguments, sample.needs_grad, cotangents)
+def _case(original: TestedProgram, sample: Sample, cotangents: tuple[Any, ...] | None, *, given: bool) -> Case:
+    found = original.run(sample.arguments, sample.needs_grad, cotangents)
     return Case(sample, cotangents or (), found.arrays, given, whole=found.whole)
 
 
-def _random(output: Tensor, draw: Any) -> Tensor | None:
-    if not output.is_floating_point():
+def _random(output: Any, draw: Any) -> Any:
+    if not is_float(output):
         return None
     return tensor_of(draw.uniform(0.5, 1.5, tuple(output.shape)) * draw.choice([-1.0, 1.0]), output)
 
 
-# -- What the comparison of original and repaired came to, over many runs ----------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """One element that speaks against a fix: of which array, what it was, what it became, what it should be."""
-
-    case: str
-    array: str
-    index: tuple[int, ...]
-    old: float
-    new: float
-    exact: float | None = None
-
-
-@dataclass
-class Ledger:
-    """Counts of elements, and one example of each that matters.
-
-    ``worse`` are the healthy elements that speak against the fix: further from the truth, or, of a fix that may change
-    no value, changed values. ``lost`` of them are bad now. ``invented``, ``remaining`` and ``bad`` count what was bad
-    in the original: finite and wrong now, bad still, and all.
-    """
-
-    healthy: int = 0
-    worse: int = 0
-    lost: int = 0
-    bad: int = 0
-    invented: int = 0
-    remaining: int = 0
-    undecided: int = 0
-    furthest: float = 0.0
-    ulps: float = 0.0
-    off: float = 0.0
-    """The largest relative error of the repaired on healthy elements, against the truth where it was asked."""
-    arrays: set[str] = field(default_factory=set[str])
-    """The arrays of which healthy elements were compared."""
-    worst: Example | None = None
-    made_up: Example | None = None
-    gone: Example | None = None
-    _squares: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
-    _moves: list[tuple[str, Any, Any]] = field(default_factory=list[tuple[str, Any, Any]])
-
-    def add(
-        self, case: Case, new: Mapping[str, Any], truths: Mapping[str, Truth] | None, *, strict: bool, judged: bool
-    ) -> None:
-        """One more run. ``strict``: every change of a value counts; else only what the truth speaks against.
-
-        That is so of gradients in any case: they are sums, which a guard may well have autograd add in another order.
-
-        Without truths, ``judged`` tells that it was asked for and could not be told; what it was not asked for is
-        left out of the counts.
-        """
-        for name, (old, dtype) in case.old.items():
-            truth = None if truths is None else truths.get(name)
-            usual, rounded = case.usual.get(name, 0.0), case.rounded(name, new)
-            found = standing(old, new[name], dtype, truth, usual=usual, rounded=rounded)
-            at_all = strict and name.isdecimal()
-            self._count(case, name, old, new[name], dtype, found, truth, strict=at_all, judged=judged)
-
-    def _count(
-        self,
-        case: Case,
-        name: str,
-        old: Any,
-        new: Any,
-        dtype: str,
-        found: Standing,
-        truth: Truth | None,
-        *,
-        strict: bool,
-        judged: bool,
-    ) -> None:
-        worse = found.changed if strict else found.worse
-        told = found.healthy if strict or truth is not None or judged else found.healthy & (~found.changed | worse)
-        gone = worse & ~np.isfinite(new)
-        self.healthy += int(told.sum())
-        self.arrays |= {name} if told.any() else set()
-        self.worse += int(worse.sum())
-        self.lost += int(gone.sum())
-        self.bad += int((~found.healthy).sum())
-        self.invented += int(found.invented.sum())
-        self.remaining += int(found.remaining.sum())
-        if judged or truth is not None:
-            self.undecided += int((found.undecided & ~worse).sum())
-        apart, ulps = distances(old, new, dtype)
-        exact = None if truth is None else truth.values
-        if worse.any():
-            place = int(np.argmax(np.where(worse, apart, -1.0)))
-            if self.worst is None or apart.reshape(-1)[place] > self.furthest:
-                self.worst = _example(case, name, place, old, new, exact)
-            self.furthest = max(self.furthest, float(apart[worse].max()))
-            usual = worse & ~at_hazard(case, name)
-            self._moves.append((f"{case.sample.dtype} {name}", apart[usual], np.abs(old[usual])))
-        if gone.any() and self.gone is None:
-            self.gone = _example(case, name, int(np.argmax(gone)), old, new, exact)
-        if found.invented.any() and self.made_up is None:
-            self.made_up = _example(case, name, int(np.argmax(found.invented)), old, new, exact)
-        self._errors(name, old, new, ulps, told, truth, case.sample.dtype)
-
-    def _errors(self, name: str, old: Any, new: Any, ulps: Any, told: Any, truth: Truth | None, dtype: str) -> None:
-        if not told.any():
-            return
-        self.ulps = max(self.ulps, float(ulps[told].max()))
-        sums = self._squares.setdefault(f"{dtype} {name}", [0.0, 0.0])
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            sums[0] += float(np.square(old[told]).sum())
-            sums[1] += float(told.sum())
-            known = told if truth is None else told & ~(truth.infinite | truth.undefined | truth.undecided)
-            right = old if truth is None else np.where(known, truth.values, old)
-            error = np.abs(new - right) / np.abs(right)
-        error = error[known & np.isfinite(error)]
-        self.off = max(self.off, float(error.max()) if error.size else 0.0)
-
-    @property
-    def moved(self) -> float:
-        """The largest relative change of a worse element; relative to it, or to what such elements are as a rule.
-
-        Elements with a bad gradient are left out: a mend has to move them.
-        """
-        largest = 0.0
-        for name, apart, magnitude in self._moves:
-            squares, count = self._squares.get(name, [0.0, 0.0])
-            usual = np.sqrt(squares / count) if count else 0.0
-            size = np.maximum(magnitude, usual if np.isfinite(usual) else 0.0)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                relative = np.where(apart > 0, apart / size, 0.0)
-            largest = max(largest, float(relative.max(initial=0.0)))
-        return np.inf if self.lost else largest
-
-
-def _example(case: Case, name: str, place: int, old: Any, new: Any, exact: Any) -> Example:
-    index = tuple(int(i) for i in np.unravel_index(place, old.shape))
-    return Example(
-        case.sample.title, name, index, float(old[index]), float(new[index]), None if exact is None else exact[index]
-    )
-
-
 # -- A large captured input cut down to the rows and columns where original and repaired differ ------------------------
-
-
-# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 
 _LARGE: Final = 8
@@ -338,7 +200,7 @@ _KEPT: Final = (6, 7)
 """Of larger ones, so many places where the two differ are kept, and so many in all."""
 
 
-def cut_down(original: Callable[..., Any], case: Case, new: Mapping[str, Any], seed: int) -> Case | None:
+def cut_down(original: TestedProgram, case: Case, new: Mapping[str, Any], seed: int) -> Case | None:
     """The case with few places of each large dimension, dimensions of one size alike; bad and differing ones first.
 
     None where the original does not take it so.
@@ -374,22 +236,22 @@ def _places(size: int, case: Case, new: Mapping[str, Any]) -> Any:
     return np.array(sorted([*dict.fromkeys(chosen)][: _KEPT[1]]))
 
 
-def _outstanding(tensor: Tensor, size: int) -> list[int]:
+def _outstanding(tensor: Any, size: int) -> list[int]:
     """Where along a dimension of a size a tensor has its greatest and least number."""
-    if not tensor.is_floating_point() or size not in tensor.shape or not tensor.numel():
+    if not is_float(tensor) or size not in tensor.shape or not size_of(tensor):
         return []
-    array = np.nan_to_num(array_of(tensor))
+    array: Any = np.nan_to_num(array_of(tensor))
     axis = tensor.shape.index(size)
-    return [int(np.unravel_index(f(array), array.shape)[axis]) for f in (np.argmax, np.argmin)]
+    return [int(np.unravel_index(int(f(array)), array.shape)[axis]) for f in (np.argmax, np.argmin)]
 
 
-def _taken(tensor: Tensor, places: Mapping[int, Any]) -> Tensor:
-    found = tensor.detach()
+def _taken(tensor: Any, places: Mapping[int, Any]) -> Any:
+    found = array_of(tensor)
     for axis, size in enumerate(tensor.shape):
         if size in places:
-            found = found.index_select(axis, torch.from_numpy(places[size]).to(found.device))
-    if found.is_floating_point() or found.dtype is torch.bool:
-        return found
-    largest = int(found.max()) if found.numel() else 0
-    over = [n for n in sorted(places) if largest < n]
-    return found % len(places[over[0]]) if over and largest >= len(places[over[0]]) else found
+            found = found.take(places[size], axis)
+    if not (is_float(tensor) or dtype_name(tensor) == "bool"):
+        largest = int(found.max()) if found.size else 0
+        over = [n for n in sorted(places) if largest < n]
+        found = found % len(places[over[0]]) if over and largest >= len(places[over[0]]) else found
+    return tensor_of(found, tensor)

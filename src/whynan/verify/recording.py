@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from whynan.verify.arrays import array_of, attached, dtype_name
+from whynan.verify.arrays import array_of, dtype_name, tensors_in, with_tensors
+from whynan.verify.memory import Memory, Name, UnrecordableError, layout_of
 from whynan.verify.oracle.calls import Program, Ref, Step
-from whynan.verify.torch_program import Memory, Name, UnrecordableError, layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 _VALUELESS: Final = ("_like", "lift_fresh_copy")
 _DRAWN: Final = frozenset("bernoulli multinomial poisson randperm rand randn randint normal".split())
 """Random results that no gradient passes through."""
+_DECOMPOSED: Final = frozenset(
+    "mse_loss huber_loss smooth_l1_loss soft_margin_loss binary_cross_entropy binary_cross_entropy_with_logits "
+    "nll_loss_forward nll_loss2d_forward celu mish softshrink hardshrink threshold glu logit lerp addcmul "
+    "addcdiv index_add trace _safe_softmax std std_mean nansum aminmax "
+    "count_nonzero".split()
+)
+"""Operators that are written down as what PyTorch itself says they are made of."""
 _MOVED: Final = frozenset(("aten::set_", "aten::resize_", "aten::resize_as_"))
 
 
@@ -36,7 +44,7 @@ def recorded(
     value that left the graph (``detach``, ``no_grad``) passes an ``aten.detach``. Raises ``UnrecordableError``, and
     whatever the function raises.
     """
-    given, inputs = attached(arguments, needs_grad)
+    given, inputs = _attached(arguments, needs_grad)
     recorder = _Recorder()
     for name, tensor in inputs.items():
         recorder.enter(name, tensor)
@@ -49,6 +57,15 @@ def recorded(
             _refuse_own_backward(output)
     names = tuple(recorder.name_of(o) for o in outputs if isinstance(o, torch.Tensor))
     return recorder.program(tuple(inputs), names, frozenset(needs_grad & inputs.keys()))
+
+
+def _attached(arguments: Mapping[str, Any], needs_grad: frozenset[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Arguments with tensors of their own, which may be written to in place, and these tensors by name."""
+    fresh = {
+        name: tensor.detach().clone().requires_grad_().clone() if name in needs_grad else tensor.detach().clone()
+        for name, tensor in tensors_in(arguments).items()
+    }
+    return with_tensors(arguments, fresh), fresh
 
 
 class _Recorder(TorchDispatchMode):
@@ -97,11 +114,17 @@ class _Recorder(TorchDispatchMode):
         schema = func._schema
         if schema.name in _MOVED or not isinstance(func, torch._ops.OpOverload):
             raise UnrecordableError(str(func))
+        with self:
+            parts = (_decompositions().get(func) if _base(func) in _DECOMPOSED else None) or func.decompose
+            if (made := parts(*args, **kwargs)) is not NotImplemented:
+                return made
         bound = {
             a.name: args[i] if i < len(args) else kwargs.get(a.name, a.default_value)
             for i, a in enumerate(schema.arguments)
         }
         written = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        if written and _base(func).rstrip("_") in _DECOMPOSED:
+            return self._write_parts(func, bound[written[0]], args, kwargs)
         kept = {n: self._argument(v) for n, v in bound.items() if n not in written or n == schema.arguments[0].name}
         out = func(*args, **kwargs)
         self._record(func, bound, kept, written, out)
@@ -131,9 +154,19 @@ class _Recorder(TorchDispatchMode):
         for name, each in zip(names, outs, strict=True):
             self._remember(each, name, detached=parted or self._is_detached(bound))
 
+    def _write_parts(self, func: Any, target: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run an in-place operation that is written down as what its functional form is made of."""
+        _, base, overload = _functional(_base(func).rstrip("_"), func._overloadname).split(".")
+        with self:
+            made = getattr(getattr(torch.ops.aten, base), overload)(*args, **kwargs)
+        name = self._copied(self.name_of(made), target)
+        out = func(*args, **kwargs)
+        self._write(target, name)
+        return out
+
     def _written_value(self, func: Any, bound: dict[str, Any], kept: dict[str, Any], target: str) -> str:
         """The name of what an operation wrote to one of its arguments."""
-        base, overload = func._schema.name.split("::")[-1], func._overloadname
+        base, overload = _base(func), func._overloadname
         tensor, operator = bound[target], base.rstrip("_")
         if torch.Tag.nondeterministic_seeded in func.tags or base == "zero_" or (base, overload) == ("fill_", "Scalar"):
             return self._constant(tensor)
@@ -287,6 +320,17 @@ class _Recorder(TorchDispatchMode):
         return name
 
 
+def _base(func: Any) -> str:
+    return func._schema.name.split("::")[-1]
+
+
+@cache
+def _decompositions() -> Mapping[Any, Callable[..., Any]]:
+    from torch._decomp import get_decompositions
+
+    return get_decompositions([getattr(torch.ops.aten, name) for name in _DECOMPOSED])
+
+
 def _functional(base: str, overload: str) -> str:
     """The operator that computes what an in-place one writes: of the same overload, or of one that takes a tensor."""
     packet = getattr(torch.ops.aten, base, None)
@@ -302,7 +346,7 @@ def _functional(base: str, overload: str) -> str:
 
 def _valueless(func: Any, kept: dict[str, Any]) -> bool:
     """Whether an operation's result depends on no number that it is given: zeros, random numbers, a draw."""
-    base = func._schema.name.split("::")[-1]
+    base = _base(func)
     drawn = torch.Tag.nondeterministic_seeded in func.tags
     if not any(True for _ in _names_in(kept)) or base.endswith(_VALUELESS) or base.startswith(("new_", "empty")):
         return True

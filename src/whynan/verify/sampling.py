@@ -1,15 +1,25 @@
 """Sampled inputs, like the captured ones and unlike them, within their domain."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
-import torch
 
 from whynan.floats import FORMATS, format_of
-from whynan.verify.arrays import array_of, dtype_name, tensor_of, tensors_in, with_tensors
+from whynan.verify.arrays import (
+    array_of,
+    dtype_name,
+    is_complex,
+    is_float,
+    size_of,
+    tensor_of,
+    tensors_in,
+    with_tensors,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,9 +28,6 @@ if TYPE_CHECKING:
 
 
 # -- What the values of an input were in all that was captured: the domain that fresh ones have to keep to -------------
-
-
-# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 
 _TELLING: Final = 16
@@ -76,7 +83,7 @@ def domains(visits: Iterable[Mapping[str, Any]]) -> dict[str, Domain]:
     arrays: dict[str, list[Any]] = {}
     for arguments in visits:
         for name, tensor in tensors_in(arguments).items():
-            if tensor.is_complex():
+            if is_complex(tensor):
                 continue
             arrays.setdefault(name, []).append(array_of(tensor))
     return {name: _domain(found) for name, found in arrays.items()}
@@ -119,13 +126,12 @@ def _sums_to_one(array: Any) -> bool:
 # -- Inputs like the captured ones and unlike them: what a fix is judged on that it was not chosen on ------------------
 
 
-# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
-
-
 Nature = Literal["captured", "own", "extreme"]
 """What a run had; what it could as well have had; what its dtype can hold."""
 
 _DTYPES: Final = ("float32", "float16", "bfloat16", "float64")
+_TURNS: Final = 3
+"""So often is drawn for a program that runs in one dtype alone, as often as for three."""
 _SMALL: Final = (6, 5, 4, 3, 2, 7)
 """What the different sizes of the captured tensors become, so that equal ones stay equal."""
 _GROWN: Final = 4
@@ -156,7 +162,7 @@ def captured_samples(visits: Sequence[Mapping[str, Any]]) -> list[Sample]:
     for visit in visits:
         arguments = {name: value for name, value in visit.items() if name}
         tensors = tensors_in(arguments)
-        needs = frozenset(n for n, t in tensors.items() if t.requires_grad and t.is_floating_point())
+        needs = frozenset(n for n, t in tensors.items() if getattr(t, "requires_grad", False) and is_float(t))
         behind = visit.get("")
         cotangent = None if behind is None else tuple(behind) if isinstance(behind, (tuple, list)) else (behind,)
         found.append(Sample("captured", "captured", main_dtype(tensors.values()), arguments, needs, cotangent))
@@ -165,17 +171,19 @@ def captured_samples(visits: Sequence[Mapping[str, Any]]) -> list[Sample]:
 
 def main_dtype(tensors: Any) -> str:
     """The floating-point dtype that most tensors have, the first of equals; float32 where none has one."""
-    kinds = [dtype_name(t) for t in tensors if t.is_floating_point() and dtype_name(t) in FORMATS]
+    kinds = [dtype_name(t) for t in tensors if is_float(t) and dtype_name(t) in FORMATS]
     return max(dict.fromkeys(kinds), key=kinds.count) if kinds else "float32"
 
 
-def judged_dtypes(main: str) -> tuple[str, ...]:
-    """Three dtypes, that of the run first; others than the common four alone."""
-    return (main, *[d for d in _DTYPES if d != main][:2]) if main in _DTYPES else (main,)
+def judged_dtypes(main: str, possible: tuple[str, ...] = _DTYPES) -> tuple[str, ...]:
+    """Three dtypes of those possible, that of the run first; that one alone where it is none of them."""
+    return (main, *[d for d in possible if d != main][:2]) if main in possible else (main,)
 
 
-def fresh_samples(captured: Sequence[Sample], seed: int, accepts: Callable[[Sample], bool]) -> Iterator[Sample]:
-    """Fresh inputs: own ones of every dtype, then extreme ones; what the function does not accept is left out.
+def fresh_samples(
+    captured: Sequence[Sample], seed: int, accepts: Callable[[Sample], bool], dtypes: tuple[str, ...] = _DTYPES
+) -> Iterator[Sample]:
+    """Fresh inputs: own ones of every dtype, then extreme ones; what the program does not accept is left out.
 
     Seeded, with generators of its own. Shapes are the captured ones where these are small, small ones otherwise, and
     once others than the captured.
@@ -184,19 +192,20 @@ def fresh_samples(captured: Sequence[Sample], seed: int, accepts: Callable[[Samp
         return
     main = captured[0].dtype
     limits = domains(sample.arguments for sample in captured)
-    models: dict[str, list[Sample]] = {}
-    for dtype in judged_dtypes(main):
+    models: list[tuple[int, list[Sample]]] = []
+    for turn, dtype in enumerate(judged_dtypes(main, dtypes) if dtypes else (main,) * _TURNS):
         cast = [_as_dtype(s, main, dtype) for s in (captured[0], captured[-1])]
         shapes = [s for s in (_small(cast[0], 0), _small(cast[0], 1)) if s is not None and accepts(s)]
-        models[dtype] = shapes or [s for s in cast[:1] if accepts(s)]
-    # a stranger's function may be of one dtype only, but never of none
+        # a stranger's function may be of one dtype only, but never of none
+        shapes = shapes or [s for s in cast[:1] if accepts(s)]
+        models.append((turn if not dtypes else _DTYPES.index(dtype) if dtype in _DTYPES else 9, shapes))
     for nature, kinds in (("own", _OWN), ("extreme", _EXTREME)):
-        for dtype, shapes in models.items():
+        for key, shapes in models:
             for number, (title, make) in enumerate(kinds):
                 if not shapes:
                     continue
                 model = shapes[number % len(shapes)]
-                draw = np.random.default_rng((seed, number, _DTYPES.index(dtype) if dtype in _DTYPES else 9))
+                draw = np.random.default_rng((seed, number, key))
                 yield _drawn(replace(model, nature=nature), title, make, limits, draw)
 
 
@@ -212,7 +221,7 @@ def grown_samples(captured: Sequence[Sample], seed: int, accepts: Callable[[Samp
             draw = np.random.default_rng((seed, 31, number, turn))
             values = draw.standard_normal(_MOST_GROWN * 16)
             free = Domain(values, 1.0, values)
-            limits = {n: free for n, t in tensors_in(model.arguments).items() if t.is_floating_point()}
+            limits = {n: free for n, t in tensors_in(model.arguments).items() if is_float(t)}
             yield _drawn(replace(model, nature="own"), "of other sizes", _ordinary, limits, draw)
 
 
@@ -222,7 +231,7 @@ def _grown(sample: Sample) -> Sample:
         shape = tuple(_GROWN if n < 2 else n for n in tensor.shape)
         values = array_of(tensor)
         filled = np.resize(values, shape) if values.size else np.ones(shape)
-        if tensor.dtype is torch.bool and filled.all() == filled.any():
+        if dtype_name(tensor) == "bool" and filled.all() == filled.any():
             # a mask of nothing, or of all
             filled = ((np.arange(filled.size) % 2 == 0) ^ filled.any()).reshape(shape)
         large[name] = tensor_of(filled, tensor)
@@ -233,9 +242,9 @@ def _drawn(model: Sample, title: str, make: Any, limits: Mapping[str, Domain], d
     fresh: dict[str, Any] = {}
     for name, tensor in tensors_in(model.arguments).items():
         shape, domain = tuple(tensor.shape), limits.get(name)
-        if domain is None or domain.binary or not tensor.is_floating_point():
-            places = draw.permutation(tensor.numel())
-            fresh[name] = tensor.detach().reshape(-1)[torch.from_numpy(places).to(tensor.device)].reshape(shape)
+        if domain is None or domain.binary or not is_float(tensor):
+            places = draw.permutation(size_of(tensor))
+            fresh[name] = tensor_of(array_of(tensor).reshape(-1)[places].reshape(shape), tensor)
         else:
             values = make(_Wanted(draw, shape, dtype_name(tensor), domain))
             fresh[name] = _fitting(domain.within(values, dtype_name(tensor)), tensor)
@@ -356,17 +365,15 @@ def _specials(dtype: str) -> Any:
 def _as_dtype(sample: Sample, main: str, dtype: str) -> Sample:
     if main == dtype:
         return sample
-    other = getattr(torch, dtype)
-    cast = {
-        name: t.detach().to(other) if dtype_name(t) == main else t for name, t in tensors_in(sample.arguments).items()
-    }
+    tensors = tensors_in(sample.arguments)
+    cast = {name: tensor_of(array_of(t), t, dtype) if dtype_name(t) == main else t for name, t in tensors.items()}
     return replace(sample, dtype=dtype, arguments=with_tensors(sample.arguments, cast), cotangent=None)
 
 
 def _small(sample: Sample, turn: int) -> Sample | None:
     """The sample with other sizes, equal ones alike; its own on the first turn, where they are small."""
     tensors = tensors_in(sample.arguments)
-    if turn == 0 and all(t.numel() <= _ENOUGH for t in tensors.values()):
+    if turn == 0 and all(size_of(t) <= _ENOUGH for t in tensors.values()):
         return sample
     sizes = sorted({n for t in tensors.values() for n in t.shape if n > 1}, reverse=True)
     if not sizes or len(sizes) > len(_SMALL):
@@ -376,7 +383,7 @@ def _small(sample: Sample, turn: int) -> Sample | None:
     for name, tensor in tensors.items():
         shape = tuple(few[n] for n in tensor.shape)
         values = np.resize(array_of(tensor), shape)
-        if not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool):
+        if not (is_float(tensor) or is_complex(tensor) or dtype_name(tensor) == "bool"):
             over = [n for n in sizes if values.size and values.max() < n]
             values = values % few[over[-1]] if over else values
         small[name] = tensor_of(values, tensor)

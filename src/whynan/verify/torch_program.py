@@ -1,242 +1,142 @@
-"""A repaired formula as a function: compiled from source, lifted out of its surroundings."""
+"""A function of tensors as a program under test: its run, its gradients, its exact values."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
 
-import ast
-import builtins
-import copy
-import itertools
-import keyword
-import math
-import re
-import textwrap
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+import random
+import warnings
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
-from whynan.errors import UsageError
+from whynan.verify.arrays import OtherKindError, Outcome, dtype_name, kind_of, tensors_in, with_tensors
+from whynan.verify.cases import cut_down
+from whynan.verify.memory import UnrecordableError
+from whynan.verify.recording import recorded
+from whynan.verify.truth import UnknowableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from torch import Tensor
 
-    from whynan.fixes.candidates import Formula
+    from whynan.verify.cases import Case
+    from whynan.verify.oracle.calls import Program
 
 
-# -- A piece of the program's source as a function that can be called --------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class TorchProgram:
+    """A function that takes its parameters by name."""
 
+    function: Callable[..., Any]
+    dtypes: tuple[str, ...] = ("float32", "float16", "bfloat16", "float64")
 
-_NAME: Final = "_formula"
+    def run(
+        self,
+        arguments: Mapping[str, Any],
+        needs_grad: frozenset[str] = frozenset(),
+        cotangents: Sequence[Tensor | None] | None = None,
+    ) -> Outcome:
+        """The outputs and the gradients of inputs; see :func:`outcome`."""
+        return outcome(self.function, arguments, needs_grad, cotangents)
 
-
-def compiled(formula: Formula, namespace: Mapping[str, Any] = {}) -> Callable[..., Any]:
-    """The formula as a function of its parameters, given by keyword; it returns what the body returns.
-
-    The body sees ``torch``, ``math`` and the builtins, above these ``namespace`` (the globals of the file that it was
-    taken from), and above all what its own imports bring. Raises ``UsageError`` where an import fails or the body is
-    no Python.
-    """
-    import torch
-
-    names: dict[str, Any] = {"torch": torch, "math": math, **namespace, "__builtins__": builtins}
-    for statement in formula.imports:
+    def exact(self, arguments: Mapping[str, Any], needs_grad: frozenset[str] = frozenset()) -> Program:
+        """What the function does on these arguments, for the oracle; raises ``UnknowableError``."""
+        if any(tensor.is_complex() for tensor in tensors_in(arguments).values()):
+            raise UnknowableError("complex numbers")
         try:
-            exec(compile(statement, "<import>", "exec"), names)  # the program's own import, which the program has run
-        except Exception as error:
-            raise UsageError(
-                f"line {formula.line} needs {statement.strip()!r}, which fails here: {error}",
-                "install what it names, or run where the program ran",
-            ) from error
-    signature = f"*, {', '.join(formula.parameters)}" if formula.parameters else ""
-    text = f"def {_NAME}({signature}):\n{textwrap.indent(textwrap.dedent(formula.body), '    ')}\n"
-    try:
-        exec(compile(text, f"<formula at line {formula.line}>", "exec"), names)
-    except SyntaxError as error:
-        raise UsageError(
-            f"the formula at line {formula.line} is no Python: {error.msg}", "report this, with the line"
-        ) from error
-    return names[_NAME]
+            with undisturbed():
+                return recorded(self.function, arguments, needs_grad=needs_grad)
+        except UnrecordableError as error:
+            raise UnknowableError(str(error)) from error
+
+    def smaller(self, case: Case, new: Mapping[str, Any], seed: int) -> Case | None:
+        """A large case cut down to where original and repaired differ; None where the function does not take it so."""
+        return cut_down(self, case, new, seed)
 
 
-# -- Lifted formulas ---------------------------------------------------------------------------------------------------
+def outcome(
+    function: Callable[..., Any],
+    arguments: Mapping[str, Any],
+    needs_grad: frozenset[str] = frozenset(),
+    cotangents: Sequence[Tensor | None] | None = None,
+) -> Outcome:
+    """Run a function forward and, with ``cotangents`` (one for each output), backward; it may write to its inputs.
 
-
-_LONGEST: Final = 32
-
-
-def lifted(
-    original: Formula, repaired: Formula, known: Collection[str], foreign: Collection[str] = ()
-) -> tuple[Formula, Formula] | None:
-    """Two formulas that read only what is known, in place of two that do not.
-
-    An expression that is known and reads an input which is not becomes an input itself: ``self.norm(x)`` where ``self``
-    is unknown and what the call gave is not. The innermost such expression; None where that does not do. So does every
-    call of a function that is ``foreign``, which is not to be run again.
-
-    Args:
-        original: one formula.
-        repaired: the other.
-        known: the texts of expressions whose values are known, as ``ast.unparse`` writes them.
-        foreign: what functions are called by that are not to be run, as it is written (``utils.log``).
+    What the function draws at random is the same each time, and no random state of the program moves. Raises
+    ``OtherKindError`` where an output is not of the shape of its cotangent, and what the function raises.
     """
-    first, second = _Lifter(original, known, foreign), _Lifter(repaired, known, foreign)
-    found = dict.fromkeys([*first.found, *second.found])
-    taken = {*original.parameters, *repaired.parameters, *_names(original), *_names(repaired)}
-    names: dict[str, str] = {}
-    for text in found:
-        names[text] = _name(text, {*taken, *names.values()})
-    made = first.formula(names), second.formula(names)
-    parameters = dict(pair for one in made for pair in zip(one.parameters, one.inputs, strict=True))
-    if any(text not in known for text in parameters.values()) or any(calls(one, foreign) for one in made):
-        return None
-    whole = {"inputs": tuple(parameters.values()), "parameters": tuple(parameters)}
-    return replace(made[0], **whole), replace(made[1], **whole)
+    leaves = {
+        name: tensor.detach().clone().requires_grad_(name in needs_grad)
+        for name, tensor in tensors_in(arguments).items()
+    }
+    with undisturbed(), torch.enable_grad():
+        # a function may write to its inputs, which autograd refuses of leaves
+        fresh = {n: t.clone() if t.requires_grad else t for n, t in leaves.items()}
+        returned = function(**with_tensors(arguments, fresh))
+        outputs = tuple(
+            o for o in (returned if isinstance(returned, (tuple, list)) else (returned,)) if isinstance(o, torch.Tensor)
+        )
+        wanted = {n: t for n, t in leaves.items() if t.requires_grad}
+        gradients: dict[str, Any] = {}
+        if cotangents is not None and wanted:
+            gradients = _gradients(outputs, wanted, cotangents)
+    return Outcome(tuple(o.detach() for o in outputs), gradients)
 
 
-def calls(formula: Formula, foreign: Collection[str]) -> str | None:
-    """The first of some functions that a formula calls."""
-    tree = ast.parse(textwrap.dedent(formula.body))
-    called = (ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return next((name for name in called if name in foreign), None)
+def _gradients(
+    outputs: tuple[Tensor, ...], wanted: dict[str, Tensor], cotangents: Sequence[Tensor | None]
+) -> dict[str, Tensor]:
+    pairs: list[tuple[Tensor, Tensor]] = []
+    for output, cotangent in zip(outputs, cotangents, strict=False):
+        if cotangent is None:
+            continue
+        if output.shape != cotangent.shape:
+            was = kind_of(dtype_name(cotangent), tuple(cotangent.shape))
+            raise OtherKindError(f"{kind_of(dtype_name(output), tuple(output.shape))} where the original gives {was}")
+        if output.requires_grad and output.is_floating_point():
+            pairs.append((output, cotangent))
+    found: Sequence[Tensor | None] = [None] * len(wanted)
+    if pairs:
+        found = torch.autograd.grad(
+            [o for o, _ in pairs], list(wanted.values()), [c.to(o.dtype) for o, c in pairs], allow_unused=True
+        )
+    return {
+        name: torch.zeros_like(leaf) if gradient is None else gradient.detach()
+        for (name, leaf), gradient in zip(wanted.items(), found, strict=True)
+    }
 
 
-def _names(formula: Formula) -> set[str]:
-    """What is called something in a formula."""
-    tree = ast.parse(textwrap.dedent(formula.body))
-    made = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    return made | {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+@contextmanager
+def undisturbed() -> Generator[None]:
+    """Random states put back after, and begun anew; what a function warns of on made inputs is not the user's."""
+    # where the program has not begun CUDA, nothing of it does
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    python, numpy = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=devices), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # ``torch.manual_seed`` would leave a seed for when CUDA begins
+        torch.default_generator.manual_seed(0)
+        for device in devices:
+            torch.cuda.default_generators[device].manual_seed(0)
+        random.seed(0)
+        np.random.seed(0)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)
 
 
-def _name(text: str, taken: set[str]) -> str:
-    """A name that says what expression it stands for: ``self_norm_x``."""
-    wanted = re.sub(r"\W+", "_", text).strip("_")[:_LONGEST] or "value"
-    wanted = f"_{wanted}" if wanted[0].isdigit() or keyword.iskeyword(wanted) else wanted
-    return next(name for k in itertools.count() if (name := wanted + "_" * k) not in taken)
-
-
-class _Lifter(ast.NodeTransformer):
-    """Finds the expressions of one formula that are to be its inputs."""
-
-    def __init__(self, formula: Formula, known: Collection[str], foreign: Collection[str]) -> None:
-        self._formula = formula
-        self._known = known
-        self._foreign = foreign
-        self._sources = dict(zip(formula.parameters, formula.inputs, strict=True))
-        self._names: Mapping[str, str] = {}
-        self.found: list[str] = []
-        self._tree = ast.parse(textwrap.dedent(formula.body))
-        self.visit(copy.deepcopy(self._tree))
-
-    def formula(self, names: Mapping[str, str]) -> Formula:
-        """The formula with the expressions as inputs of these names."""
-        self._names = names
-        tree = self.visit(copy.deepcopy(self._tree))
-        read = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        sources = {**self._sources, **{name: text for text, name in names.items()}}
-        kept = {parameter: text for parameter, text in sources.items() if parameter in read}
-        return replace(self._formula, inputs=tuple(kept.values()), parameters=tuple(kept), body=ast.unparse(tree))
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        return self._lifted(node)
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        return self._lifted(node)
-
-    def _lifted(self, node: ast.expr) -> ast.expr:
-        text = self._written(node)
-        is_foreign = isinstance(node, ast.Call) and ast.unparse(node.func) in self._foreign
-        self.generic_visit(node)
-        unknown = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} & {
-            parameter for parameter, source in self._sources.items() if source not in self._known
-        }
-        if not (unknown or is_foreign) or text not in self._known:
-            return node
-        self.found.append(text)
-        return ast.Name(self._names.get(text, "_"), ast.Load())
-
-    def _written(self, node: ast.expr) -> str:
-        """An expression as the file has it."""
-        return ast.unparse(_Sourced(self._sources).visit(copy.deepcopy(node)))
-
-
-class _Sourced(ast.NodeTransformer):
-    """Puts what parameters stand for in their places."""
-
-    def __init__(self, sources: Mapping[str, str]) -> None:
-        self._sources = sources
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        source = self._sources.get(node.id)
-        return node if source is None else ast.parse(source, mode="eval").body
-
-
-# -- Which name holds what memory a recorded function wrote: views and in-place writes, said without either ------------
-
-
-class UnrecordableError(Exception):
-    """Something a function did that no program can say; the text names it."""
-
-
-class Layout(NamedTuple):
-    """Which elements of its memory a tensor is, and as what dtype."""
-
-    dtype: Any
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int
-
-
-class Name(NamedTuple):
-    """What a layout of a memory was called, when its memory had been written so many times."""
-
-    name: str
-    version: int
-    detached: bool
-
-
-@dataclass
-class Memory:
-    """One storage: the name and layout of all that it holds now, and of its views."""
-
-    root: str
-    layout: Layout
-    version: int = 0
-    names: dict[tuple[Layout, bool], Name] = field(default_factory=dict[tuple[Layout, bool], Name])
-
-    def called(self, layout: Layout, needs_grad: bool) -> Name | None:
-        """What a view was called when it was made; detached and attached aliases of one layout are told apart."""
-        other = self.names.get((layout, not needs_grad))
-        found = self.names.get((layout, needs_grad))
-        return found or (None if other is None or (needs_grad and other.detached) else other)
-
-    def positions(self, layout: Layout) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Where the elements of a layout stand in the root laid out flat; raises where one does not."""
-        if layout.dtype != self.layout.dtype:
-            raise UnrecordableError("a view of memory as another dtype that is written to")
-        wanted, held = _offsets(layout).reshape(-1), _offsets(self.layout).reshape(-1)
-        order = np.argsort(held, kind="stable")
-        found = np.searchsorted(held[order], wanted)
-        found = np.minimum(found, held.size - 1)
-        if not np.array_equal(held[order][found], wanted):
-            raise UnrecordableError("a write to memory that the function was not given whole")
-        return order[found].astype(np.int64)
-
-
-def layout_of(tensor: Tensor) -> Layout:
-    """The layout of a tensor that has memory of its own kind; raises for sparse, quantised and nested ones."""
-    import torch
-
-    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
-        raise UnrecordableError("a tensor that is sparse, quantised or nested")
-    return Layout(tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset()))
-
-
-def _offsets(layout: Layout) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Of each element of a layout, where in the memory it stands."""
-    offsets = np.full(layout.shape, layout.offset, dtype=np.int64)
-    for axis, (size, stride) in enumerate(zip(layout.shape, layout.strides, strict=True)):
-        steps = np.arange(size, dtype=np.int64) * stride
-        offsets = offsets + steps.reshape((-1,) + (1,) * (len(layout.shape) - axis - 1))
-    return offsets
+def bad_kinds(tensors: Iterable[Tensor]) -> frozenset[str]:
+    """Which of NaN, Inf and -Inf are in tensors."""
+    found: set[str] = set()
+    for tensor in tensors:
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            asked = {"NaN": torch.isnan, "Inf": torch.isposinf, "-Inf": torch.isneginf}
+            found |= {kind for kind, is_so in asked.items() if bool(is_so(tensor).any())}
+    return frozenset(found)

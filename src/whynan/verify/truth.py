@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from whynan.verify.arrays import array_of, dtype_name, tensors_in, undisturbed
+from whynan.verify.arrays import array_of, dtype_name, is_float, tensors_in
 from whynan.verify.comparison import Truth, is_far, spacing, standing
 from whynan.verify.oracle import Unsupported, exact, noise_floor, noisy_outputs
-from whynan.verify.recording import recorded
-from whynan.verify.torch_program import UnrecordableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Generator, Iterable, Iterator, Mapping
 
-    from torch import Tensor
-
-    from whynan.verify.cases import Case
+    from whynan.verify.cases import Case, TestedProgram
     from whynan.verify.oracle import Balls
     from whynan.verify.oracle.calls import Program
 
@@ -41,18 +38,15 @@ class UnknowableError(Exception):
     """The exact values cannot be had; the text names the operation that the oracle lacks."""
 
 
-def truths(original: Callable[..., Any], case: Case, new: Mapping[str, Any], *, bits: int) -> dict[str, Truth]:
+def truths(original: TestedProgram, case: Case, new: Mapping[str, Any], *, bits: int) -> dict[str, Truth]:
     """The exact arrays of a case by name, with so many bits at the most; raises ``UnknowableError``.
 
     The noise of the original is asked for only where it can decide: where the repaired is further from the truth.
     """
-    tensors = _real(case)
-    try:
-        with undisturbed():
-            program = recorded(original, case.sample.arguments, needs_grad=case.sample.needs_grad)
-        inputs = {name: array_of(tensor) for name, tensor in tensors.items()}
-        behind = _behind(program, case)
-        few = _BITS.get(case.sample.dtype, _FEW)
+    program = original.exact(case.sample.arguments, case.sample.needs_grad)
+    inputs, behind = _inputs(case), _behind(program, case)
+    few = _BITS.get(case.sample.dtype, _FEW)
+    with _unsupported():
         found = exact(program, inputs, behind, bits=few, most_bits=max(bits, few))
         known = _by_array(program, case, found.outputs, found.gradients)
         told = {name: _truth(balls) for name, balls in known.items()}
@@ -63,78 +57,72 @@ def truths(original: Callable[..., Any], case: Case, new: Mapping[str, Any], *, 
         if not _needs_noise(case, new, told, gradients=True):
             return told
         other = _by_array(program, case, *_floors(program, inputs, _signed(behind)))
-    except Unsupported as error:
-        raise UnknowableError(error.op) from error
-    except UnrecordableError as error:
-        raise UnknowableError(str(error)) from error
     return {name: replace(truth, noise=np.fmax(truth.noise, other[name])) for name, truth in told.items()}
 
 
-def nearby_truths(original: Callable[..., Any], case: Case, *, bits: int) -> Iterator[dict[str, Truth]]:
+@contextmanager
+def _unsupported() -> Generator[None]:
+    """An operator that the oracle lacks, as what is not known."""
+    try:
+        yield
+    except Unsupported as error:
+        raise UnknowableError(error.op) from error
+
+
+def nearby_truths(original: TestedProgram, case: Case, *, bits: int) -> Iterator[dict[str, Truth]]:
     """The exact outputs where one of the inputs at a time is not what was captured but what rounds to it.
 
     Raises ``UnknowableError``.
     """
-    tensors = _real(case)
-    inputs = {name: array_of(tensor) for name, tensor in tensors.items()}
-    moved: list[dict[str, Any]] = []
-    for name in [name for name, tensor in tensors.items() if tensor.is_floating_point()]:
-        step = spacing(inputs[name], dtype_name(tensors[name])) / _WITHIN
+    inputs, moved = _inputs(case), list[dict[str, Any]]()
+    for name, tensor in _floats(case).items():
+        step = spacing(inputs[name], dtype_name(tensor)) / _WITHIN
         moved += [{**inputs, name: inputs[name] - step}, {**inputs, name: inputs[name] + step}]
     yield from _moved_truths(original, case, moved, bits)
 
 
-def takes_logarithms(original: Callable[..., Any], case: Case) -> bool:
+def takes_logarithms(original: TestedProgram, case: Case) -> bool:
     """Whether a logarithm is among what the original computes, as far as that is known."""
     try:
-        with undisturbed():
-            program = recorded(original, case.sample.arguments, needs_grad=frozenset())
-    except UnrecordableError:
+        program = original.exact(case.sample.arguments)
+    except UnknowableError:
         return False
-    return any(step.op.partition(".")[2].startswith(_LOGARITHMS) for step in program.steps)
+    return any(step.op.lower().removeprefix("aten.").startswith(_LOGARITHMS) for step in program.steps)
 
 
-def nearest_values(original: Callable[..., Any], case: Case) -> dict[str, Any]:
+def nearest_values(original: TestedProgram, case: Case) -> dict[str, Any]:
     """The outputs where every step is rounded a little worse than it was, NaN where they are none then either.
 
     What is out of a domain by its own rounding alone is in it with a rounding that is some units larger: there is its
     value, of so many as there may be the one of the largest magnitude. Raises ``UnknowableError``.
     """
-    inputs = {name: array_of(tensor) for name, tensor in _real(case).items()}
+    program, inputs = original.exact(case.sample.arguments), _inputs(case)
     found: dict[str, Any] = {}
-    try:
-        with undisturbed():
-            program = recorded(original, case.sample.arguments, needs_grad=frozenset())
+    with _unsupported():
         for scale in _WORSE:
             nearest: dict[str, Any] = {}
             for outputs in noisy_outputs(program, inputs, scale):
                 for number, name in enumerate(program.outputs):
-                    truth = _truth(outputs[name])
-                    values = np.where(truth.infinite | truth.undefined | truth.undecided, np.nan, np.abs(truth.values))
-                    nearest[str(number)] = np.fmax(nearest.get(str(number), np.nan), values)
+                    nearest[str(number)] = np.fmax(
+                        nearest.get(str(number), np.nan), np.abs(_finite(_truth(outputs[name])))
+                    )
             for name, values in nearest.items():
                 known = found.get(name, values)
                 found[name] = np.where(np.isnan(known), values, known)
-    except Unsupported as error:
-        raise UnknowableError(error.op) from error
-    except UnrecordableError as error:
-        raise UnknowableError(str(error)) from error
     return found
 
 
-def values_around(original: Callable[..., Any], case: Case, *, bits: int) -> dict[str, list[Any]]:
+def values_around(original: TestedProgram, case: Case, *, bits: int) -> dict[str, list[Any]]:
     """The exact outputs a little beside a captured input, on two sides at random, NaN where they are none.
 
     Raises ``UnknowableError``.
     """
     draw = np.random.default_rng(_SIGNS)
-    tensors = _real(case)
-    inputs: dict[str, Any] = {name: array_of(tensor) for name, tensor in tensors.items()}
-    moved: list[dict[str, Any]] = []
+    inputs, moved = _inputs(case), list[dict[str, Any]]()
     for _ in range(_SIDES):
         beside = dict(inputs)
-        for name in [name for name, tensor in tensors.items() if tensor.is_floating_point()]:
-            shape = tuple(tensors[name].shape)
+        for name, tensor in _floats(case).items():
+            shape = tuple(tensor.shape)
             finite = np.abs(inputs[name][np.isfinite(inputs[name])])
             usual = float(finite.mean()) if finite.size and finite.any() else 1.0
             step = np.copysign(draw.uniform(0.5, 1.0, shape), draw.normal(size=shape))
@@ -144,34 +132,32 @@ def values_around(original: Callable[..., Any], case: Case, *, bits: int) -> dic
     found: dict[str, list[Any]] = {}
     for told in _moved_truths(original, case, moved, bits):
         for name, truth in told.items():
-            known = ~(truth.infinite | truth.undefined | truth.undecided)
-            found.setdefault(name, []).append(np.where(known, truth.values, np.nan))
+            found.setdefault(name, []).append(_finite(truth))
     return found
 
 
 def _moved_truths(
-    original: Callable[..., Any], case: Case, moved: Iterable[Mapping[str, Any]], bits: int
+    original: TestedProgram, case: Case, moved: Iterable[Mapping[str, Any]], bits: int
 ) -> Iterator[dict[str, Truth]]:
     """The exact outputs of a case on other inputs."""
-    few = _BITS.get(case.sample.dtype, _FEW)
-    try:
-        with undisturbed():
-            program = recorded(original, case.sample.arguments, needs_grad=frozenset())
+    few, program = _BITS.get(case.sample.dtype, _FEW), original.exact(case.sample.arguments)
+    with _unsupported():
         for inputs in moved:
             found = exact(program, inputs, {}, bits=few, most_bits=max(bits, few))
             yield {str(i): _truth(found.outputs[name]) for i, name in enumerate(program.outputs)}
-    except Unsupported as error:
-        raise UnknowableError(error.op) from error
-    except UnrecordableError as error:
-        raise UnknowableError(str(error)) from error
 
 
-def _real(case: Case) -> dict[str, Tensor]:
-    """The tensors of a case by name; of complex ones the oracle knows nothing."""
-    tensors = tensors_in(case.sample.arguments)
-    if any(tensor.is_complex() for tensor in tensors.values()):
-        raise UnknowableError("complex numbers")
-    return tensors
+def _inputs(case: Case) -> dict[str, Any]:
+    return {name: array_of(tensor) for name, tensor in tensors_in(case.sample.arguments).items()}
+
+
+def _floats(case: Case) -> dict[str, Any]:
+    return {name: tensor for name, tensor in tensors_in(case.sample.arguments).items() if is_float(tensor)}
+
+
+def _finite(truth: Truth) -> Any:
+    """The exact values, NaN where there is none that is known and finite."""
+    return np.where(truth.infinite | truth.undefined | truth.undecided, np.nan, truth.values)
 
 
 def _floors(program: Program, inputs: Mapping[str, Any], behind: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -1,23 +1,28 @@
-"""The verdict of a fix: is it cured, is the healthy kept, is nothing invented, what remains."""
+"""The verdict of a fix of any program: is it cured, is the healthy kept, is nothing invented, what remains."""
 
 from __future__ import annotations
 
+import math
+import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from whynan.records.report import FixVerdict
 from whynan.verify import wording
-from whynan.verify.arrays import OtherKindError, tensors_in
-from whynan.verify.cases import Case, Ledger, cases_of, changes_healthy, cut_down, is_disputed, repaired_arrays, sized
+from whynan.verify.arrays import OtherKindError, array_of, size_of, tensors_in
+from whynan.verify.cases import Case, cases_of, changes_healthy, is_disputed, repaired_arrays, sized
 from whynan.verify.comparison import Healthy, is_far, made_up_size, objection, off_the_limit
 from whynan.verify.sampling import Sample, captured_samples, fresh_samples, grown_samples
+from whynan.verify.tally import Ledger
 from whynan.verify.truth import UnknowableError, nearby_truths, nearest_values, takes_logarithms, truths, values_around
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from whynan.records.intents import FixKind
+    from whynan.verify.cases import TestedProgram
     from whynan.verify.comparison import Truth
 
 BOUND: Final = 1e-3
@@ -35,7 +40,7 @@ _MOST_WHOLE: Final = 4096
 """The same of one that does not fail any more when it is cut down, as a product of very many factors."""
 
 
-class _RejectedError(Exception):
+class RejectedError(Exception):
     """The first reason against a fix."""
 
 
@@ -61,27 +66,47 @@ def judge(
     that a guard makes up is right if it is not so for what rounds to that. A value that is undefined may be made up,
     though no greater one than is healthy, or than the logarithm of one. The same arguments have the same verdict.
     """
-    judgement = _Judgement(original, repaired, kind, seed)
-    judgement.rounded = rounded and kind != "reformulation"
+    from whynan.verify.torch_program import TorchProgram
+
+    asked = Question(kind, seed, rounded=rounded)
+    judgement = Judgement(TorchProgram(original), TorchProgram(repaired), asked)
     try:
         return judgement.verdict(captured_samples(_last(captured)))
-    except _RejectedError as reason:
+    except RejectedError as reason:
         return judgement.told("rejected", str(reason))
 
 
-class _Judgement:
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of a fix.
+
+    ``cures``: the captured inputs have to be finite, which a part of a graph need not be whose whole model is.
+    ``silent``: what is to be cured is finite and far from the exact value; None where it is so if nothing fails.
+    ``until``: the processor time after which no more fresh inputs are tried.
+    """
+
+    kind: FixKind
+    seed: int = 0
+    rounded: bool = False
+    cures: bool = True
+    silent: bool | None = None
+    until: float = math.inf
+
+
+class Judgement:
     """One fix that is being judged."""
 
-    def __init__(self, original: Callable[..., Any], repaired: Callable[..., Any], kind: FixKind, seed: int) -> None:
-        self.original, self.repaired, self.seed = original, repaired, seed
-        self.strict, self.declared = kind != "reformulation", kind == "epsilon"
+    def __init__(self, original: TestedProgram, repaired: TestedProgram, asked: Question) -> None:
+        self.original, self.repaired, self.asked, self.seed = original, repaired, asked, asked.seed
+        self.strict, self.declared = asked.kind != "reformulation", asked.kind == "epsilon"
         self.near, self.far = Ledger(), Ledger()
         self.missing: str | None = None
         self.silent = False
-        self.rounded = False
+        self.rounded = asked.rounded and self.strict
         self.healthy: dict[str, Healthy] = {}
         self.unknown: tuple[float, float] | None = None
         self.far_off = 0
+        self.cut_short = False
         self.forward: bool | None = None
         self.backward: bool | None = None
         self.dtype = "float32"
@@ -93,13 +118,8 @@ class _Judgement:
             return self.told("unverified", f"the original could not be run again: {why or 'nothing was captured'}")
         if not any(case.old for case in cases):
             return self.told("unverified", "it gives no floating-point number that could be judged")
-        self.silent = not any(case.fails for case in cases if case.given)
-        self.dtype = cases[0].sample.dtype
-        fresh = self._cases(fresh_samples(samples, self.seed, self._accepts))[0]
-        for name in {name for case in cases for name in case.old if name.isdecimal()}:
-            healthy = Healthy.of([case.old[name][0] for case in cases if name in case.old])
-            self.healthy |= {} if healthy is None else {name: healthy}
-        every = sized([*sorted(cases, key=lambda c: not c.fails), *fresh], self.dtype)
+        fresh = fresh_samples(samples, self.seed, self._accepts, self.original.dtypes)
+        every = self._begin(cases, self._cases(fresh)[0])
         for case in every[: len(cases)]:
             self._captured(case)
         if self.silent and not self.far_off:
@@ -114,6 +134,24 @@ class _Judgement:
             if values - self.near.arrays - self.far.arrays:
                 return self.told("unverified", "nothing healthy is known that it could be compared on")
         return self._held()
+
+    def look_at_captured(self, samples: list[Sample]) -> None:
+        """Raises the reason where what was captured speaks against the fix; what is healthy there is not asked for."""
+        cases, _ = self._cases(samples)
+        for case in self._begin(cases, []) if cases else ():
+            self._captured(case)
+        if self.near.made_up is not None:
+            raise RejectedError(wording.invented(self.near.made_up))
+
+    def _begin(self, cases: list[Case], fresh: list[Case]) -> list[Case]:
+        """The cases with what is known of all of them, those that fail first."""
+        fails = any(case.fails for case in cases if case.given)
+        self.silent = not fails if self.asked.silent is None else self.asked.silent
+        self.dtype = cases[0].sample.dtype
+        for name in {name for case in cases for name in case.old if name.isdecimal()}:
+            healthy = Healthy.of([case.old[name][0] for case in cases if name in case.old])
+            self.healthy |= {} if healthy is None else {name: healthy}
+        return sized([*sorted(cases, key=lambda c: not c.fails), *fresh], self.dtype)
 
     def told(self, status: Any, why: str) -> FixVerdict:
         """A verdict with what was counted so far."""
@@ -142,10 +180,10 @@ class _Judgement:
 
     def _captured(self, case: Case) -> None:
         new = self._repaired(case)
-        if (case.fails or self.silent) and case.given:
+        if (case.fails or self.silent) and case.given and self.asked.cures:
             self._cured(case, new)
         small = case
-        if _size(case) > _MOST and is_disputed(case, new):
+        if _size(case) > _MOST and self._asks(case, new):
             cut = self._cut(case, new)
             if cut is None:
                 self.missing = "inputs as large as the captured ones"
@@ -169,7 +207,7 @@ class _Judgement:
         mended = [name for name, old in values if (~np.isfinite(old) & np.isfinite(new[name])).any()]
         logarithmic = bool(mended) and takes_logarithms(self.original, case)
         asks = logarithmic and not self.declared and any(known[name].undefined.any() for name in mended)
-        nearest = self._nearest(case) if asks else {}
+        nearest = self._values(nearest_values, case) if asks else {}
         for name in mended:
             (old, dtype), truth, healthy = case.old[name], known[name], self.healthy.get(name)
             most = made_up_size(dtype, healthy, logarithmic=logarithmic, nearest=nearest.get(name))
@@ -177,26 +215,21 @@ class _Judgement:
             made_up = ~np.isfinite(old) & np.isfinite(new[name]) & (truth.undefined | truth.infinite)
             if found is None and made_up.any():
                 if around is None:
-                    around = self._around(case)
+                    around = self._values(values_around, case, bits=_BITS[case.sample.nature])
                 found = off_the_limit(np.where(made_up, old, 0.0), new[name], around.get(name, []), healthy)
             if found is not None:
-                raise _RejectedError(wording.senseless(name, found))
+                raise RejectedError(wording.senseless(name, found))
 
-    def _nearest(self, case: Case) -> dict[str, Any]:
+    def _values(self, ask: Callable[..., dict[str, Any]], case: Case, **given: Any) -> dict[str, Any]:
+        """What the oracle knows of a case; nothing where it lacks an operation."""
         try:
-            return nearest_values(self.original, case)
-        except UnknowableError:
-            return {}
-
-    def _around(self, case: Case) -> dict[str, list[Any]]:
-        try:
-            return values_around(self.original, case, bits=_BITS[case.sample.nature])
+            return ask(self.original, case, **given)
         except UnknowableError:
             return {}
 
     def _cut(self, case: Case, new: Mapping[str, Any]) -> Case | None:
         """A large case cut down, if it still fails then; else as it is, where it is not too large for the oracle."""
-        cut = cut_down(self.original, case, new, self.seed)
+        cut = self.original.smaller(case, new, self.seed)
         if cut is not None and (cut.fails or not case.fails):
             return cut
         return case if _size(case) <= _MOST_WHOLE else None
@@ -211,7 +244,7 @@ class _Judgement:
             if still.any():
                 place = int(np.argmax(still))
                 value, exact = float(new[name].reshape(-1)[place]), float(known[name].values.reshape(-1)[place])
-                raise _RejectedError(wording.still_wrong(name, int(still.sum()), still.size, value, exact))
+                raise RejectedError(wording.still_wrong(name, int(still.sum()), still.size, value, exact))
 
     def _look_nearby(self, case: Case, new: Mapping[str, Any]) -> None:
         """Note where what was bad is a number now that is not the exact one of what was rounded to the input."""
@@ -231,7 +264,7 @@ class _Judgement:
 
     def _cured(self, case: Case, new: Mapping[str, Any]) -> None:
         """Raises where the failing input still fails; an Inf that an infinite input must give is none."""
-        entered = any(not bool(t.isfinite().all()) for t in tensors_in(case.sample.arguments).values())
+        entered = any(not np.isfinite(array_of(t)).all() for t in tensors_in(case.sample.arguments).values())
         for name, (old, _) in case.old.items():
             bad = ~np.isfinite(new[name])
             if entered:
@@ -243,19 +276,22 @@ class _Judgement:
                 self.backward = finite and self.backward is not False
             if not finite and not self.silent:
                 value = float(new[name][bad][0])
-                raise _RejectedError(wording.uncured(name, int(bad.sum()), bad.size, value))
+                raise RejectedError(wording.uncured(name, int(bad.sum()), bad.size, value))
 
     def _fresh(self, cases: Sequence[Case]) -> None:
         pairs: list[tuple[Case, dict[str, Any]]] = []
         for case in cases:
             try:
                 pairs.append((case, self._repaired(case)))
-            except _RejectedError:
+            except RejectedError:
                 # in another dtype than the run's what it says of itself is its own affair
                 if case.sample.dtype == self.dtype:
                     raise
         asked = self._asked(pairs)
         for number, (case, new) in enumerate(pairs):
+            if time.process_time() > self.asked.until:
+                self.cut_short = number < len(pairs) // 2
+                return
             like = case.sample.nature == "own" and (not self.strict or case.sample.dtype == self.dtype)
             ledger = self.near if like else self.far
             if number in asked:
@@ -280,7 +316,7 @@ class _Judgement:
 
     def _weigh(self, case: Case, new: dict[str, Any], ledger: Ledger) -> Mapping[str, Truth] | None:
         found = None
-        if is_disputed(case, new):
+        if self._asks(case, new):
             bits = _BITS[case.sample.nature]
             try:
                 found = truths(self.original, case, new, bits=bits)
@@ -289,6 +325,10 @@ class _Judgement:
         ledger.add(case, new, found, strict=self.strict, judged=found is None)
         return found
 
+    def _asks(self, case: Case, new: dict[str, Any]) -> bool:
+        """Whether the truth of a case has to be known."""
+        return is_disputed(case, new) or (self.asked.silent is True and case.sample.nature == "captured")
+
     def _accepts(self, sample: Sample) -> bool:
         return bool(self._cases([sample])[0])
 
@@ -296,34 +336,36 @@ class _Judgement:
         try:
             return repaired_arrays(self.repaired, case)
         except OtherKindError as what:
-            raise _RejectedError(f"gives {what}") from None
+            raise RejectedError(f"gives {what}") from None
         except Exception as error:
-            raise _RejectedError(f"the repaired code raises {_said(error)}") from error
+            raise RejectedError(f"the repaired code raises {_said(error)}") from error
 
     def _settle(self) -> None:
         """Raises the first reason against the fix."""
         near, far = self.near, self.far
         if near.gone is not None:
-            raise _RejectedError(wording.lost(near.gone, near.lost))
+            raise RejectedError(wording.lost(near.gone, near.lost))
         if self.strict and near.worse and near.moved >= BOUND:
-            raise _RejectedError(wording.changes(near))
+            raise RejectedError(wording.changes(near))
         if not self.strict and near.worse:
-            raise _RejectedError(wording.further(near))
+            raise RejectedError(wording.further(near))
         if near.made_up is not None and not self.declared:
-            raise _RejectedError(wording.invented(near.made_up))
+            raise RejectedError(wording.invented(near.made_up))
         if not self.strict:
             self._settle_far(far)
 
     def _settle_far(self, far: Ledger) -> None:
         if far.gone is not None:
-            raise _RejectedError(wording.lost(far.gone, far.lost))
+            raise RejectedError(wording.lost(far.gone, far.lost))
         if far.worse:
-            raise _RejectedError(wording.further(far))
+            raise RejectedError(wording.further(far))
         if far.made_up is not None:
-            raise _RejectedError(wording.invented(far.made_up))
+            raise RejectedError(wording.invented(far.made_up))
 
     def _held(self) -> FixVerdict:
         near, far = self.near, self.far
+        if self.cut_short:
+            return self.told("unverified", "the time was up before it had been tried on enough other inputs")
         if self.unknown is not None:
             return self.told("unverified", wording.unknown(*self.unknown))
         if self.missing is not None and near.undecided + far.undecided:
@@ -342,7 +384,7 @@ def _last(captured: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     found: list[Mapping[str, Any]] = []
     left = ELEMENTS
     for visit in reversed(captured[-VISITS:]):
-        left -= sum(t.numel() for t in tensors_in(visit).values())
+        left -= sum(size_of(t) for t in tensors_in(visit).values())
         if found and left < 0:
             break
         found.append(visit)
@@ -350,7 +392,7 @@ def _last(captured: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _size(case: Case) -> int:
-    return max((t.numel() for t in tensors_in(case.sample.arguments).values()), default=0)
+    return max((size_of(t) for t in tensors_in(case.sample.arguments).values()), default=0)
 
 
 def _said(error: Exception) -> str:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from whynan.floats import format_value
 
 if TYPE_CHECKING:
-    from whynan.verify.cases import Example, Ledger
     from whynan.verify.comparison import Objection
+    from whynan.verify.tally import Example, Ledger
 
 
 def share(part: int, whole: int) -> str:

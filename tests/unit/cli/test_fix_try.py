@@ -45,7 +45,7 @@ class Proving(ModuleType):
     """Stands in for the proof: keeps what it was asked, and gives a verdict."""
 
     def __init__(self) -> None:
-        super().__init__("whynan.run.proof.trying")
+        super().__init__("whynan.run.proof.local_proof")
         self.verdict = VERDICTS["verified"]
         self.asked: list[Any] = []
 
@@ -76,7 +76,7 @@ def proving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proving:
     monkeypatch.setattr(whynan.capsule, "open_capsule", open_capsule, raising=False)
     stand_in = Proving()
     stand_in.held = held
-    monkeypatch.setitem(sys.modules, "whynan.run.proof.trying", stand_in)
+    monkeypatch.setitem(sys.modules, "whynan.run.proof.local_proof", stand_in)
     return stand_in
 
 

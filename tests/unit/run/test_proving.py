@@ -19,8 +19,8 @@ from whynan.fixes.candidates import Candidate, Formula
 from whynan.fixes.diffs import applied, read_diff
 from whynan.records import FixVerdict, Report
 from whynan.run.fix import user_fix as trial
+from whynan.run.proof.local_proof import tried
 from whynan.run.proof.proving import Judged, Once, proved
-from whynan.run.proof.trying import tried
 from whynan.verify.in_place import visits as visiting_module
 from whynan.verify.in_place.visits import visiting
 

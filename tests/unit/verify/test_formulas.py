@@ -9,7 +9,7 @@ import torch
 
 from whynan.errors import UsageError
 from whynan.fixes.candidates import Formula
-from whynan.verify.torch_program import compiled
+from whynan.verify.formula import compiled
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion

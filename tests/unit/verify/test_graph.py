@@ -150,6 +150,31 @@ def test_an_infinity_that_was_never_an_error_is_kept() -> None:
     assert verdict.healthy_worse
 
 
+@pytest.mark.parametrize(("given", "status"), [(1, "verified"), (7, "rejected"), (1.5, "rejected"), (0, "rejected")])
+def test_at_a_removable_pole_only_the_limit_is_right(given: float, status: str) -> None:
+    """sin(x) / x comes to 1 at 0."""
+    nodes = [N("Sin", ["x"], ["s"], name="sin"), N("Div", ["s", "x"], ["y"], name="div")]
+    bad, good = {"x": np.array([0, 1, 2], F32)}, {"x": np.array([0.5, 1, 2], F32)}
+    defect = Defect(model_of(nodes, bad, ["y"]), bad, good)
+    guarded = [
+        nodes[0], N("Div", ["s", "x"], ["q"]), N("Equal", ["x", "zero"], ["at"]), N("Where", ["at", "one", "q"], ["y"]),
+    ]  # fmt: skip
+    verdict = _judged(defect, _with(defect, guarded, {"zero": F32(0), "one": F32(given)}), kind="guard")
+    assert verdict.status == status, verdict
+
+
+@pytest.mark.parametrize(("given", "status"), [(-100, "verified"), (100, "rejected")])
+def test_at_a_pole_a_number_of_the_other_sign_is_wrong(given: float, status: str) -> None:
+    nodes = [N("Log", ["x"], ["y"], name="log")]
+    bad, good = {"x": np.array([0, 1, 2], F32)}, {"x": np.array([0.5, 1, 2], F32)}
+    defect = Defect(model_of(nodes, bad, ["y"]), bad, good)
+    guarded = [
+        N("Log", ["x"], ["l"]), N("Equal", ["x", "zero"], ["at"]), N("Where", ["at", "low", "l"], ["y"]),
+    ]  # fmt: skip
+    verdict = _judged(defect, _with(defect, guarded, {"zero": F32(0), "low": F32(given)}), kind="guard")
+    assert verdict.status == status, verdict
+
+
 def test_what_does_not_fail_by_itself_is_not_judged(snapshot: SnapshotAssertion) -> None:
     defect = defects.log_softmax()
     repaired = _with(defect, [N("LogSoftmax", ["x"], ["y"], axis=-1)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from whynan.fixes.candidates import Formula
-from whynan.verify.torch_program import lifted
+from whynan.verify.formula import lifted
 
 
 def formula(body: str, **names: str) -> Formula:

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 
 from tests.unit.verify.replaying import replayed
 from whynan.verify.arrays import tensors_in
+from whynan.verify.memory import UnrecordableError
 from whynan.verify.recording import recorded
-from whynan.verify.torch_program import UnrecordableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from whynan.verify.arrays import outcome
+from whynan.verify.torch_program import outcome
 
 
 def drawing(x: torch.Tensor) -> torch.Tensor:

@@ -22,7 +22,7 @@ def tried(report: Report, change: str, capsule: str | None) -> Trial:
     What the report and the capsule hold is data. Raises ``UsageError`` for what cannot be judged at all.
     """
     from whynan.capsule import open_capsule
-    from whynan.run.proof.trying import tried as proved
+    from whynan.run.proof.local_proof import tried as proved
 
     diff = _diff(change)
     if capsule is None:

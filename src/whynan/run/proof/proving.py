@@ -15,8 +15,8 @@ from whynan.report.notes import sentence
 from whynan.rules.catalogue import rules
 from whynan.run.output.capsules import chosen
 from whynan.run.pipeline import STATUSES
+from whynan.run.proof.local_proof import alike, judged, saturating
 from whynan.run.proof.outcomes import Outcome, birth_of, outcome_of
-from whynan.run.proof.trying import alike, judged, saturating
 from whynan.traces.format import FAILED
 from whynan.verify.in_place.swap import is_same_file
 

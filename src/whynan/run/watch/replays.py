@@ -17,7 +17,7 @@ from whynan.records import Note, Replay
 from whynan.run.guarded_capture import Watched
 from whynan.run.proof.proving import RERUN, Once, Ran, RunOnce, proved, with_surroundings
 from whynan.run.region import Region, refuses_another
-from whynan.verify.in_place.continuation import retold
+from whynan.verify.in_place.edited_tail import edited
 from whynan.verify.in_place.swap import is_same_file, swapped
 from whynan.verify.in_place.visits import visiting
 
@@ -193,7 +193,7 @@ def _relocated(way: Way, path: str, before: str, after: str | ast.Module) -> Way
 
     if not isinstance(way, Tailed) or not is_same_file(way.standing.frame.f_code.co_filename, path):
         return way
-    tail = retold(way.standing.tail, before, after)
+    tail = edited(way.standing.tail, before, after)
     told = [ast.dump(statement) for statement in tail.statements]
     if told == [ast.dump(statement) for statement in way.standing.tail.statements]:
         return way

@@ -168,7 +168,7 @@ class Recorder:
         """Keep for good what a place was visited with before bad numbers of another kind came in."""
         latest = self._latest.setdefault(place, deque(maxlen=_KEPT_BEFORE_BAD))
         known = self._bad.get(place, frozenset())
-        from whynan.verify.arrays import bad_kinds
+        from whynan.verify.torch_program import bad_kinds
 
         kinds = bad_kinds(tensors_in(visit.values))
         if kinds - known:

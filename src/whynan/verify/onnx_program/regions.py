@@ -15,7 +15,6 @@ from whynan.capture.onnx.engine import EngineSettings, opened
 from whynan.capture.onnx.execution import RunError
 from whynan.models.onnx.model import bodies, nodes_of
 from whynan.verify.onnx_program.run import Engines, Unrunnable, with_outputs
-from whynan.verify.onnx_program.sampling import perturbed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -271,23 +270,14 @@ _MOST: Final = 8
 
 
 def captured_in(
-    model: onnx.ModelProto, region: Region, feeds: Sequence[Mapping[str, Any]], engines: Engines, seed: int
+    model: onnx.ModelProto, region: Region, feeds: Sequence[Mapping[str, Any]], engines: Engines
 ) -> list[dict[str, Any]]:
-    """The values that a region reads, for each input, for some near it, and for each iteration of its body."""
-    fed = [dict(feed) for feed in (*feeds, *perturbed(feeds, seed))]
+    """The values that a region reads, for each input and for each iteration of its body."""
     if region.way:
-        return [values for feed in fed for values in _within(model, region, feed, engines)]
+        return [values for feed in feeds for values in _within(model, region, feed, engines)]
     session = engines.opened(with_outputs(model, region.inputs))
-    found: list[dict[str, Any]] = []
-    for i, feed in enumerate(fed):
-        try:
-            values = {**session.run(feed), **feed}
-        except Unrunnable:
-            if i < len(feeds):
-                raise
-            continue
-        found.append({name: np.asarray(values[name]) for name in region.inputs})
-    return found
+    found = ({**session.run(feed), **feed} for feed in feeds)
+    return [{name: np.asarray(values[name]) for name in region.inputs} for values in found]
 
 
 def _within(model: onnx.ModelProto, region: Region, feed: Mapping[str, Any], engines: Engines) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -97,6 +97,18 @@ class Call:
         self.base = base
         self._known = known
         self._dtypes = dtypes
+
+    def respelled(self, names: Mapping[str, str], defaults: Mapping[str, Any]) -> Call:
+        """The same call with its arguments under other names, and with what those that are not given are."""
+        given = {names.get(name, name): value for name, value in self.step.arguments.items() if value is not None}
+        step = replace(self.step, arguments={**defaults, **given})
+        return Call(step, self.functions, self._known, self._dtypes, self.base)
+
+    def of(self, x: Variable) -> Call:
+        """The same call of another first operand."""
+        name = next(name for name, value in self.step.arguments.items() if isinstance(value, Ref))
+        step = replace(self.step, arguments={**self.step.arguments, name: Ref("")})
+        return Call(step, self.functions, {**self._known, "": x}, self._dtypes, self.base)
 
     @property
     def tape(self) -> Tape:

@@ -13,7 +13,7 @@ from whynan.verify.oracle.balls import Ball, midpoint, precision, radius
 from whynan.verify.oracle.calls import Call, Unsupported, numbers_of
 from whynan.verify.oracle.elements import Elements, plain
 from whynan.verify.oracle.functions import Functions
-from whynan.verify.oracle.table import CASTS, operator, rounds
+from whynan.verify.oracle.table import operator, rounds
 from whynan.verify.oracle.tape import Decisions, Tape, Variable
 
 if TYPE_CHECKING:
@@ -60,24 +60,6 @@ class Balls:
         """The values as float64: infinite where they are, and beyond its range; NaN where there is none."""
         return self._each(self._midpoint, np.float64)
 
-    def radius(self) -> Floats:
-        """At most so far is the value from the middle of its ball; infinite where it is undecided."""
-        return self._each(self._radius, np.float64)
-
-    def nearest(self, dtype: str | None = None) -> Floats:
-        """The values rounded to a dtype, infinite beyond its range; NaN where there is none."""
-        form = FORMATS.get(dtype or self.dtype, FORMATS["float64"])
-
-        def rounded(x: Any) -> float:
-            middle = self._midpoint(x)
-            if not math.isfinite(middle) or middle == 0:
-                return middle
-            step = form.ulp(min(abs(middle), form.max))
-            near = math.copysign(round(abs(middle) / step) * step, middle)
-            return near if abs(near) <= form.max else math.copysign(math.inf, near)
-
-        return self._each(rounded, np.float64)
-
     def undecided(self, dtype: str | None = None) -> Mask:
         """Where the ball is too wide to tell the value within a quarter of a unit in the last place of a dtype."""
         form = FORMATS.get(dtype or self.dtype, FORMATS["float64"])
@@ -102,41 +84,10 @@ class Balls:
         """Where there is no exact value: 0/0, 0 * Inf, outside of a domain, or of a NaN that came in."""
         return self._each(self.arithmetic.is_undefined, np.bool_)
 
-    def beyond(self, dtype: str | None = None) -> Mask:
-        """Where the exact value is finite and rounds to no finite number of a dtype."""
-        form = FORMATS.get(dtype or self.dtype, FORMATS["float64"])
-        e = self.arithmetic
-        limit = e.add(e.of(form.max), e.of(form.ulp(form.max) / 2))
-
-        def asked(x: Any) -> bool:
-            return type(x) is Ball and e.order(e.abs(x), limit) in (0, 1)
-
-        return self._each(asked, np.bool_)
-
-    def distance(self, values: Any) -> Floats:
-        """How far some numbers are from the exact ones, at least and exactly to float64; NaN where either is bad.
-
-        The difference is taken in balls, so that it is told even where both round to the same float64.
-        """
-
-        def apart(x: Any, value: Any) -> float:
-            if type(x) is not Ball or not math.isfinite(value):
-                return math.nan
-            return abs(midpoint(x - float(value)))
-
-        with precision(self.bits):
-            found = np.frompyfunc(apart, 2, 1)(self.elements, np.asarray(values, dtype=np.float64))
-        return np.asarray(found, dtype=np.float64)
-
     def _midpoint(self, x: Any) -> float:
         if type(x) is Ball:
             return midpoint(x)
         return math.nan if x is None else float(x)
-
-    def _radius(self, x: Any) -> float:
-        if type(x) is Ball:
-            return radius(x)
-        return math.inf if x is None else 0.0
 
     def _each(self, function: Callable[[Any], Any], dtype: Any) -> Any:
         with np.errstate(all="ignore"):
@@ -147,14 +98,12 @@ class Balls:
 class Exact:
     """The exact outputs of a program and the gradients of its differentiable inputs, by name.
 
-    ``bits`` is the precision that they took, ``undecided`` how many elements it did not suffice for, and ``casts`` the
-    casts to narrower dtypes on the way, whose rounding the exact values do not have.
+    ``bits`` is the precision that they took, ``undecided`` how many elements it did not suffice for.
     """
 
     outputs: Mapping[str, Balls]
     gradients: Mapping[str, Balls]
     bits: int
-    casts: tuple[str, ...] = ()
 
     @property
     def undecided(self) -> int:
@@ -186,21 +135,15 @@ def exact(
     *,
     bits: int = BITS,
     most_bits: int = MOST_BITS,
-    noise: int | None = None,
 ) -> Exact:
     """The exact values of a program's outputs, and of its differentiable inputs' gradients for some cotangents.
 
     Inputs and cotangents are arrays, tensors or numbers, taken as they are; an output without a cotangent has no part
     in a gradient. The precision is doubled from ``bits`` up to ``most_bits`` while an element is undecided; what then
-    is stays so. With ``noise``, the seed of its draws, every input, cotangent, intermediate result and gradient is
-    off by one unit roundoff of its dtype, up or down; the program's comparisons are those of its exact run.
+    is stays so.
 
     Raises ``Unsupported`` for an operator that no exact values are known of.
     """
-    if noise is not None:
-        clean = _Run(program, inputs, cotangents)
-        clean.exact(_NOISY_BITS)
-        return _Run(program, inputs, cotangents, clean.decisions.again(), noise).exact(_NOISY_BITS)
     while True:
         found = _Run(program, inputs, cotangents).exact(bits)
         if bits >= most_bits or not found.undecided:
@@ -208,16 +151,11 @@ def exact(
         bits = min(2 * bits, most_bits)
 
 
-def noise_floor(
-    program: Program, inputs: Mapping[str, Any], cotangents: Mapping[str, Any], *, runs: int = 8, seed: int = 0
-) -> Noise:
+def noise_floor(program: Program, inputs: Mapping[str, Any], cotangents: Mapping[str, Any]) -> Noise:
     """How far each element of a program's results may be off by the rounding of its own steps alone."""
-    clean = _Run(program, inputs, cotangents)
-    truth = clean.exact(_NOISY_BITS)
+    truth, noisy_runs = _noisy_runs(program, inputs, cotangents, 8)
     noise = Noise(_zeros(truth.outputs), _zeros(truth.gradients))
-    for run in range(runs):
-        draws = (seed << 8) + run
-        noisy = _Run(program, inputs, cotangents, clean.decisions.again(), draws).exact(_NOISY_BITS)
+    for noisy in noisy_runs:
         for floors, exacts, noisies in (
             (noise.outputs, truth.outputs, noisy.outputs),
             (noise.gradients, truth.gradients, noisy.gradients),
@@ -227,28 +165,22 @@ def noise_floor(
     return noise
 
 
-def noisy_outputs(
-    program: Program, inputs: Mapping[str, Any], scale: float, *, runs: int = 4, seed: int = 0
-) -> Iterator[Mapping[str, Balls]]:
+def noisy_outputs(program: Program, inputs: Mapping[str, Any], scale: float) -> Iterator[Mapping[str, Balls]]:
     """A program's outputs in some runs whose steps are all off by so many unit roundoffs, up or down."""
-    clean = _Run(program, inputs, {})
-    clean.exact(_NOISY_BITS)
-    for run in range(runs):
-        draws = (seed << 8) + run
-        noisy = _Run(program, inputs, {}, clean.decisions.again(), draws, scale)
-        yield noisy.exact(_NOISY_BITS).outputs
+    return (noisy.outputs for noisy in _noisy_runs(program, inputs, {}, 4, scale)[1])
 
 
-def missing(program: Program) -> tuple[str, ...]:
-    """The operators of a program that no exact values are known of."""
-    found: list[str] = []
-    for step in program.steps:
-        if not _is_given(step):
-            try:
-                operator(program, step)
-            except Unsupported as error:
-                found.append(error.op)
-    return tuple(dict.fromkeys(found))
+def _noisy_runs(
+    program: Program, inputs: Mapping[str, Any], cotangents: Mapping[str, Any], runs: int, scale: float = 1.0
+) -> tuple[Exact, Iterator[Exact]]:
+    """The exact results, and those of runs in which every value is off by a rounding; comparisons are the exact run's.
+
+    Every input, cotangent, intermediate result and gradient is off by so many unit roundoffs of its dtype.
+    """
+    clean = _Run(program, inputs, cotangents)
+    truth = clean.exact(_NOISY_BITS)
+    noisy = (_Run(program, inputs, cotangents, clean.decisions.again(), seed, scale) for seed in range(runs))
+    return truth, (run.exact(_NOISY_BITS) for run in noisy)
 
 
 def _zeros(found: Mapping[str, Balls]) -> dict[str, NDArray[np.float64]]:
@@ -289,7 +221,6 @@ class _Run:
         self._draws = None if seed is None else np.random.default_rng(seed)
         self._dtypes = dict(program.dtypes)
         self._known: dict[str, Variable] = {}
-        self._casts: list[str] = []
 
     def exact(self, bits: int) -> Exact:
         """The outputs and gradients at this precision."""
@@ -309,7 +240,7 @@ class _Run:
                 for name, leaf in leaves.items()
                 if name in self._program.differentiable
             }
-        return Exact(outputs, gradients, bits, tuple(dict.fromkeys(self._casts)))
+        return Exact(outputs, gradients, bits)
 
     def _enter(self, name: str) -> Variable:
         numbers = numbers_of(self._inputs[name])
@@ -339,19 +270,8 @@ class _Run:
         name, apply = operator(self._program, step)
         found = apply(Call(step, self._functions, self._known, self._dtypes, name))
         made = [found] if isinstance(found, Variable) else list(found)
-        self._note_cast(step, name)
         for output, dtype, variable in zip(step.outputs, step.dtypes, made, strict=False):
             self._known[output] = self._with_noise(variable, dtype) if rounds(name) else variable
-
-    def _note_cast(self, step: Step, name: str) -> None:
-        if name in CASTS:
-            source = step.arguments.get("self", step.arguments.get("input"))
-            before, after = (
-                FORMATS.get(d.rpartition(".")[2])
-                for d in (self._dtypes.get(getattr(source, "name", ""), ""), step.dtypes[0])
-            )
-            if before is not None and after is not None and after.fraction_bits < before.fraction_bits:
-                self._casts.append(f"{before.name} to {after.name}")
 
     def _with_noise(self, variable: Variable, dtype: str) -> Variable:
         form = FORMATS.get(dtype.rpartition(".")[2])

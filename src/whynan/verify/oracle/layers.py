@@ -1,7 +1,6 @@
-"""What ATen's layers that normalise, its losses, its distances and its convolutions compute."""
+"""What ATen's layers that normalise, its distances and its convolutions compute."""
 
 # The functions of a table have one signature, of which not every one reads all.
-# ruff: noqa: ARG005
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from whynan.verify.oracle.rows import norm
 from whynan.verify.oracle.tape import Variable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from whynan.verify.oracle.calls import Call, Operator
     from whynan.verify.oracle.functions import Functions
@@ -98,83 +97,6 @@ def _batch_norm(training: bool | None = None) -> Operator:
     return operator
 
 
-# -- losses -----------------------------------------------------------------------------------------------------------
-
-
-def _reduced(call: Call, loss: Variable) -> Variable:
-    """A loss as ``reduction`` has it: 0 none, 1 the mean, 2 the sum."""
-    how, dims = int(call.number("reduction", 1)), tuple(range(loss.rank))
-    return (loss, call.functions.mean(loss, dims), call.tape.sum(loss, dims))[how] if how else loss
-
-
-def _loss(formula: Callable[[Call, Functions, Variable, Variable], Variable]) -> Operator:
-    return lambda call: _reduced(
-        call, formula(call, call.functions, call.variable("self", "input"), call.variable("target"))
-    )
-
-
-def _huber(call: Call, f: Functions, x: Variable, y: Variable) -> Variable:
-    delta, apart = call.number("delta", 1.0), f.sub(x, y)
-    size = f.abs(apart)
-    far = f.mul(f.sub(size, 0.5 * delta), delta)
-    return f.choose(f.is_above(delta, size, or_equal=True), f.mul(f.square(apart), 0.5), far)
-
-
-def _smooth_l1(call: Call, f: Functions, x: Variable, y: Variable) -> Variable:
-    beta, apart = call.number("beta", 1.0), f.sub(x, y)
-    size = f.abs(apart)
-    if beta == 0:
-        return size
-    return f.choose(f.is_above(beta, size), f.div(f.mul(f.square(apart), 0.5), beta), f.sub(size, 0.5 * beta))
-
-
-def _cross_entropy(call: Call, f: Functions, x: Variable, y: Variable) -> Variable:
-    """Of probabilities; as PyTorch has it, no logarithm is less than -100, and the gradient there is that of -100."""
-    first = f.clamp(f.log(x), -100.0, None)
-    second = f.clamp(f.unary("log1p", f.neg(x)), -100.0, None)
-    loss = f.neg(f.add(f.mul(y, first), f.mul(f.sub(1.0, y), second)))
-    weight = call.optional("weight")
-    return loss if weight is None else f.mul(loss, weight)
-
-
-def _cross_entropy_of_logits(call: Call, f: Functions, x: Variable, y: Variable) -> Variable:
-    positive, weight = call.optional("pos_weight"), call.optional("weight")
-    times = f.softplus(f.neg(x))
-    rest = f.mul(f.sub(1.0, y), x)
-    if positive is None:
-        loss = f.add(rest, times)
-    else:
-        loss = f.add(rest, f.mul(f.add(f.mul(f.sub(positive, 1.0), y), 1.0), times))
-    return loss if weight is None else f.mul(loss, weight)
-
-
-def _kl_div(call: Call, f: Functions, x: Variable, y: Variable) -> Variable:
-    if call.flag("log_target"):
-        return f.mul(f.exp(y), f.sub(y, x))
-    zero = f.compare(y, f.variable(0.0), (0,))
-    return f.sub(f.choose(zero, 0.0, f.mul(y, f.log(y))), f.mul(y, x))
-
-
-def _nll_loss(call: Call) -> Sequence[Variable]:
-    f, x = call.functions, call.variable("self", "input")
-    target = call.places(call.variable("target"))
-    used = target != int(call.number("ignore_index", -100))
-    classes, rank = (0, 1) if x.rank == 1 else (1, x.rank)
-    places = np.arange(x.data.size).reshape(x.shape)
-    safe = np.where(used, target, 0)
-    index = np.take_along_axis(places, np.expand_dims(safe, classes), axis=classes).squeeze(classes)
-    if rank == 1:
-        index, safe = index.reshape(()), safe.reshape(())
-    weight = call.optional("weight") or f.tape.full((x.shape[classes],), f.e.one)
-    shares = f.choose(used.reshape(safe.shape).astype(object), f.tape.gather([weight], safe), 0.0)
-    mask = used.reshape(safe.shape).astype(object)
-    each = f.choose(mask, f.neg(f.mul(shares, f.tape.gather([x], index))), 0.0)
-    how, dims = int(call.number("reduction", 1)), tuple(range(each.rank))
-    total = f.tape.sum(shares, dims)
-    loss = each if how == 0 else f.tape.sum(each, dims)
-    return f.div(loss, total) if how == 1 else loss, total
-
-
 # -- distances --------------------------------------------------------------------------------------------------------
 
 
@@ -185,14 +107,6 @@ def _distances(call: Call) -> Variable:
     other = f.tape.gather([y], np.expand_dims(np.arange(y.data.size).reshape(y.shape), -3))
     apart = f.sub(one, other)
     return norm(call, apart, call.number("p", 2.0), (apart.rank - 1,), keepdim=False)
-
-
-def _cosine_similarity(call: Call) -> Variable:
-    f, x, y = call.functions, call.variable("x1"), call.variable("x2")
-    product = f.mul(x, y)
-    dims, eps = f.dims(product, int(call.number("dim", 1))), call.number("eps", 1e-8)
-    lengths = [f.maximum(norm(call, one, 2.0, f.dims(one, dims), keepdim=True), eps) for one in (x, y)]
-    return f.tape.sum(f.mul(f.div(x, lengths[0]), f.div(y, lengths[1])), dims)
 
 
 # -- convolutions and pools -------------------------------------------------------------------------------------------
@@ -282,32 +196,15 @@ def _adaptive_pool(call: Call) -> Variable:
 
 LAYERS: Final[Mapping[str, Operator]] = {
     "native_layer_norm": _layer_norm,
-    "layer_norm": lambda call: _layer_norm(call)[0],
     "_fused_rms_norm": _rms_norm,
-    "rms_norm": lambda call: _rms_norm(call)[0],
     "native_group_norm": _group_norm,
-    "group_norm": lambda call: _group_norm(call)[0],
     "native_batch_norm": _batch_norm(),
     "_native_batch_norm_legit": _batch_norm(),
     "_native_batch_norm_legit_no_training": _batch_norm(training=False),
-    "mse_loss": _loss(lambda call, f, x, y: f.square(f.sub(x, y))),
-    "l1_loss": _loss(lambda call, f, x, y: f.abs(f.sub(x, y))),
-    "huber_loss": _loss(_huber),
-    "smooth_l1_loss": _loss(_smooth_l1),
-    "soft_margin_loss": _loss(lambda call, f, x, y: f.softplus(f.neg(f.mul(x, y)))),
-    "binary_cross_entropy": _loss(_cross_entropy),
-    "binary_cross_entropy_with_logits": _loss(_cross_entropy_of_logits),
-    "kl_div": _loss(_kl_div),
-    "nll_loss_forward": _nll_loss,
-    "nll_loss2d_forward": _nll_loss,
-    "nll_loss": lambda call: _nll_loss(call)[0],
     "_euclidean_dist": _distances,
     "_cdist_forward": _distances,
-    "cdist": _distances,
-    "cosine_similarity": _cosine_similarity,
     "convolution": _convolution,
     "_convolution": _convolution,
-    "avg_pool1d": _average_pool,
     "avg_pool2d": _average_pool,
     "avg_pool3d": _average_pool,
     "_adaptive_avg_pool2d": _adaptive_pool,

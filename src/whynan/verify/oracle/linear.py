@@ -86,50 +86,10 @@ def _added_to(left: str, right: str) -> Operator:
     return operator
 
 
-def _linear(call: Call) -> Variable:
-    f = call.functions
-    found = matmul(f, call.variable("input"), transposed(f, call.variable("weight")))
-    bias = call.optional("bias")
-    return found if bias is None else f.add(found, bias)
-
-
 def transposed(f: Functions, x: Variable) -> Variable:
     """The last two dimensions changed about."""
     places = np.arange(x.data.size).reshape(x.shape)
     return f.tape.gather([x], np.swapaxes(places, -1, -2) if x.rank > 1 else places)
-
-
-def _outer(call: Call) -> Variable:
-    f, x = call.functions, call.variable("self")
-    column = f.tape.gather([x], np.arange(x.data.size)[:, None])
-    return f.mul(column, call.variable("vec2"))
-
-
-def attention(
-    f: Functions, query: Variable, key: Variable, value: Variable, bias: Variable | None, scale: float, causal: bool
-) -> Variable:
-    """softmax(query @ key^T * scale + bias) @ value."""
-    weights = f.mul(matmul(f, query, transposed(f, key)), scale)
-    if bias is not None:
-        weights = f.add(weights, bias)
-    if causal:
-        hidden = ~np.tri(query.shape[-2], key.shape[-2], dtype=bool)
-        weights = f.choose(np.broadcast_to(hidden, weights.shape).astype(object), -math.inf, weights)
-    return matmul(f, f.softmax(weights, -1), value)
-
-
-def _attention(call: Call) -> Sequence[Variable]:
-    f = call.functions
-    query, key, value = (call.variable(name) for name in ("query", "key", "value"))
-    if call.number("dropout_p", 0.0):
-        raise call.refused("with dropout")
-    bias = call.optional("attn_mask", "attn_bias")
-    if bias is not None and call.dtype(call.raw("attn_mask", "attn_bias")) == "bool":
-        bias = f.choose(f.truth(bias), 0.0, -math.inf)
-    root = f.div(1.0, f.sqrt(f.variable(float(query.shape[-1]))))
-    scaled = query if call.has("scale") else f.mul(query, root)
-    result = attention(f, scaled, key, value, bias, call.number("scale", 1.0), call.flag("is_causal"))
-    return [result, *_unknown(call, 1)]
 
 
 def inverse(e: Elements, matrix: Array) -> Array | None:
@@ -180,12 +140,8 @@ def inverted(call: Call, x: Variable) -> Variable:
     return call.tape.derived(result, (x,), pull)
 
 
-def _inverse(call: Call) -> Variable:
-    return inverted(call, call.variable("self", "A"))
-
-
 def _inverse_ex(call: Call) -> Sequence[Variable]:
-    found = _inverse(call)
+    found = inverted(call, call.variable("self", "A"))
     return found, call.tape.full(found.shape[:-2], call.functions.e.zero)
 
 
@@ -275,26 +231,16 @@ def _unknown(call: Call, first: int) -> list[Variable]:
 LINEAR: Final[Mapping[str, Operator]] = {
     "mm": _matmul("self", "mat2"),
     "bmm": _matmul("self", "mat2"),
-    "matmul": _matmul("self", "other"),
-    "linalg_matmul": _matmul("self", "other"),
     "mv": _matmul("self", "vec"),
     "dot": _matmul("self", "tensor"),
     "vdot": _matmul("self", "other"),
     "addmm": _added_to("mat1", "mat2"),
     "addmv": _added_to("mat", "vec"),
     "baddbmm": _added_to("batch1", "batch2"),
-    "linear": _linear,
-    "ger": _outer,
-    "outer": _outer,
     "linalg_inv_ex": _inverse_ex,
-    "linalg_inv": _inverse,
-    "inverse": _inverse,
     "linalg_cholesky_ex": _cholesky,
     "cholesky": lambda call: _cholesky(call)[0],
     "_linalg_det": _det,
     "_linalg_slogdet": _slogdet,
     "_linalg_solve_ex": _solve,
-    "_scaled_dot_product_flash_attention_for_cpu": _attention,
-    "_scaled_dot_product_attention_math": _attention,
-    "scaled_dot_product_attention": lambda call: _attention(call)[0],
 }

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from whynan.verify.oracle.calls import Ref
-from whynan.verify.oracle.elements import plain
 from whynan.verify.oracle.tape import Variable
 
 if TYPE_CHECKING:
@@ -25,18 +24,17 @@ if TYPE_CHECKING:
 _MOVED: Final = frozenset("self input tensors tensor src source values value".split())
 """The arguments whose elements are moved; other tensors are indices and masks, and are read."""
 _VIEWS: Final = """
-    view reshape _unsafe_view _reshape_copy permute movedim transpose swapaxes t squeeze unsqueeze expand expand_as
-    flatten unflatten ravel select slice narrow split split_with_sizes unsafe_split tensor_split hsplit vsplit chunk
-    unbind unfold diagonal view_as reshape_as unsafe_chunk numpy_T mT adjoint
+    view _unsafe_view _reshape_copy permute transpose t squeeze unsqueeze expand select slice split split_with_sizes
+    unsafe_split unbind unfold diagonal
 """
 _MOVES: Final = """
-    cat stack concat index _unsafe_index index_select gather repeat tile roll flip tril triu take take_along_dim
-    masked_select diag_embed diag pixel_shuffle pixel_unshuffle channel_shuffle repeat_interleave rot90 block_diag
-    constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d
-    replication_pad3d scatter index_put _unsafe_index_put index_copy index_fill masked_scatter slice_scatter
-    select_scatter diagonal_scatter expand_copy view_copy permute_copy transpose_copy select_copy slice_copy t_copy
-    squeeze_copy unsqueeze_copy split_copy split_with_sizes_copy unbind_copy narrow_copy diagonal_copy unfold_copy
-    upsample_nearest1d upsample_nearest2d upsample_nearest3d im2col
+    cat stack index _unsafe_index index_select gather repeat roll flip tril triu take masked_select diag_embed
+    pixel_shuffle pixel_unshuffle channel_shuffle repeat_interleave rot90 block_diag constant_pad_nd
+    reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d scatter
+    index_put _unsafe_index_put index_copy index_fill masked_scatter slice_scatter select_scatter diagonal_scatter
+    expand_copy view_copy permute_copy transpose_copy select_copy slice_copy t_copy squeeze_copy unsqueeze_copy
+    split_copy split_with_sizes_copy unbind_copy narrow_copy diagonal_copy unfold_copy upsample_nearest1d
+    upsample_nearest2d upsample_nearest3d im2col
 """
 
 
@@ -146,13 +144,6 @@ def _scatter_add(call: Call) -> Variable:
     return call.tape.accumulate(base, places, call.tape.gather([source], taken))
 
 
-def _index_add(call: Call) -> Variable:
-    base, source, index = call.variable("self"), call.variable("source"), call.places(call.variable("index"))
-    flat = np.arange(base.data.size).reshape(base.shape)
-    places = np.take(flat, index, axis=int(call.number("dim", 0))) if base.rank else flat
-    return call.tape.accumulate(base, places, call.functions.mul(source, call.number("alpha", 1)))
-
-
 def _pooled(call: Call) -> list[Variable]:
     """What chooses one element of each window, by the places that the run had in each plane."""
     x, chosen = call.variable("self"), call.given(1)
@@ -198,31 +189,10 @@ def _broadcast(call: Call, source: Variable) -> Variable:
     return call.tape.gather([source], index)
 
 
-def _constant(number: float) -> Operator:
-    return lambda call: call.tape.full(call.shape(), call.functions.e.of(number))
-
-
-def _arange(call: Call) -> Variable:
-    start, step = call.number("start", 0), call.number("step", 1)
-    f = call.functions
-    count = call.tape.constant(np.arange(call.shape()[0]))
-    return f.add(f.mul(count, step), start)
-
-
-def _eye(call: Call) -> Variable:
-    return call.tape.constant(np.eye(call.shape()[0], call.shape()[-1]))
-
-
 def _linspace(call: Call) -> Variable:
     f, steps = call.functions, call.shape()[0]
     share = f.div(call.tape.constant(np.arange(steps)), float(max(1, steps - 1)))
     return f.add(call.variable("start"), f.mul(share, f.sub(call.variable("end"), call.variable("start"))))
-
-
-def _trace(call: Call) -> Variable:
-    x = call.variable("self")
-    diagonal = np.diagonal(np.arange(x.data.size).reshape(x.shape))
-    return call.tape.sum(call.tape.gather([x], diagonal), (0,))
 
 
 def cast(call: Call) -> Variable:
@@ -233,14 +203,9 @@ def cast(call: Call) -> Variable:
     return f.rounded(x, "trunc") if "int" in target else x
 
 
-def _scalar(call: Call) -> Variable:
-    return Variable(plain(call.functions.e.of(call.number("s", 0.0))))
-
-
 VIEWS: Final[Mapping[str, Operator]] = {
     **dict.fromkeys(_VIEWS.split(), _moved),
-    **dict.fromkeys("alias clone contiguous lift lift_fresh lift_fresh_copy alias_copy positive _conj".split(), _same),
-    **dict.fromkeys("resolve_conj resolve_neg real conj conj_physical".split(), _same),
+    **dict.fromkeys("alias clone lift lift_fresh lift_fresh_copy alias_copy _conj".split(), _same),
     "detach": _detached,
     "detach_copy": _detached,
 }
@@ -248,23 +213,13 @@ MOVES: Final[Mapping[str, Operator]] = {
     **dict.fromkeys(_MOVES.split(), _moved),
     "scatter_add": _scatter_add,
     "scatter_reduce": _scatter_add,
-    "index_add": _index_add,
     "embedding": _embedding,
     **dict.fromkeys("max_pool2d_with_indices max_pool3d_with_indices".split(), _pooled),
     **dict.fromkeys("adaptive_max_pool2d adaptive_max_pool3d".split(), _pooled),
     "copy": _copied,
     "fill": _filled,
-    "full": _filled,
-    "full_like": _filled,
-    "new_full": _filled,
-    **dict.fromkeys("zeros zeros_like new_zeros zero _efficientzerotensor".split(), _constant(0.0)),
-    **dict.fromkeys("ones ones_like new_ones".split(), _constant(1.0)),
-    "arange": _arange,
-    "eye": _eye,
     "linspace": _linspace,
-    "scalar_tensor": _scalar,
-    "trace": _trace,
-    **dict.fromkeys("_to_copy to type_as _autocast_to_reduced_precision _autocast_to_full_precision".split(), cast),
+    "_to_copy": cast,
 }
 
 

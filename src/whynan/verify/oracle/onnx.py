@@ -1,4 +1,4 @@
-"""What ONNX's operators compute, by type: those that are not ATen's under another name."""
+"""ONNX's operators by type: rows of ATen in another spelling, and what ATen has no row for."""
 
 # A ball has no type here: not every version of python-flint has stubs.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
@@ -8,34 +8,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
-from whynan.ops.onnx import op_type
-from whynan.verify.oracle.layers import affine, along_channels, normalised
-from whynan.verify.oracle.linear import matmul, transposed
-from whynan.verify.oracle.movement import ONNX_MOVES, cast
-from whynan.verify.oracle.rows import extreme, norm, product
-from whynan.verify.oracle.tape import Variable
+from whynan.ops.onnx import meaning, op_type
+from whynan.verify.oracle.layers import LAYERS, affine, along_channels, normalised
+from whynan.verify.oracle.linear import LINEAR, matmul, transposed
+from whynan.verify.oracle.movement import MOVES, ONNX_MOVES
+from whynan.verify.oracle.pointwise import ACTIVATIONS, POINTWISE
+from whynan.verify.oracle.rows import ROWS, norm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from whynan.verify.oracle.calls import Call, Operator, Step
+    from whynan.verify.oracle.calls import Call, Operator
     from whynan.verify.oracle.functions import Functions
+    from whynan.verify.oracle.tape import Variable
 
+_ATEN: Final[Mapping[str, Operator]] = {**POINTWISE, **ACTIVATIONS, **ROWS, **MOVES, **LINEAR, **LAYERS}
 _X = ("X", "input", "data", "x", "A")
+_SPELLED: Final = {
+    **dict.fromkeys(_X, "self"),
+    **dict.fromkeys(("B", "Y"), "other"),
+    **dict.fromkeys(("axis", "axes"), "dim"),
+    "keepdims": "keepdim",
+    "epsilon": "eps",
+}
+"""Arguments of ONNX's operators as ATen's call them, where an operator has no name of its own for them."""
+
+
+def _aten(kind: str, base: str = "", names: Mapping[str, str] = {}, **defaults: Any) -> Operator:
+    """ATen's row for an operator of ONNX, with what ONNX means where an attribute is not given."""
+    known = meaning(kind)
+    row, spelled = _ATEN[base or known.base], {**_SPELLED, **known.operands, **names}
+    return lambda call: row(call.respelled(spelled, defaults))
 
 
 def _of(formula: Callable[[Functions, Variable], Variable]) -> Operator:
     return lambda call: formula(call.functions, call.variable(*_X))
-
-
-def _unary(name: str) -> Operator:
-    return lambda call: call.functions.unary(name, call.variable(*_X))
-
-
-def _binary(formula: Callable[[Functions, Variable, Variable], Variable]) -> Operator:
-    return lambda call: formula(call.functions, call.variable("A", "X"), call.variable("B", "Y"))
 
 
 def _folded(formula: Callable[[Functions, Variable, Variable], Variable]) -> Operator:
@@ -60,33 +67,11 @@ def _divided(call: Call) -> Variable:
     return f.rounded(quotient, "trunc") if "int" in call.step.dtypes[0] else quotient
 
 
-def _modulo(call: Call) -> Variable:
-    f, x, y = call.functions, call.variable("A"), call.variable("B")
-    return f.sub(x, f.mul(y, f.rounded(f.div(x, y), "trunc" if call.flag("fmod") else "floor")))
+_REMAINDER, _FMOD = _aten("Mod"), _aten("Mod", "fmod")
 
 
-def _compared(orders: Sequence[int]) -> Operator:
-    def operator(call: Call) -> Variable:
-        f = call.functions
-        return f.from_mask(f.compare(call.variable("A"), call.variable("B"), orders))
-
-    return operator
-
-
-def _logical(name: str) -> Operator:
-    def operator(call: Call) -> Variable:
-        f = call.functions
-        x, y = (f.from_mask(f.truth(call.variable(operand))) for operand in ("A", "B"))
-        if name == "Xor":
-            return f.from_mask(f.compare(x, y, (-1, 1)))
-        return f.minimum(x, y) if name == "And" else f.maximum(x, y)
-
-    return operator
-
-
-def _not(call: Call) -> Variable:
-    f = call.functions
-    return f.choose(f.truth(call.variable("X")), 0.0, 1.0)
+def _modulo(call: Call) -> Any:
+    return (_FMOD if call.flag("fmod") else _REMAINDER)(call)
 
 
 def _is_infinite(call: Call) -> Variable:
@@ -99,61 +84,20 @@ def _is_infinite(call: Call) -> Variable:
     return f.from_mask(call.tape.decide(asked, call.variable("X")))
 
 
-def _is_nan(call: Call) -> Variable:
-    f = call.functions
-    return f.from_mask(call.tape.decide(lambda x: None if x is None else f.e.is_undefined(x), call.variable("X")))
-
-
-def _where(call: Call) -> Variable:
-    f = call.functions
-    return f.choose(f.truth(call.variable("condition")), call.variable("X"), call.variable("Y"))
-
-
-def _clip(call: Call) -> Variable:
-    return call.functions.clamp(call.variable("input"), call.optional("min"), call.optional("max"))
-
-
-def _sign(call: Call) -> Variable:
-    f, x = call.functions, call.variable("input", "X")
-    zero = f.variable(0.0)
-    return f.sub(f.from_mask(f.compare(x, zero, (1,))), f.from_mask(f.compare(x, zero, (-1,))))
-
-
-def _leaky(call: Call) -> Variable:
+def _hard_sigmoid(call: Call) -> Variable:
     f, x = call.functions, call.variable("X")
-    slope = call.variable("slope") if call.has("slope") else f.variable(call.number("alpha", 0.01))
-    return f.choose(f.is_above(x, 0.0), x, f.mul(x, slope))
+    return f.clamp(f.add(f.mul(x, call.number("alpha", 0.2)), call.number("beta", 0.5)), 0.0, 1.0, inclusive=False)
 
 
-def _elu(call: Call) -> Variable:
-    f, x = call.functions, call.variable("X")
-    return f.choose(f.is_above(x, 0.0), x, f.mul(f.unary("expm1", x), call.number("alpha", 1.0)))
+_GELU: Final = _aten("Gelu")
+_FAST_GELU: Final = _aten("Gelu", approximate="tanh")
 
 
-def _selu(call: Call) -> Variable:
-    f, x = call.functions, call.variable("X")
-    below = f.mul(f.unary("expm1", x), call.number("alpha", 1.6732632423543772))
-    return f.mul(f.choose(f.is_above(x, 0.0), x, below), call.number("gamma", 1.0507009873554805))
-
-
-def _hard(times: bool) -> Operator:
-    def operator(call: Call) -> Variable:
-        f, x = call.functions, call.variable("X")
-        slope, shift = (1.0 / 6.0, 0.5) if times else (call.number("alpha", 0.2), call.number("beta", 0.5))
-        gate = f.clamp(f.add(f.mul(x, slope), shift), 0.0, 1.0, inclusive=False)
-        return f.mul(x, gate) if times else gate
-
-    return operator
-
-
-def _gelu(call: Call) -> Variable:
-    f, x = call.functions, call.variable("X", "A")
-    if call.has("B", "bias"):
-        x = f.add(x, call.variable("B", "bias"))
-    if call.raw("approximate") == "tanh" or op_type(call.step.op) == "FastGelu":
-        inner = f.mul(f.add(x, f.mul(f.mul(f.square(x), x), 0.044715)), f.sqrt(f.div(8.0, f.pi())))
-        return f.mul(x, f.sigmoid(inner))
-    return f.mul(f.mul(x, 0.5), f.unary("erfc", f.neg(f.div(x, f.sqrt(f.variable(2.0))))))
+def _biased_gelu(call: Call) -> Any:
+    f, bias = call.functions, call.optional("B", "bias")
+    x = call.variable("X", "A")
+    row = _FAST_GELU if op_type(call.step.op) == "FastGelu" else _GELU
+    return row(call if bias is None else call.of(f.add(x, bias)))
 
 
 def _swish(call: Call) -> Variable:
@@ -161,75 +105,42 @@ def _swish(call: Call) -> Variable:
     return f.mul(x, f.sigmoid(f.mul(x, call.number("alpha", 1.702 if op_type(call.step.op) == "QuickGelu" else 1.0))))
 
 
-def _softmax(logarithm: bool) -> Operator:
-    def operator(call: Call) -> Variable:
-        f, x = call.functions, call.variable("input")
-        axis = int(call.number("axis", -1))
-        return f.log_softmax(x, axis) if logarithm else f.softmax(x, axis)
-
-    return operator
-
-
 # -- reductions -------------------------------------------------------------------------------------------------------
 
 
-def _reduction(formula: Callable[[Call, Variable, tuple[int, ...], bool], Variable]) -> Operator:
-    def operator(call: Call) -> Variable:
-        x, axes = call.variable("data"), call.integers("axes")
-        if not axes and call.flag("noop_with_empty_axes"):
+def _reduction(row: Operator, before: Callable[[Functions, Variable], Variable] | None = None) -> Operator:
+    """A reduction of the data, or of what a function makes of them."""
+
+    def operator(call: Call) -> Any:
+        x = call.variable("data")
+        if not call.integers("axes") and call.flag("noop_with_empty_axes"):
             return x
-        return formula(call, x, call.functions.dims(x, axes), call.flag("keepdims", True))
+        return row(call if before is None else call.of(before(call.functions, x)))
 
     return operator
 
 
-def _log_sum(call: Call, x: Variable, dims: tuple[int, ...], keepdim: bool) -> Variable:
-    return call.functions.log(call.tape.sum(x, dims, keepdim))
+def _log_sum(call: Call) -> Variable:
+    return call.functions.log(_SUM(call))  # pyright: ignore[reportArgumentType]
 
 
-def _sum_square(call: Call, x: Variable, dims: tuple[int, ...], keepdim: bool) -> Variable:
-    return call.tape.sum(call.functions.square(x), dims, keepdim)
-
-
-def _running_sum(call: Call) -> Variable:
-    x = call.variable("x")
+def _running_sum(call: Call) -> Any:
     if call.flag("exclusive") or call.flag("reverse"):
         raise call.refused("exclusive or in reverse")
-    axis = int(call.number("axis", 0)) % max(1, x.rank)
-    places = np.moveaxis(np.arange(x.data.size).reshape(x.shape), axis, 0)
-    parts = [call.tape.gather([x], place) for place in places]
-    for at in range(1, len(parts)):
-        parts[at] = call.functions.add(parts[at - 1], parts[at])
-    return call.tape.gather(parts, np.moveaxis(np.arange(x.data.size).reshape(places.shape), 0, axis))
+    return _CUMSUM(call)
 
 
-def _argument(order: int) -> Operator:
-    def operator(call: Call) -> Variable:
-        x, e = call.variable("data"), call.functions.e
-        axis = int(call.number("axis", 0)) % max(1, x.rank)
+def _argument(row: Operator) -> Operator:
+    def operator(call: Call) -> Any:
         if call.flag("select_last_index"):
             raise call.refused("the last index")
-
-        def first() -> Any:
-            rows = np.moveaxis(x.data, axis, -1)
-            return np.array([_first(call, row, order) for row in rows.reshape(-1, rows.shape[-1])]).reshape(
-                rows.shape[:-1]
-            )
-
-        found = e.array(call.tape.decided(first))
-        return Variable(np.expand_dims(found, axis) if call.flag("keepdims", True) else found)
+        return row(call)
 
     return operator
 
 
-def _first(call: Call, row: Any, order: int) -> int:
-    best = 0
-    for at in range(1, len(row)):
-        found = call.functions.e.order(row[at], row[best])
-        if found is None:
-            raise call.refused("which is the largest is undecided")
-        best = at if found == order else best
-    return best
+_SUM: Final = _aten("ReduceSum", keepdim=True)
+_CUMSUM: Final = _aten("CumSum", dim=0)
 
 
 # -- products and layers ----------------------------------------------------------------------------------------------
@@ -255,16 +166,18 @@ def _layer_norm(centred: bool) -> Operator:
     return operator
 
 
-def _batch_norm(call: Call) -> Variable:
-    f, x = call.functions, call.variable("X")
+_NORM_OF_BATCH: Final = _aten(
+    # the names before opset 15, too
+    "BatchNormalization",
+    "_native_batch_norm_legit_no_training",
+    {"mean": "running_mean", "var": "running_var"},
+)
+
+
+def _batch_norm(call: Call) -> Any:
     if call.flag("training_mode"):
         raise call.refused("in training")
-    scale, bias, mean, variance = (
-        along_channels(f, call.variable(name), x.rank) for name in ("scale", "B", "input_mean", "input_var")
-    )
-    assert mean is not None
-    assert variance is not None
-    return affine(f, f.div(f.sub(x, mean), f.sqrt(f.add(variance, call.number("epsilon", 1e-5)))), scale, bias)
+    return _NORM_OF_BATCH(call)
 
 
 def _instance_norm(call: Call) -> Variable:
@@ -280,75 +193,60 @@ def _lp_normalization(call: Call) -> Variable:
     return f.choose(f.compare(size, f.variable(0.0), (0,)), 0.0, f.div(x, size))
 
 
-_UNARY: Final = "Exp Log Sqrt Sin Cos Tan Asin Acos Atan Sinh Cosh Tanh Asinh Acosh Atanh Sigmoid Erf"
+_SAME: Final = """
+    Exp Log Sqrt Sin Cos Tan Asin Acos Atan Sinh Cosh Tanh Asinh Acosh Atanh Sigmoid Erf Reciprocal Rsqrt Neg Abs Sign
+    Floor Ceil Round Softplus Relu Elu PRelu Gelu HardSwish Add Sub Mul Pow MatMul Cast CastLike Where Atan2
+"""
+"""Those that do what ATen's row does of the name that rules know them by."""
+_NAMED: Final = {
+    "Greater": "gt",
+    "GreaterOrEqual": "ge",
+    "Less": "lt",
+    "LessOrEqual": "le",
+    "Equal": "eq",
+    "And": "logical_and",
+    "Or": "logical_or",
+    "Xor": "logical_xor",
+    "Not": "logical_not",
+    "IsNaN": "isnan",
+    "Clip": "clamp",
+}
 
 ONNX: Final[Mapping[str, Operator]] = {
-    **{name: _unary(name.lower()) for name in _UNARY.split()},
+    **{kind: _aten(kind) for kind in _SAME.split()},
+    **{kind: _aten(kind, base) for kind, base in _NAMED.items()},
     **ONNX_MOVES,
-    "Reciprocal": _unary("inverse"),
-    "Rsqrt": _of(lambda f, x: f.unary("inverse", f.sqrt(x))),
-    "Neg": _of(lambda f, x: f.neg(x)),
-    "Abs": _of(lambda f, x: f.abs(x)),
-    "Sign": _sign,
-    "Softplus": _of(lambda f, x: f.softplus(x)),
-    "Softsign": _of(lambda f, x: f.div(x, f.add(f.abs(x), 1.0))),
     "Mish": _of(lambda f, x: f.mul(x, f.unary("tanh", f.softplus(x)))),
-    "Relu": _of(lambda f, x: f.relu(x)),
-    "LeakyRelu": _leaky,
-    "PRelu": _leaky,
-    "Elu": _elu,
-    "Selu": _selu,
-    "HardSigmoid": _hard(times=False),
-    "HardSwish": _hard(times=True),
-    "Gelu": _gelu,
-    "FastGelu": _gelu,
-    "BiasGelu": _gelu,
+    "Softsign": _of(lambda f, x: f.div(x, f.add(f.abs(x), 1.0))),
+    "LeakyRelu": _aten("LeakyRelu", "leaky_relu", {"alpha": "negative_slope"}),
+    "Selu": _aten("Selu", "elu", {"gamma": "scale"}, alpha=1.6732632423543772, scale=1.0507009873554805),
+    "HardSigmoid": _hard_sigmoid,
+    "FastGelu": _biased_gelu,
+    "BiasGelu": _biased_gelu,
     "QuickGelu": _swish,
     "Swish": _swish,
-    "Floor": _of(lambda f, x: f.rounded(x, "floor")),
-    "Ceil": _of(lambda f, x: f.rounded(x, "ceil")),
-    "Round": _of(lambda f, x: f.rounded(x, "round")),
-    "Add": _binary(lambda f, x, y: f.add(x, y)),
-    "Sub": _binary(lambda f, x, y: f.sub(x, y)),
-    "Mul": _binary(lambda f, x, y: f.mul(x, y)),
     "Div": _divided,
-    "Pow": _binary(lambda f, x, y: f.pow(x, y)),
     "Mod": _modulo,
     "Sum": _folded(lambda f, x, y: f.add(x, y)),
     "Mean": _mean_of,
     "Max": _folded(lambda f, x, y: f.maximum(x, y)),
     "Min": _folded(lambda f, x, y: f.minimum(x, y)),
-    "Clip": _clip,
-    "Where": _where,
-    "Greater": _compared((1,)),
-    "GreaterOrEqual": _compared((0, 1)),
-    "Less": _compared((-1,)),
-    "LessOrEqual": _compared((-1, 0)),
-    "Equal": _compared((0,)),
-    "And": _logical("And"),
-    "Or": _logical("Or"),
-    "Xor": _logical("Xor"),
-    "Not": _not,
-    "IsNaN": _is_nan,
     "IsInf": _is_infinite,
-    "Cast": cast,
-    "CastLike": cast,
-    "Softmax": _softmax(logarithm=False),
-    "LogSoftmax": _softmax(logarithm=True),
-    "ReduceSum": _reduction(lambda call, x, dims, keep: call.tape.sum(x, dims, keep)),
-    "ReduceMean": _reduction(lambda call, x, dims, keep: call.functions.mean(x, dims, keep)),
-    "ReduceProd": _reduction(product),
-    "ReduceMax": _reduction(lambda call, x, dims, keep: extreme(call, x, dims, keep, 1)),
-    "ReduceMin": _reduction(lambda call, x, dims, keep: extreme(call, x, dims, keep, -1)),
-    "ReduceL1": _reduction(lambda call, x, dims, keep: norm(call, x, 1.0, dims, keep)),
-    "ReduceL2": _reduction(lambda call, x, dims, keep: norm(call, x, 2.0, dims, keep)),
-    "ReduceSumSquare": _reduction(_sum_square),
+    "Softmax": _aten("Softmax", dim=-1),
+    "LogSoftmax": _aten("LogSoftmax", dim=-1),
+    "ReduceSum": _reduction(_SUM),
+    "ReduceMean": _reduction(_aten("ReduceMean", keepdim=True)),
+    "ReduceProd": _reduction(_aten("ReduceProd", keepdim=True)),
+    "ReduceMax": _reduction(_aten("ReduceMax", keepdim=True)),
+    "ReduceMin": _reduction(_aten("ReduceMin", keepdim=True)),
+    "ReduceL1": _reduction(_aten("ReduceL1", keepdim=True, p=1.0)),
+    "ReduceL2": _reduction(_aten("ReduceL2", keepdim=True)),
+    "ReduceSumSquare": _reduction(_SUM, lambda f, x: f.square(x)),
     "ReduceLogSum": _reduction(_log_sum),
-    "ReduceLogSumExp": _reduction(lambda call, x, dims, keep: call.functions.logsumexp(x, dims, keep)),
+    "ReduceLogSumExp": _reduction(_aten("ReduceLogSumExp", keepdim=True)),
     "CumSum": _running_sum,
-    "ArgMax": _argument(1),
-    "ArgMin": _argument(-1),
-    "MatMul": _binary(matmul),
+    "ArgMax": _argument(_aten("ArgMax", names={"data": "self"}, dim=0, keepdim=True)),
+    "ArgMin": _argument(_aten("ArgMin", names={"data": "self"}, dim=0, keepdim=True)),
     "Gemm": _gemm,
     "LayerNormalization": _layer_norm(centred=True),
     "RMSNormalization": _layer_norm(centred=False),
@@ -356,9 +254,4 @@ ONNX: Final[Mapping[str, Operator]] = {
     "BatchNormalization": _batch_norm,
     "InstanceNormalization": _instance_norm,
     "LpNormalization": _lp_normalization,
-}  # fmt: skip
-
-
-def name_of(step: Step) -> str:
-    """The type of a node, without its domain."""
-    return op_type(step.op)
+}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from whynan.verify.oracle.calls import Call
 from whynan.verify.oracle.tape import Variable
 
@@ -207,14 +205,6 @@ def _xlogy(f: Functions, x: Variable, y: Variable) -> Variable:
     return f.choose(nothing, 0.0, f.mul(x, f.log(y)))
 
 
-def _logit(call: Call) -> Variable:
-    f, x = call.functions, operand(call)
-    if call.has("eps"):
-        eps = call.number("eps", 0.0)
-        x = f.clamp(x, eps, 1.0 - eps)
-    return f.sub(f.log(x), f.unary("log1p", f.neg(x)))
-
-
 def _sinc(f: Functions, x: Variable) -> Variable:
     e = f.e
     scaled = f.mul(x, f.pi())
@@ -237,20 +227,6 @@ def _logaddexp2(f: Functions, x: Variable, y: Variable) -> Variable:
 
 def _log_base(base: float) -> Operator:
     return one(lambda f, x: f.div(f.log(x), f.log(f.variable(base))))
-
-
-def _lerp(call: Call) -> Variable:
-    f, x = call.functions, operand(call)
-    return f.add(x, f.mul(call.variable("weight"), f.sub(call.variable("end"), x)))
-
-
-def _added(combined: str) -> Operator:
-    def operator(call: Call) -> Variable:
-        f = call.functions
-        inner = getattr(f, combined)(call.variable("tensor1"), call.variable("tensor2"))
-        return f.add(operand(call), f.mul(inner, call.number("value", 1)))
-
-    return operator
 
 
 def _but_nan(larger: bool) -> Operator:
@@ -285,14 +261,11 @@ POINTWISE: Final[Mapping[str, Operator]] = {
     "sign": _sign,
     "sgn": _sign,
     "pow": two(lambda f, x, y: f.pow(x, y), "exponent"),
-    "float_power": two(lambda f, x, y: f.pow(x, y), "exponent"),
     "rsqrt": one(lambda f, x: f.unary("inverse", f.sqrt(x))),
-    "square": one(lambda f, x: f.square(x)),
     "exp2": one(lambda f, x: f.pow(2.0, x)),
     "log2": _log_base(2.0),
     "log10": _log_base(10.0),
     "atan2": two(lambda f, y, x: f.atan2(y, x)),
-    "logit": _logit,
     "xlogy": two(_xlogy),
     "xlog1py": two(lambda f, x, y: _xlogy(f, x, f.add(y, 1.0))),
     "entr": one(lambda f, x: f.neg(_xlogy(f, x, x))),
@@ -324,9 +297,6 @@ POINTWISE: Final[Mapping[str, Operator]] = {
     "copysign": _copysign,
     "nan_to_num": _nan_to_num,
     "heaviside": _heaviside,
-    "lerp": _lerp,
-    "addcmul": _added("mul"),
-    "addcdiv": _added("div"),
     "eq": _compared((0,)),
     "ne": _compared((-1, 1), of_nan=True),
     "lt": _compared((-1,)),
@@ -343,7 +313,6 @@ POINTWISE: Final[Mapping[str, Operator]] = {
     "bitwise_not": _logical_not,
     "isnan": _asked(lambda e, x: e.is_undefined(x)),
     "isinf": _asked(lambda e, x: e.is_infinite(x)),
-    "isfinite": _asked(lambda e, x: not (e.is_undefined(x) or e.is_infinite(x))),
     "isposinf": _asked(lambda e, x: e.is_infinite(x) and x > 0),
     "isneginf": _asked(lambda e, x: e.is_infinite(x) and x < 0),
 }
@@ -395,28 +364,6 @@ def _elu(call: Call) -> Variable:
     return f.mul(f.choose(f.is_above(x, 0.0), x, below), scale)
 
 
-def _celu(call: Call) -> Variable:
-    f, x = call.functions, operand(call)
-    alpha = call.number("alpha", 1)
-    return f.choose(f.is_above(x, 0.0), x, f.mul(f.unary("expm1", f.div(x, alpha)), alpha))
-
-
-def _threshold(call: Call) -> Variable:
-    f, x = call.functions, operand(call)
-    return f.choose(f.is_above(call.number("threshold", 0), x, or_equal=True), call.variable("value"), x)
-
-
-def _shrunk(soft: bool) -> Operator:
-    def operator(call: Call) -> Variable:
-        f, x = call.functions, operand(call)
-        reach = call.number("lambd", 0.5)
-        far = (f.sub(x, reach), f.add(x, reach)) if soft else (x, x)
-        low = f.choose(f.is_above(-reach, x), far[1], f.zeros(x))
-        return f.choose(f.is_above(x, reach), far[0], low)
-
-    return operator
-
-
 def _hard(times: bool) -> Operator:
     """Hard sigmoid, ``clamp(x + 3, 0, 6) / 6``, or x times it."""
 
@@ -426,15 +373,6 @@ def _hard(times: bool) -> Operator:
         return f.mul(x, gate) if times else gate
 
     return operator
-
-
-def _gated(call: Call) -> Variable:
-    """``glu``: one half of a dimension times the sigmoid of the other."""
-    f, x = call.functions, operand(call)
-    places = np.arange(x.data.size).reshape(x.shape)
-    halves = np.split(places, 2, axis=int(call.number("dim", -1)))
-    value, gate = (call.tape.gather([x], half) for half in halves)
-    return f.mul(value, f.sigmoid(gate))
 
 
 def _dropout(call: Call) -> Sequence[Variable]:
@@ -450,22 +388,14 @@ def _dropout(call: Call) -> Sequence[Variable]:
 ACTIVATIONS: Final[Mapping[str, Operator]] = {
     "softplus": _softplus,
     "log_sigmoid_forward": one(lambda f, x: (_log_sigmoid(f, x), f.zeros(x))),
-    "log_sigmoid": one(_log_sigmoid),
     "relu": one(lambda f, x: f.relu(x)),
-    "relu6": one(lambda f, x: f.clamp(x, 0.0, 6.0, inclusive=False)),
     "leaky_relu": _leaky_relu,
     "_prelu_kernel": two(_prelu, "weight"),
     "elu": _elu,
-    "celu": _celu,
     "silu": one(lambda f, x: f.mul(x, f.sigmoid(x))),
-    "mish": one(lambda f, x: f.mul(x, f.unary("tanh", f.softplus(x)))),
     "gelu": _gelu,
     "hardtanh": _hardtanh,
     "hardsigmoid": _hard(times=False),
     "hardswish": _hard(times=True),
-    "softshrink": _shrunk(soft=True),
-    "hardshrink": _shrunk(soft=False),
-    "threshold": _threshold,
-    "glu": _gated,
     "native_dropout": _dropout,
 }

@@ -39,12 +39,6 @@ def _sum(call: Call) -> Variable:
     return call.tape.sum(x, _dims(call, x), call.flag("keepdim"))
 
 
-def _nansum(call: Call) -> Variable:
-    f, x = call.functions, _self(call)
-    numbers = f.choose(call.tape.decide(lambda x: f.e.is_undefined(x), x), 0.0, x)
-    return call.tape.sum(numbers, _dims(call, x), call.flag("keepdim"))
-
-
 def _distance(call: Call) -> Variable:
     """``dist``: the norm of the difference of two tensors."""
     apart = call.functions.sub(_self(call), call.variable("other"))
@@ -66,18 +60,6 @@ def _softmax(call: Call) -> Variable:
     return call.functions.softmax(x, _row(call, x))
 
 
-def _safe_softmax(call: Call) -> Variable:
-    """Softmax that gives 0 to a row of -Inf."""
-    f, x = call.functions, _self(call)
-    dim = _row(call, x)
-    masked = call.tape.fold(Variable(f.compare(x, f.variable(-math.inf), (0,))), (dim,), _both, lambda asked: asked)
-    return f.choose(masked, 0.0, f.softmax(f.choose(masked, 0.0, x), dim))
-
-
-def _both(one: bool | None, other: bool | None) -> bool | None:
-    return False if one is False or other is False else None if None in (one, other) else True
-
-
 def _log_softmax(call: Call) -> Variable:
     x = _self(call)
     return call.functions.log_softmax(x, _row(call, x))
@@ -90,15 +72,6 @@ def _moments(call: Call) -> tuple[Variable, Variable]:
     correction = call.number("correction", 0.0 if biased else 1.0)
     f = call.functions
     return f.variance(x, dims, correction, keepdim), f.mean(x, dims, keepdim)
-
-
-def _std(call: Call) -> Variable:
-    return call.functions.sqrt(_moments(call)[0])
-
-
-def _std_mean(call: Call) -> Sequence[Variable]:
-    variance, mean = _moments(call)
-    return call.functions.sqrt(variance), mean
 
 
 def _norm(call: Call) -> Variable:
@@ -176,10 +149,6 @@ def _amax(order: int) -> Operator:
         return extreme(call, x, _dims(call, x), call.flag("keepdim"), order)
 
     return operator
-
-
-def _aminmax(call: Call) -> Sequence[Variable]:
-    return _amax(-1)(call), _amax(1)(call)  # pyright: ignore[reportReturnType]
 
 
 def _max(order: int) -> Operator:
@@ -293,11 +262,6 @@ def _logcumsumexp(call: Call) -> Variable:
     return f.add(f.log(_running(call, f.exp(f.sub(x, shift)), dim, f.add)), shift)
 
 
-def _count_nonzero(call: Call) -> Variable:
-    f, x = call.functions, _self(call)
-    return f.tape.sum(f.from_mask(f.truth(x)), _dims(call, x))
-
-
 def _any(every: bool) -> Operator:
     def operator(call: Call) -> Variable:
         x = _self(call)
@@ -317,24 +281,17 @@ def _any(every: bool) -> Operator:
 ROWS: Final[Mapping[str, Operator]] = {
     "sum": _sum,
     "mean": _mean,
-    "nansum": _nansum,
     "dist": _distance,
     "prod": _prod,
     "logsumexp": _logsumexp,
     "_softmax": _softmax,
-    "softmax": _softmax,
-    "_safe_softmax": _safe_softmax,
     "_log_softmax": _log_softmax,
-    "log_softmax": _log_softmax,
     "var": lambda call: _moments(call)[0],
-    "std": _std,
     "var_mean": _moments,
-    "std_mean": _std_mean,
     "norm": _norm,
     "linalg_vector_norm": _norm,
     "amax": _amax(1),
     "amin": _amax(-1),
-    "aminmax": _aminmax,
     "max": _max(1),
     "min": _max(-1),
     "argmax": _argmax(1),
@@ -350,7 +307,6 @@ ROWS: Final[Mapping[str, Operator]] = {
     "cumsum": cumulated("add"),
     "cumprod": cumulated("mul"),
     "logcumsumexp": _logcumsumexp,
-    "count_nonzero": _count_nonzero,
     "any": _any(every=False),
     "all": _any(every=True),
 }

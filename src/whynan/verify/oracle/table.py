@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from whynan.ops.aten import base_name
+from whynan.ops.onnx import op_type
 from whynan.verify.oracle.calls import Unsupported
 from whynan.verify.oracle.layers import LAYERS
 from whynan.verify.oracle.linear import LINEAR
 from whynan.verify.oracle.movement import MOVES, ONNX_MOVES, VIEWS
+from whynan.verify.oracle.onnx import ONNX
 from whynan.verify.oracle.pointwise import ACTIVATIONS, POINTWISE
 from whynan.verify.oracle.rows import ROWS
 
@@ -47,15 +49,15 @@ _ALIASES: Final = {
 _EXACT: Final = frozenset(
     """
     Neg Abs Sign Relu Clip Where Max Min ReduceMax ReduceMin ArgMax ArgMin Floor Ceil Round
-    neg abs sign sgn clamp clamp_min clamp_max where masked_fill relu relu6 hardtanh threshold maximum minimum max min
+    neg abs sign sgn clamp clamp_min clamp_max where masked_fill relu hardtanh maximum minimum max min
     amax amin aminmax nan_to_num copysign floor ceil round trunc topk sort median kthvalue mode heaviside
     """.split()
 )
 """Those that give a number that is there already, or a whole one: nothing is rounded."""
 
 
-_ADDING: Final = frozenset("scatter_add scatter_reduce index_add trace linspace arange index_put".split())
-CASTS: Final = frozenset("_to_copy to type_as _autocast_to_reduced_precision _autocast_to_full_precision Cast".split())
+_ADDING: Final = frozenset("scatter_add scatter_reduce linspace index_put".split())
+CASTS: Final = frozenset(("_to_copy", "Cast"))
 
 
 def canonical(op: str) -> str:
@@ -79,9 +81,7 @@ _DUNDERS: Final = {"and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor
 def operator(program: Program, step: Step) -> tuple[str, Operator]:
     """The canonical name of a step's operator and its row; raises ``Unsupported`` where there is none."""
     if program.dialect == "onnx":
-        from whynan.verify.oracle.onnx import ONNX, name_of
-
-        name, table = name_of(step), ONNX
+        name, table = op_type(step.op), ONNX
     else:
         name, table = canonical(step.op), ATEN
     if "foreach" in step.op or name not in table:

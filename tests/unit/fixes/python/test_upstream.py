@@ -10,7 +10,7 @@ import torch
 from tests.unit.fixes.python.mended import DIVISION, HEAD, LOG, LOG_SOFTMAX, ROOT_EPSILON, called, function, mended
 from whynan.records import FixVerdict
 from whynan.records.intents import FixIntent
-from whynan.verify.torch_program import compiled
+from whynan.verify.formula import compiled
 from whynan.verify.verdict import judge
 
 X = torch.tensor([[0.5, 1.25, -2.0]])

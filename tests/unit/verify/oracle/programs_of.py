@@ -4,72 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-
 from whynan.verify.oracle.calls import Program, Ref, Step
+from whynan.verify.recording import recorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-class _Steps(TorchDispatchMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.steps: list[Step] = []
-        self.names: dict[int, str] = {}
-        self.constants: dict[str, Any] = {}
-        self.kept: list[Any] = []
-
-    def argument(self, value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            if id(value) not in self.names:
-                self.name(value, f"c{len(self.constants)}")
-                self.constants[self.names[id(value)]] = value.detach().numpy()
-            return Ref(self.names[id(value)])
-        return [self.argument(v) for v in value] if isinstance(value, (list, tuple)) else value
-
-    def name(self, value: Any, name: str) -> None:
-        self.kept.append(value)
-        self.names[id(value)] = name
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        formals = [a.name for a in func._schema.arguments]
-        given = {**dict(zip(formals, args, strict=False)), **(kwargs or {})}
-        arguments = {k: self.argument(v) for k, v in given.items()}
-        out = func(*args, **(kwargs or {}))
-        if out is None:
-            return out
-        outs = out if isinstance(out, (tuple, list)) else (out,)
-        for o in outs:
-            self.name(o, f"v{len(self.kept)}")
-        floating = [o.is_floating_point() for o in outs]
-        result = None if all(floating) else tuple(None if f else o.numpy() for f, o in zip(floating, outs, strict=True))
-        names = tuple(self.names[id(o)] for o in outs)
-        dtypes, shapes = tuple(str(o.dtype)[6:] for o in outs), tuple(tuple(o.shape) for o in outs)
-        self.steps.append(Step(str(func), arguments, names, dtypes, shapes, result))
-        return out
-
-
 def program_of(function: Callable[..., Any], **inputs: Any) -> Program:
-    """A function of tensors without in-place operations, as it runs on these."""
-    tensors = {name: value.detach().clone() for name, value in inputs.items()}
-    recorder = _Steps()
-    for name, tensor in tensors.items():
-        recorder.name(tensor, name)
-    with recorder:
-        out = function(*tensors.values())
-    outs = out if isinstance(out, tuple) else (out,)
-    return Program(
-        "aten",
-        tuple(inputs),
-        tuple(recorder.steps),
-        tuple(recorder.names[id(o)] for o in outs),
-        {name: str(tensor.dtype)[6:] for name, tensor in tensors.items()},
-        {name: tuple(tensor.shape) for name, tensor in tensors.items()},
-        recorder.constants,
-        frozenset(name for name, tensor in tensors.items() if tensor.is_floating_point()),
-    )
+    """A function of tensors as it runs on these."""
+    wanted = frozenset(name for name, tensor in inputs.items() if tensor.is_floating_point())
+    return recorded(lambda **given: function(*given.values()), inputs, needs_grad=wanted)
 
 
 def node(

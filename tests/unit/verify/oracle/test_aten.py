@@ -65,6 +65,12 @@ def test_functions_of_one_tensor(name: str) -> None:
     assert agrees(function, 1e-9 if method == "digamma" else 1e-12, x=drawn(3, 4))
 
 
+def written_to_a_view(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The first columns with a product added, in place."""
+    x[:, :2].addcmul_(y[:, :2], y[:, 1:3])
+    return x
+
+
 TWO: dict[str, Callable[[Any, Any], Any]] = {
     "add": lambda x, y: torch.add(x, y, alpha=0.3),
     "sub": lambda x, y: x - y,
@@ -101,6 +107,13 @@ TWO: dict[str, Callable[[Any, Any], Any]] = {
     "roll": lambda x, y: x.roll(1, 0) * y.flip(1),
     "expand": lambda x, y: x[:, :1].expand(3, 4) * y.repeat(1, 2)[:, 2:6],
     "detach": lambda x, y: x * y.detach(),
+    "lerp in place": lambda x, y: (x * 1).lerp_(y, 0.3),
+    "addcdiv in place": lambda x, y: (x * 1).addcdiv_(x, y, value=2),
+    "addcmul in place, of a view": lambda x, y: written_to_a_view(x * 1, y) * y,
+    "celu in place": lambda x, y: F.celu((x - 0.5) * y, inplace=True),
+    "threshold in place": lambda x, y: F.threshold(x * y, 0.3, 0.1, inplace=True),
+    "index_add in place": lambda x, y: (x * 1).index_add_(0, torch.tensor([0, 2]), y[:2]),
+    "quantile": lambda x, y: torch.quantile(x * y, 0.3),
     "mse": F.mse_loss,
     "l1": F.l1_loss,
     "huber": lambda x, y: F.huber_loss(x, y, delta=0.2),

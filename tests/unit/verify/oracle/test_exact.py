@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.unit.verify.oracle.programs_of import node, program_of
-from whynan.verify.oracle import Unsupported, exact, missing, noise_floor
+from whynan.verify.oracle import Unsupported, exact, noise_floor
 from whynan.verify.oracle.balls import FUNCTIONS, Ball, precision, radius
 from whynan.verify.oracle.calls import Program, Ref, Step
 
@@ -46,10 +46,7 @@ def test_signed_zeros_turn_angles() -> None:
 def test_both_limits_and_subnormals() -> None:
     largest, smallest = torch.finfo(torch.float32).max, 2.0**-149
     found = truth(lambda x: x * x, largest, smallest)
-    output = next(iter(found.outputs.values()))
-    assert output.beyond().tolist() == [True, False]
-    assert output.nearest().tolist() == [math.inf, 0.0]
-    assert values(found)[1] == 2.0**-298
+    assert values(found) == [pytest.approx(largest**2, rel=1e-15), 2.0**-298]
     assert values(truth(lambda x: x.exp(), largest))[0] == math.inf
 
 
@@ -72,14 +69,8 @@ def test_too_few_bits_leave_an_element_undecided_and_are_doubled() -> None:
     assert values(more)[0] == pytest.approx(-math.exp(-600), rel=1e-12)
 
 
-def test_distances_are_told_below_float64() -> None:
-    found = next(iter(truth(lambda x: x + 1.0, 2.0**-60, dtype=torch.float64).outputs.values()))
-    assert found.distance([1.0]).tolist() == [2.0**-60]
-
-
-def test_a_cast_is_rounded_away_and_said() -> None:
+def test_a_cast_is_rounded_away() -> None:
     found = truth(lambda x: x.half().float() * 3, 0.1)
-    assert found.casts == ("float32 to float16",)
     assert values(found)[0] == 3 * float(np.float32(0.1))
 
 
@@ -96,15 +87,15 @@ def test_noise_is_that_of_the_roundoff() -> None:
 def test_noise_is_repeatable_and_takes_the_exact_branches() -> None:
     x = torch.tensor([1.0, 1.0])
     program = program_of(lambda x: x.amax(), x=x)
-    noisy = [exact(program, {"x": x}, {program.outputs[0]: 1.0}, noise=3).gradients["x"].midpoint() for _ in range(2)]
+    noisy = [noise_floor(program, {"x": x}, {program.outputs[0]: 1.0}).gradients["x"] for _ in range(2)]
     assert noisy[0].tolist() == noisy[1].tolist()
-    assert noisy[0] == pytest.approx([0.5, 0.5])
+    # of two equal ones each has half: noise that told them apart would give one of them all
+    assert (noisy[0] < 1e-6).all()
 
 
 def test_an_unknown_operator_is_named() -> None:
     step = Step("aten._linalg_svd.default", {"A": Ref("x")}, ("y",), ("float32",), ((2,),))
     program = Program("aten", ("x",), (step,), ("y",))
-    assert missing(program) == ("aten._linalg_svd.default",)
     with pytest.raises(Unsupported, match=r"aten\._linalg_svd"):
         exact(program, {"x": np.ones(2)}, {})
 

@@ -1,4 +1,4 @@
-"""The verdict on one edit, from the recorded values of its function's variables."""
+"""Local proof: the verdict on an edit inside one function, from the recorded values of the function's variables."""
 
 # pyright: basic
 
@@ -11,8 +11,8 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.records import FixVerdict
+from whynan.verify.formula import calls, lifted
 from whynan.verify.in_place.swap import is_same_file
-from whynan.verify.torch_program import calls, lifted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -47,7 +47,7 @@ def judged(candidate: Candidate, visits: Visits, *, rounded: Collection[str] = (
     ``rounded`` are the functions that what its finding is of came through, whose results are as a rule not exact
     where they are 0 or 1; a guard cannot be told to be right by what they gave.
     """
-    from whynan.verify.torch_program import compiled
+    from whynan.verify.formula import compiled
     from whynan.verify.verdict import judge
 
     namespace = namespace_of(candidate.path)
@@ -222,7 +222,8 @@ def _chosen(original: Callable[..., Any], given: list[dict[str, Any]]) -> list[d
 
     Where one fails, what it gave may come in again, as in a recurrence: what fails of that is no failure of its own.
     """
-    from whynan.verify.arrays import bad_kinds, tensors_in
+    from whynan.verify.arrays import tensors_in
+    from whynan.verify.torch_program import bad_kinds
 
     kinds = [bad_kinds(tensors_in(one).values()) for one in given]
     looked = _looked_at(kinds)
@@ -247,7 +248,7 @@ def _fails(original: Callable[..., Any], given: Mapping[str, Any]) -> bool:
     """Whether a formula's value or one of its gradients is NaN or Inf where its inputs are finite or not."""
     import torch
 
-    from whynan.verify.arrays import undisturbed
+    from whynan.verify.torch_program import undisturbed
 
     leaves = [v for v in given.values() if isinstance(v, torch.Tensor) and v.requires_grad]
     try:

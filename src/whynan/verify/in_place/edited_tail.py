@@ -1,4 +1,4 @@
-"""The rest of a function that runs, as another text of its file has it: what cannot be swapped while it is running."""
+"""Edited tail: the rest of a running function as another text of its file has it, for its code cannot be swapped."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _Place = tuple[int, int, int | None, int | None]
 _Block = list[ast.stmt]
 
 
-def retold(tail: Tail, before: str, after: str | ast.Module) -> Tail:
-    """A tail of a function of one text of a file, with the statements that another text has in their places.
+def edited(tail: Tail, before: str, after: str | ast.Module) -> Tail:
+    """The tail with the statements that another text of the file has in the places of its own.
 
     Statements are told apart by their position in the first text. What the other text changes in the head of a
     compound statement of which the tail has only a part stays as it was.
