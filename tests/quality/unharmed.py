@@ -71,7 +71,7 @@ REFUSALS = frozenset(["_again"])
 # What fails in these is told, and changes nothing of what is seen of the run.
 ASIDE = frozenset(["unseen", "_own"])
 # What cannot be copied for want of memory is told in the capsule that it is missing from.
-KEEPING = frozenset(["capture/torch/operations.py"])
+KEEPING = frozenset(["capture/torch/kept_operations.py"])
 
 
 class Forced(Exception):  # noqa: N818

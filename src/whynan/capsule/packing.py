@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from whynan.capsule.document import Layout
-    from whynan.capture.torch.operations import Kept
+    from whynan.capture.torch.kept_operations import Kept
     from whynan.records import Element, Finding, Neighbourhood, Report
     from whynan.verify.in_place.visits import Visits
 
@@ -153,7 +153,7 @@ def _packed(kept: Kept, spelling: Spelling, bad: int) -> Packed:
 
 
 def _around(kept: Kept, finding: Finding) -> Neighbourhood | None:
-    from whynan.capture.torch.operations import is_told
+    from whynan.capture.torch.kept_operations import is_told
 
     return next((birth.around for birth in kept.births if is_told(finding, birth)), None)
 

@@ -25,7 +25,7 @@ from whynan.verify.in_place.visits import Visit, Visits
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from whynan.capture.torch.operations import Copied
+    from whynan.capture.torch.kept_operations import Copied
 
 
 # -- Between PyTorch's values and a capsule's: arguments of an operation, visited names --------------------------------
@@ -50,7 +50,7 @@ class Spelling:
         """The spelling of a value; a tensor is to be a ``Copied``. Raises ``TypeError`` for what has none."""
         import torch
 
-        from whynan.capture.torch.operations import Copied
+        from whynan.capture.torch.kept_operations import Copied
 
         if isinstance(value, Copied):
             return document.Tensor(name=self.tensor(value))
@@ -225,7 +225,7 @@ def _copied(value: Any, known: dict[int, Any]) -> Any:
     """A value with its tensors by value, the same one for the same tensor."""
     import torch
 
-    from whynan.capture.torch.operations import copied
+    from whynan.capture.torch.kept_operations import copied
 
     if isinstance(value, torch.Tensor):
         if id(value) not in known:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from whynan.capture.torch import Capture
-    from whynan.capture.torch.operations import Keeper
+    from whynan.capture.torch.kept_operations import Keeper
     from whynan.capture.torch.sinks.gradients import Fault
     from whynan.config import Options
     from whynan.records import Finding, Report

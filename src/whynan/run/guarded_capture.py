@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from whynan.capture.torch import Capture
-    from whynan.capture.torch.operations import Keeper
+    from whynan.capture.torch.kept_operations import Keeper
     from whynan.traces.writer import TraceWriter
 
 

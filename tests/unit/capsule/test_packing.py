@@ -19,7 +19,6 @@ import whynan
 from tests.unit.capsule.packed import RUNS, backward, foreach_step, in_place, packed, softmax_of_a_masked_row
 from whynan.capsule import open_capsule
 from whynan.capsule.document import SCHEMA_FILE, Packed, make_capsule_schema
-from whynan.capture.torch import operations
 from whynan.report.json import schema
 
 OTHER_FOLDER = "import sys; sys.modules['whynan'] = None; import runpy; runpy.run_path(sys.argv[1])"
@@ -189,7 +188,7 @@ def test_a_number_written_by_the_program_is_a_cause_and_no_operation(tmp_path: P
 
 def test_elements_that_share_memory_are_spread(tmp_path: Path) -> None:
     x = torch.arange(5.0).unfold(0, 3, 1)
-    held = operations.copied(x)
+    held = kept_operations.copied(x)
     assert (held.shape, held.stride) == ((3, 3), (3, 1))
     assert torch.equal(held.data, x)
 

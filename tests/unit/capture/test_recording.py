@@ -19,7 +19,7 @@ from torch import nn
 from whynan.api import Trace
 from whynan.capture.torch import Capture
 from whynan.capture.torch.event_log import RING
-from whynan.capture.torch.segments import FREE, Recording
+from whynan.capture.torch.trace_segments import FREE, Recording
 from whynan.records import Report
 from whynan.report.json import to_json
 from whynan.run.output.run_trace import report_of_directory
@@ -470,7 +470,7 @@ def test_a_forked_child_leaves_the_trace_alone(folder: Path) -> None:
 
 def test_a_failure_of_the_recording_is_one_of_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WHYNAN_RAISE_INTERNAL")
-    monkeypatch.setattr("whynan.capture.torch.segments.Segments.flush", lambda _: 1 / 0)
+    monkeypatch.setattr("whynan.capture.torch.trace_segments.Segments.flush", lambda _: 1 / 0)
     with pytest.warns(RuntimeWarning, match="an error of its own"), Trace(recording=TraceWriter(folder)) as region:
         training(1, 0.0)()
     assert region.report.findings != ()

@@ -286,10 +286,14 @@ SOURCES: dict[str, Callable[[list[Tensor]], Any]] = {
 }
 
 
+SHORT_RUN = 2
+"""So many of the ways to fit are in the short run."""
 FITS = [fit_from, fit_from_reassigned, fit_changed_in_place, fit_by_next, fit_from_queue, fit_from_file]
 
 
-@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize(
+    "fit", [*FITS[:SHORT_RUN], *(pytest.param(f, marks=pytest.mark.breadth) for f in FITS[SHORT_RUN:])]
+)
 def test_a_replay_is_never_that_of_another_batch(fit: Callable[..., None]) -> None:
     model, optimizer, rows = training()
     # the step after it is as bad, with the same loss and the same bad gradients, but for another reason
@@ -303,11 +307,18 @@ def test_a_replay_is_never_that_of_another_batch(fit: Callable[..., None]) -> No
 
 
 def _pairs() -> list[Any]:
-    """Every way to fit with every source, of which a third is run each time; each of both comes up in it."""
+    """Every way to fit with every source, of which a third is run each time, the first ways of it in the short run.
+
+    Each of both comes up in the third.
+    """
+
+    def marks(k: int, n: int) -> list[pytest.MarkDecorator]:
+        if (k + n) % 3:
+            return [pytest.mark.full]
+        return [] if k < SHORT_RUN else [pytest.mark.breadth]
+
     return [
-        pytest.param(fit, source, marks=[] if (k + n) % 3 == 0 else [pytest.mark.full])
-        for k, fit in enumerate(FITS)
-        for n, source in enumerate(SOURCES)
+        pytest.param(fit, source, marks=marks(k, n)) for k, fit in enumerate(FITS) for n, source in enumerate(SOURCES)
     ]
 
 

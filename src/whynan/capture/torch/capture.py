@@ -14,11 +14,11 @@ import torch
 from whynan.capture.torch.context import TraceContext
 from whynan.capture.torch.dispatch_mode import TraceMode, enter_below, leave
 from whynan.capture.torch.event_log import Rows
-from whynan.capture.torch.interposition.filters import Attempts, Only
+from whynan.capture.torch.interposition.partial_tracing import Attempts, Only
 from whynan.capture.torch.interposition.patches import Patches
 from whynan.capture.torch.interposition.wrappers import StepHooks, quietly
-from whynan.capture.torch.segments import Recording
-from whynan.capture.torch.sinks.leaves import distinct
+from whynan.capture.torch.sinks.sink_log import distinct
+from whynan.capture.torch.trace_segments import Recording
 from whynan.capture.torch.tracer import Tracer
 from whynan.records import Coverage, Note
 from whynan.traces import Trace
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
 
-    from whynan.capture.torch.operations import Keeper
+    from whynan.capture.torch.kept_operations import Keeper
     from whynan.capture.torch.provenance.before_the_run import Inherited
     from whynan.records import ScaleFall
     from whynan.traces import Birth, Silent, Sink

@@ -12,7 +12,7 @@ from whynan.capture.torch.arrays import ATTRIBUTE, Ranges, State, elements, stor
 from whynan.capture.torch.event_log import Rows
 from whynan.capture.torch.names import Names
 from whynan.capture.torch.provenance.labels import Labels
-from whynan.capture.torch.sinks.leaves import SinkLog
+from whynan.capture.torch.sinks.sink_log import SinkLog
 from whynan.capture.torch.sites import Lane, Sites
 from whynan.faults import report_internal_error, theirs
 

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch.context import TraceContext
-    from whynan.capture.torch.operations import Keeper
+    from whynan.capture.torch.kept_operations import Keeper
     from whynan.capture.torch.operators import Operator
-    from whynan.capture.torch.segments import Recording
+    from whynan.capture.torch.trace_segments import Recording
 
 FEW = 3
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from whynan.capsule.packing import Content
-    from whynan.capture.torch.operations import Keeper
+    from whynan.capture.torch.kept_operations import Keeper
     from whynan.config import Options
     from whynan.records import Finding, Report, Site
     from whynan.verify.in_place.visits import Visits
@@ -26,7 +26,7 @@ def keeper_for(options: Options) -> Keeper | None:
     if options.capsule is None:
         return None
     try:
-        from whynan.capture.torch.operations import Keeper
+        from whynan.capture.torch.kept_operations import Keeper
 
         return Keeper(options.memory)
     except Exception:

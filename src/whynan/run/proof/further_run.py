@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from whynan.capture.torch import Capture
-    from whynan.capture.torch.operations import Keeper
+    from whynan.capture.torch.kept_operations import Keeper
     from whynan.capture.torch.sinks.gradients import Fault
     from whynan.records import Report
     from whynan.run.isolation import Isolation

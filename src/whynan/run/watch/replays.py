@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from whynan.capture.torch import Capture
-    from whynan.capture.torch.operations import Keeper
+    from whynan.capture.torch.kept_operations import Keeper
     from whynan.capture.torch.sinks.gradients import Fault, Judged
     from whynan.config import Options
     from whynan.records import Report, Site

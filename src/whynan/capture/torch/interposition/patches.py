@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from whynan.capture.torch.context import TraceContext
-    from whynan.capture.torch.interposition.filters import Only
+    from whynan.capture.torch.interposition.partial_tracing import Only
     from whynan.capture.torch.interposition.wrappers import StepHooks
     from whynan.capture.torch.tracer import Tracer
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch.context import TraceContext
     from whynan.capture.torch.event_log import Before, LiveEvent, Row
-    from whynan.capture.torch.operations import Keeper
+    from whynan.capture.torch.kept_operations import Keeper
     from whynan.capture.torch.operators import Operator
     from whynan.capture.torch.provenance.origins import Origins
     from whynan.capture.torch.sites import Lane

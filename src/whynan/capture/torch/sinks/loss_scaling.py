@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch.context import TraceContext
-    from whynan.capture.torch.sinks.leaves import Leaf
+    from whynan.capture.torch.sinks.sink_log import Leaf
     from whynan.capture.torch.sites import Lane
     from whynan.records import SinkKind
     from whynan.traces import Sink

@@ -14,8 +14,8 @@ from whynan.capture.torch.event_log import address
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.provenance import interventions
 from whynan.capture.torch.sinks.decisions import decide, ended
-from whynan.capture.torch.sinks.leaves import Backward, Leaf, distinct, incurable, was_reset
 from whynan.capture.torch.sinks.loss_scaling import Scaler
+from whynan.capture.torch.sinks.sink_log import Backward, Leaf, distinct, incurable, was_reset
 from whynan.capture.torch.sinks.values_read import held_tensors, is_for_a_bad_number, raised_at
 from whynan.capture.torch.sparse import as_dense
 from whynan.traces import Sink

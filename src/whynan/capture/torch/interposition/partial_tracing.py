@@ -12,7 +12,7 @@ from whynan.capture.torch.arrays import is_bad, readable
 from whynan.capture.torch.dispatch_mode import leave
 from whynan.capture.torch.interposition.wrappers import fenced, guarded, stands, unseen
 from whynan.capture.torch.names import Identities, tensors_of
-from whynan.capture.torch.sinks.leaves import distinct
+from whynan.capture.torch.sinks.sink_log import distinct
 from whynan.records import Note
 
 if TYPE_CHECKING:
