@@ -19,6 +19,7 @@ import whynan
 from tests.unit.capsule.packed import RUNS, backward, foreach_step, in_place, packed, softmax_of_a_masked_row
 from whynan.capsule import open_capsule
 from whynan.capsule.document import SCHEMA_FILE, Packed, make_capsule_schema
+from whynan.capture.torch import kept_operations
 from whynan.report.json import schema
 
 OTHER_FOLDER = "import sys; sys.modules['whynan'] = None; import runpy; runpy.run_path(sys.argv[1])"
