@@ -20,6 +20,7 @@ import torch
 from tests.quality.unharmed import DOORS, Calls, Forced, Outcome, Place, bare, functions, harm, standing, traced
 from tests.quality.unharmed_programs import BY_NAME, PROGRAMS, Program
 from whynan import faults
+from whynan.capture.provenance import arrays, damage
 from whynan.capture.torch import dispatch_mode
 
 if TYPE_CHECKING:
@@ -29,6 +30,12 @@ ERRORS = (Forced, MemoryError, RuntimeError)
 PARTS = 8
 # no part of a trace: those that run at every step are made to fail where they are, in `test_watch_identity.py`
 OF_A_WATCH = frozenset(f"whynan.capture.torch.sinks.{name}" for name in ("gradients", "values_read"))
+PROTOCOLS = frozenset(
+    f"{kind.__name__}.{name}"
+    for kind in (arrays.Arrays, arrays.Carrier, arrays.Event, damage.Exact)
+    for name, held in vars(kind).items()
+    if not name.startswith("_") and (callable(held) or isinstance(held, property))
+)
 # some run only after a failure, five are asked by a watch only, one is torch's question about a mode while it
 # compiles, some run in a thread before it can be followed or in a child, and one for the engine's threads, of which a
 # CPU has none
@@ -37,11 +44,13 @@ UNREACHED = frozenset(
         *("Capture.abandon", "Capture._failed", "TraceContext.fail"),
         "TraceMode._should_skip_dynamo",
         # only declared
-        *("Seen.read", "Seen.operation"),
+        *("Seen.read", "Seen.operation", "LabelSets.present", "LabelSets.select", "LabelSets.union", *PROTOCOLS),
         *("Identities.keys", "Capture.begin_at", "Capture.begin_with"),
         *("Capture.begin_in_the_midst", "Capture.nothing_follows"),
         *("_enter", "_leave", "TraceContext.enter_thread", "Steps.enter_thread", "Steps.leave_thread"),
-        *("_forked", "Capture.forked", "Lane.follow"),
+        *("_forked", "Capture.forked", "Lane.follow", "Lane.end", "Leaf.state_left"),
+        # a mask that is the least number of its format, and a literal through an operation of the program's own
+        *("masks_of_limits", "Question.may_copy"),
         *("Scaler._tell", "Falling.forget", "Capture.begin_lost", "Capture.begin_amid"),
         # of a trace that ends in a watch
         "_join",

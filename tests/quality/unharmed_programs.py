@@ -393,7 +393,7 @@ SMALL_RING = 1 << 10
 def _small_ring() -> Iterator[None]:
     """The ring of recent events begins anew after a thousand of them."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("tracer.RING_MASK", "event_log.MASK", "segments.MASK"):
+        for name in ("tracer.RING_MASK", "event_log.MASK", "trace_segments.MASK"):
             patch.setattr(f"whynan.capture.torch.{name}", SMALL_RING - 1)
         yield
 

@@ -33,7 +33,7 @@ def read(text: str | bytes) -> Report:
 def read_as(kind: type[_Kind], schema: str, text: str | bytes) -> _Kind:
     """The record of a document of some schema; raises ``UsageError`` as `read` does."""
     try:
-        document = parsed(text)
+        document = parsed(text, infinite=True)
     except ValueError as error:
         raise _unreadable(str(error)) from error
     if not isinstance(document, dict):

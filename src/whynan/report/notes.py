@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from string import Formatter
-from typing import Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from whynan.floats import format_value, short_text
-from whynan.records.notes import Note, Value
 from whynan.report.wording import count_text
+
+if TYPE_CHECKING:
+    # one line of a report is said without what loads the records
+    from whynan.records.notes import Note, Value
 
 Values: TypeAlias = "Mapping[str, Any]"
 Sentence: TypeAlias = "str | Callable[[Values], str]"

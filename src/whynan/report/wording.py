@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from whynan.floats import format_value
-from whynan.records import ChainLink, Damage, Element, Finding, ForwardOperand, Operand, Reach, SinkKind, Site
+
+if TYPE_CHECKING:
+    # one line of a report is said without what loads the records
+    from whynan.records import ChainLink, Damage, Element, Finding, ForwardOperand, Operand, Reach, SinkKind, Site
 
 # -- Values, types, indices and counts as the terminal report writes them ----------------------------------------------
 

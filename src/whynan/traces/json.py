@@ -22,10 +22,14 @@ _MIXED: Final = frozenset(("flags", "options"))
 _LARGEST: Final = 1 << 64
 
 
-def parsed(text: str | bytes) -> Any:
-    """What a JSON text says, its lists as tuples; raises ``ValueError`` with the first thing that is wrong with it."""
+def parsed(text: str | bytes, *, infinite: bool = False) -> Any:
+    """What a JSON text says, its lists as tuples; raises ``ValueError`` with the first thing that is wrong with it.
+
+    `infinite`: a number that no float can hold is an infinity, as others read it.
+    """
+    strict: dict[str, Any] = {**_STRICT, "parse_float": float} if infinite else _STRICT
     try:
-        return _held(json.loads(text if isinstance(text, str) else text.decode("utf-8"), **_STRICT))
+        return _held(json.loads(text if isinstance(text, str) else text.decode("utf-8"), **strict))
     except UnicodeEncodeError as error:
         raise ValueError("it holds half of a surrogate pair, which is no character") from error
     except UnicodeDecodeError as error:
