@@ -98,10 +98,7 @@ class TraceContext:
     @property
     def stepping(self) -> bool:
         """Whether this thread is inside an optimizer's step that computes no loss of its own."""
-        try:
-            lane: Lane = self.local.lane
-        except AttributeError:
-            lane = self.lane()
+        lane = self.lane()
         return lane.optimizer is not None and not lane.closure
 
     def alone(self) -> AbstractContextManager[object]:

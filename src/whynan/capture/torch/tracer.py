@@ -137,12 +137,8 @@ class Tracer:
             written = ()
         else:
             written = [t for t in interventions.outputs_of(operator, args, kwargs, out) if is_plain(t)]
-        waits = False
-        if written:
-            first = written[0]
-            waits = (self.defers or not first.is_cpu) and not first.is_meta
-        else:
-            first = None
+        first = written[0] if written else None
+        waits = first is not None and (self.defers or not first.is_cpu) and not first.is_meta
         if waits:
             self._note(written, operator, ordinal)
         elif self.deferred.events and ((operator.leaves and self.defers) or not _all_cpu(args)):
