@@ -7,8 +7,9 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from whynan.expr.normal import LARGEST, ONE, Term, add, call, leaf, multiply, number, power, scale, sigmoid, subtract
-from whynan.ops.aten import VALUE_FREE, base_name
-from whynan.ops.onnx import CONSTANTS, meaning, op_type
+from whynan.ops.aten import base_name
+from whynan.ops.onnx import bases, meaning, op_type
+from whynan.ops.table import ONNX, TORCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,17 +25,8 @@ if TYPE_CHECKING:
 
 TINY: Final = 1.1e-3
 """Up to here a constant in a sum is one that keeps it away from 0."""
-_SEEN_THROUGH: Final = frozenset(
-    """
-    _to_copy copy clone detach contiguous alias expand lift_fresh to type_as expand_copy view_copy _reshape_copy
-    resolve_conj resolve_neg index index_select gather masked_select select_copy slice_copy take repeat flip
-    squeeze_copy unsqueeze_copy permute_copy transpose_copy t_copy _unsafe_view _unsafe_index
-    identity reshape squeeze unsqueeze flatten transpose slice gatherelements gathernd compress tile split castlike
-    """.split()
-)
 _APART: Final = {"ReduceL1": "sum_of_magnitudes", "ReduceSumSquare": "sum_of_squares"}
 """What ATen has no operator for, beside the one that comes nearest."""
-_CLIPS: Final = frozenset("clamp clamp_min clamp_max relu clip hardtanh".split())
 
 
 class Expressions:
@@ -80,7 +72,7 @@ class Expressions:
 
     def sees_through(self, event: int) -> bool:
         """Whether an event gives its operand's elements again."""
-        return event in self.operations and self.base(self.operations[event]) in _SEEN_THROUGH
+        return event in self.operations and self.base(self.operations[event]) in bases("see-through")
 
     # -- one operation -------------------------------------------------------------------------------------------
 
@@ -105,7 +97,7 @@ class Expressions:
         if argument.event is not None:
             made = self.of(argument.event)
             whole = self.operations.get(argument.event)
-            several = whole is not None and self.base(whole) in ("var_mean", "std_mean", "aminmax", "sort", "topk")
+            several = whole is not None and self.base(whole) in TORCH.having("several")
             # which of its outputs it is, its elements tell
             return call("part", made, leaf(f"{argument.elements}")) if several else made
         return leaf(f"x{argument.elements}")
@@ -121,9 +113,9 @@ class Expressions:
         if made is None:
             return False
         if self._onnx:
-            return single and op_type(made.op) in CONSTANTS
+            return single and op_type(made.op) in ONNX.having("constant")
         name = base_name(made.op)
-        return name in VALUE_FREE and (single or (name.endswith("_like") and argument.min != 0))
+        return name in TORCH.having("value-free") and (single or (name.endswith("_like") and argument.min != 0))
 
     def numeric(self, operation: Operation, *names: str) -> float | None:
         """An argument that is a number."""
@@ -137,10 +129,10 @@ class Expressions:
         if made is not None:
             return made
         arguments = self.terms(operation)
-        if base in _SEEN_THROUGH:
+        if base in bases("see-through"):
             # under vmap a number comes as the copy of a number
             return self.one(operation)
-        if base in _CLIPS and arguments and self._changes_nothing(operation, base):
+        if base in TORCH.having("limit") and arguments and self._changes_nothing(operation, base):
             return arguments[0]
         return call(base, *arguments) if arguments else leaf(f"event {operation.event}")
 

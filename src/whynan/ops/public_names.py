@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from whynan.ops.table import ONNX
+
 # -- Which names are PyTorch's own, and so tell nothing of the program that uses them ----------------------------------
 #
 # By shape and by table, and when in doubt they are not: a report that leaves names out leaves out what stands in
@@ -83,61 +85,6 @@ def is_torch_argument(name: str) -> bool:
 # -- Which names are those of ONNX and of ONNX Runtime, and so tell nothing of a model (onnx 1.23, onnxruntime 1.31)
 
 
-OPERATORS: Final = frozenset(
-    """
-    Abs Acos Acosh Adagrad Adam Add AffineGrid And ArgMax ArgMin ArrayFeatureExtractor Asin Asinh Atan Atanh
-    Attention AveragePool BatchNormalization Bernoulli Binarizer BitCast BitShift BitwiseAnd BitwiseNot
-    BitwiseOr BitwiseXor BlackmanWindow Cast CastLike CastMap CategoryMapper CausalConvWithState Ceil Celu
-    CenterCropPad Clip Col2Im Compress Concat ConcatFromSequence Constant ConstantOfShape Conv ConvInteger
-    ConvTranspose Cos Cosh CumProd CumSum DFT DeformConv DepthToSpace DequantizeLinear Det DictVectorizer Div
-    Dropout DynamicQuantizeLinear Einsum Elu Equal Erf Exp Expand EyeLike FeatureVectorizer Flatten
-    FlexAttention Floor GRU Gather GatherElements GatherND Gelu Gemm GlobalAveragePool GlobalLpPool
-    GlobalMaxPool Gradient Greater GreaterOrEqual GridSample GroupNormalization HammingWindow HannWindow
-    HardSigmoid HardSwish Hardmax Identity If ImageDecoder Imputer InstanceNormalization IsInf IsNaN LRN LSTM
-    LabelEncoder LayerNormalization LeakyRelu Less LessOrEqual LinearAttention LinearClassifier LinearRegressor
-    Log LogSoftmax Loop LpNormalization LpPool MatMul MatMulInteger Max MaxPool MaxRoiPool MaxUnpool Mean
-    MeanVarianceNormalization MelWeightMatrix Min Mish Mod Momentum Mul Multinomial Neg
-    NegativeLogLikelihoodLoss NonMaxSuppression NonZero Normalizer Not OneHot OneHotEncoder Optional
-    OptionalGetElement OptionalHasElement Or PRelu Pad Pow QLinearConv QLinearMatMul QuantizeLinear
-    RMSNormalization RNN RandomNormal RandomNormalLike RandomUniform RandomUniformLike Range Reciprocal ReduceL1
-    ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare
-    RegexFullMatch Relu Reshape Resize ReverseSequence RoiAlign RotaryEmbedding Round STFT SVMClassifier
-    SVMRegressor Scaler Scan Scatter ScatterElements ScatterND Selu SequenceAt SequenceConstruct SequenceEmpty
-    SequenceErase SequenceInsert SequenceLength SequenceMap Shape Shrink Sigmoid Sign Sin Sinh Size Slice
-    Softmax SoftmaxCrossEntropyLoss Softplus Softsign SpaceToDepth Split SplitToSequence Sqrt Squeeze
-    StringConcat StringNormalizer StringSplit Sub Sum SwiGLU Swish Tan Tanh TensorScatter TfIdfVectorizer
-    ThresholdedRelu Tile TopK Transpose TreeEnsemble TreeEnsembleClassifier TreeEnsembleRegressor Trilu Unique
-    Unsqueeze Upsample Where Xor ZipMap
-    """.split()
-)
-"""The operators of every opset of ONNX, those of machine learning and training included."""
-
-FUSED: Final = frozenset(
-    """
-    AttnLSTM BeamSearch BiasAdd BiasDropout BiasGelu BiasSoftmax BiasSplitGelu BifurcationDetector
-    BitmaskBiasDropout BitmaskDropout BranchwiseRMSNorm CDist ComplexMul ComplexMulConj
-    ConvTransposeWithDynamicPads CropAndResize DecoderAttention DecoderMaskedMultiHeadAttention
-    DecoderMaskedSelfAttention DequantizeBFP DequantizeWithOrder DynamicQuantizeLSTM DynamicQuantizeMatMul
-    DynamicSparseAttention DynamicTimeWarping EPContext EmbedLayerNormalization EngramGate ExpandDims FastGelu
-    FusedConv FusedGemm FusedMatMul FusedMatMulActivation GatedAdd GatedDeltaNet GatedRMSNorm
-    GatedRelativePositionBias GatherBlockQuantized GemmFastGelu GemmFloat8 GemmaRotaryEmbedding GreedySearch
-    GroupNorm GroupQueryAttention HyperConnectionPostMix HyperConnectionPreMix Inverse Irfft IsAllFinite
-    LinearAttentionGate LongformerAttention MRotaryEmbedding MatMulBlockQuantizedFp4Weight
-    MatMulBlockQuantizedFp8Weight MatMulBnb4 MatMulFpQ4 MatMulInteger16 MatMulIntegerToFloat MatMulNBits
-    MatMulNBitsMlp MatMulNBitsQkv MaxpoolWithMask MoE MulInteger MultiHeadAttention MurmurHash3 NGramHashMapping
-    NGramRepeatBlock NhwcConv NhwcFusedConv NhwcMaxPool PackedAttention PackedMultiHeadAttention
-    PackedSparseAttentionIndexer PagedAttention QAttention QEmbedLayerNormalization QGemm QLinearAdd
-    QLinearAveragePool QLinearConcat QLinearGlobalAveragePool QLinearLeakyRelu QLinearMul QLinearReduceMean
-    QLinearSigmoid QLinearSoftmax QLinearWhere QMoE QOrderedAttention QOrderedGelu QOrderedLayerNormalization
-    QOrderedLongformerAttention QOrderedMatMul QuantizeBFP QuantizeWithOrder QuickGelu ReduceSumInteger
-    RelativePositionBias RemovePadding ReorderInput ReorderOutput RestorePadding Rfft SampleOp Sampling
-    ScaledSiLU SkipGroupNorm SkipLayerNormalization SkipSimplifiedLayerNormalization Snpe SparseAttention
-    SparseAttentionIndexer SparsePagedAttention SparseToDenseMatMul Tokenizer TorchEmbedding TransposeMatMul
-    UnfoldTensor VarlenCausalConvWithState VarlenNGramHashMapping WhisperBeamSearch WordConvEmbedding
-    """.split()
-)
-"""Those that ONNX Runtime puts in their place, or adds."""
-
 ARGUMENTS: Final = frozenset(
     """
     A AW A_scale A_zero_point B B_scale B_shape B_zero_point C C_scale C_zero_point Grid I Inputs K K_bias
@@ -187,7 +134,7 @@ ARGUMENTS: Final = frozenset(
 
 def is_onnx_operator(name: str) -> bool:
     """Whether an op type is one that everybody has."""
-    return name in OPERATORS or name in FUSED
+    return name in ONNX.rows and name not in ONNX.having("kernel")
 
 
 def is_onnx_argument(name: str) -> bool:

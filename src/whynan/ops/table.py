@@ -31,6 +31,7 @@ class Table:
 
     def __init__(self, file: str) -> None:
         self.path: Final = Path(__file__).with_name(file)
+        self._lists: dict[str, Mapping[str, tuple[str, ...]]] = {}
 
     @cached_property
     def rows(self) -> Mapping[str, Row]:
@@ -39,20 +40,23 @@ class Table:
         return {row.name: row for row in map(_row, lines) if row is not None}
 
     @cached_property
-    def _flagged(self) -> Mapping[str, frozenset[str]]:
+    def _flagged(self) -> dict[tuple[str, ...], frozenset[str]]:
         found: dict[str, set[str]] = {}
         for row in self.rows.values():
             for flag in row.flags:
                 found.setdefault(flag, set()).add(row.name)
-        return {flag: frozenset(names) for flag, names in found.items()}
+        return {(flag,): frozenset(names) for flag, names in found.items()}
 
-    def having(self, flag: str) -> frozenset[str]:
-        """The operators with a flag; a flag that no row has is an error.
+    def having(self, *flags: str) -> frozenset[str]:
+        """The operators with one of these flags; a flag that no row has is an error.
 
         >>> "isnan" in TORCH.having("predicate")
         True
         """
-        return self._flagged[flag]
+        known = self._flagged.get(flags)
+        if known is None:
+            known = self._flagged[flags] = frozenset[str]().union(*(self._flagged[flag,] for flag in flags))
+        return known
 
     @cached_property
     def _columns(self) -> Mapping[str, Mapping[str, str]]:
@@ -72,7 +76,9 @@ class Table:
 
     def lists(self, column: str) -> Mapping[str, tuple[str, ...]]:
         """A column whose values are lists, by operator."""
-        return {name: tuple(value.split(",")) for name, value in self.column(column).items()}
+        if column not in self._lists:
+            self._lists[column] = {name: tuple(value.split(",")) for name, value in self.column(column).items()}
+        return self._lists[column]
 
     def numbers(self, column: str) -> Mapping[str, tuple[int, ...]]:
         """A column whose values are lists of whole numbers, by operator."""
@@ -88,6 +94,12 @@ class Table:
         parts = {name: value.partition(":") for name, value in self.column("pole").items()}
         return {name: (operand, tuple(map(float, values.split(",")))) for name, (operand, _, values) in parts.items()}
 
+    @cached_property
+    def roles(self) -> Mapping[str, tuple[str, ...]]:
+        """What the operands are in the sentence of a birth: the role, and the operands that decide it."""
+        parts = {name: value.partition(":") for name, value in self.column("role").items()}
+        return {name: (role, *operands.split(",")) for name, (role, _, operands) in parts.items()}
+
 
 def _row(line: str) -> Row | None:
     """A line's row; None for a comment and an empty line."""
@@ -97,7 +109,7 @@ def _row(line: str) -> Row | None:
         line = _QUOTED.sub(lambda found: found[1].replace(" ", _BLANK), line)
     name, *words = line.split()
     pairs = (word.replace(_BLANK, " ").split("=", 1) for word in words if "=" in word)
-    return Row(name, frozenset(word for word in words if "=" not in word), {key: value for key, value in pairs})
+    return Row(name, frozenset(word for word in words if "=" not in word), dict(pairs))
 
 
 TORCH: Final = Table("torch_operators.txt")

@@ -18,7 +18,7 @@ from torch._C._dynamo.eval_frame import set_eval_frame as _set_eval_frame
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from whynan.capture.torch.dispatch_mode import _PASSING, _no_dispatch
-from whynan.ops.aten import HIDDEN_MUTATION
+from whynan.ops.table import TORCH
 
 _set_versions: Any = getattr(torch._C, "_autograd")._unsafe_set_version_counter  # noqa: B009
 
@@ -58,7 +58,7 @@ def _read(func: Any) -> _Effect:
     if schema is None:
         return _Effect(None, False, ())
     base = schema.name.partition("::")[2]
-    hidden = HIDDEN_MUTATION.get(base, ())
+    hidden = TORCH.numbers("mutates").get(base, ())
     written = [
         a.name if a.kwarg_only else i
         for i, a in enumerate(schema.arguments)
@@ -69,7 +69,7 @@ def _read(func: Any) -> _Effect:
         f"{schema.name}.{schema.overload_name}".removesuffix("."), "CompositeImplicitAutograd"
     )
     lifts = base in ("lift_fresh", "lift_fresh_copy")
-    undeclared = base in ("_unsafe_view", "_reshape_alias", "_conj", "_neg_view", "lift")
+    undeclared = base in TORCH.having("undeclared-view")
     makes = tuple(lifts or (own and not undeclared and r.alias_info is None) for r in schema.returns)
     return _Effect(tuple(written), torch.Tag.inplace_view in func.tags, makes)
 

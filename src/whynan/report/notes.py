@@ -12,6 +12,7 @@ from string import Formatter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from whynan.floats import format_value, short_text
+from whynan.ops.table import TORCH
 from whynan.report.wording import count_text
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ def _each(values: Values) -> list[str]:
 
 def _computed(values: Values) -> str:
     operator, seen = values["operator"], _each(values)
-    words = _ARITHMETIC.get(str(operator).lower()) if values["arithmetic"] and len(seen) == 2 else None
+    words = TORCH.column("phrase").get(str(operator).lower()) if values["arithmetic"] and len(seen) == 2 else None
     of = f"{operator} of {', '.join(seen)}" if words is None else words.format(*seen)
     small = "" if values["dtype"] is None else f" in {values['dtype']}{_least(values)}"
     return f"{of} is {short_text(values['result'])}{small}"
@@ -240,14 +241,6 @@ def _held(value: float | None) -> str:
     return "NaN or Inf" if value is None else format_value(value)
 
 
-_ARITHMETIC: Final = {
-    "mul": "{} times {}",
-    "div": "{} divided by {}",
-    "sub": "{} minus {}",
-    "rsub": "{1} minus {0}",
-    "add": "{} plus {}",
-    "pow": "{} to the power {}",
-}
 _DOES: Final = {"ends": "ends the program", "leaves": "leaves its loop", "skips": "skips the step"}
 _TESTS: Final = {
     "loss": "the loss",

@@ -7,6 +7,7 @@ from typing import Final
 
 from whynan.expr import Expressions, Term
 from whynan.expr.normal import ONE, add
+from whynan.ops.table import TORCH
 from whynan.records import Finding, Neighbourhood, Note
 from whynan.rules.base import STRUCTURE, Explanation
 from whynan.rules.facts import (
@@ -28,10 +29,8 @@ from whynan.rules.wording import doing, given, readable, spelled, spelled_forwar
 
 _LOGS: Final = ("log", "log2", "log10")
 _QUOTIENTS: Final = ("div", "true_divide")
-_SUMS_OF_PRODUCTS: Final = ("mm", "bmm", "mv", "dot", "vdot", "einsum", "matmul")
 _SCATTERS: Final = ("index_add", "scatter_add", "scatter_reduce", "scatter")
 _SUMS: Final = ("sum", "cumsum", "mean")
-_EXPONENTIALS: Final = ("exp", "exp2", "expm1", "cosh", "sinh")
 _DECAYING: Final = ("softmax", "sigmoid", "exp")
 
 
@@ -92,7 +91,7 @@ def exponential_too_large(finding: Finding) -> Expressions | None:
         return expressions(finding)
     if finding.phase == "backward" and forward_base(finding) != "cosh":
         return expressions(finding) if _slope_of_infinity(finding) else None
-    if finding.birth != "overflow" or base(finding) not in _EXPONENTIALS:
+    if finding.birth != "overflow" or base(finding) not in TORCH.having("exponential"):
         return None
     return expressions(finding)
 
@@ -109,13 +108,13 @@ def sum_of_exponentials_too_large(finding: Finding) -> Expressions | None:
 
 def _derived_from_infinity(finding: Finding) -> bool:
     """Whether it is the derivative of an exponential that was Inf in the forward, of a finite operand."""
-    at = forward_value(finding, "self") if forward_base(finding) in _EXPONENTIALS else None
+    at = forward_value(finding, "self") if forward_base(finding) in TORCH.having("exponential") else None
     return at is not None and abs(at) < INF and base(finding) == "mul" and infinite(finding)
 
 
 def _slope_of_infinity(finding: Finding) -> bool:
     """Whether the NaN of a derivative comes from an exponential that was Inf in the forward."""
-    if forward_base(finding) in _EXPONENTIALS:
+    if forward_base(finding) in TORCH.having("exponential"):
         return is_nan(finding) and {abs(_factor(finding, n) or 0.0) for n in ("self", "other")} == {0.0, INF}
     below = forward_value(finding, "other") if forward_base(finding) in _QUOTIENTS else None
     return is_nan(finding) and below is not None and abs(below) == INF
@@ -283,7 +282,7 @@ def at_the_exponential(finding: Finding, whole: str) -> str:
     if _derived_from_infinity(finding):
         shown = f"{forward_base(finding)}({said(forward_value(finding, 'self'))})"
         return f"{shown} was Inf in the forward, inside {whole}; its derivative, made of that, is {result(finding)}"
-    backward = bool(forward_base(finding)) and base(finding) not in _EXPONENTIALS
+    backward = bool(forward_base(finding)) and base(finding) not in TORCH.having("exponential")
     at = forward_value(finding, "self") if backward else value(finding, "self")
     if backward and forward_base(finding) in _QUOTIENTS:
         return f"an exponential exceeds {limit(finding)}, and the derivative of {whole} is NaN: a quotient by Inf"
@@ -329,7 +328,12 @@ def zero_times_infinity(finding: Finding) -> tuple[Expressions, Term] | None:
     """Of a birth at 0 times an infinity, or in the derivative of a product there: the product."""
     first, second = _factor(finding, "self"), _factor(finding, "other")
     found = expressions(finding)
-    if found is not None and base(finding) in _SUMS_OF_PRODUCTS and finding.birth == "invalid" and infinite(finding):
+    if (
+        found is not None
+        and base(finding) in TORCH.having("product-sum")
+        and finding.birth == "invalid"
+        and infinite(finding)
+    ):
         made = bare(found.of(found.middle))
         return (found, bare(made.arguments[0])) if made.is_call("sum") and is_nan(finding) else None
     if found is None or base(finding) != "mul" or first is None or second is None:
@@ -342,7 +346,7 @@ def zero_times_infinity(finding: Finding) -> tuple[Expressions, Term] | None:
 def at_the_product(finding: Finding, what: str) -> str:
     """The sentence of 0 times an infinity: which product it is."""
     first, second = said(_factor(finding, "self")), said(_factor(finding, "other"))
-    if base(finding) in _SUMS_OF_PRODUCTS:
+    if base(finding) in TORCH.having("product-sum"):
         return f"{doing(finding)} is NaN, because a product that it adds is 0 × Inf, in {what}"
     of = "in the derivative of" if finding.phase == "backward" else "in"
     return f"{first} × {second} is NaN, {of} {what}{_factors_named(finding)}"

@@ -11,6 +11,7 @@ from typing import Final
 from whynan.floats import format_value
 from whynan.ops.aten import base_name
 from whynan.ops.onnx import op_type
+from whynan.ops.table import TORCH
 from whynan.records import Argument, ChainLink, Data, Finding, Neighbourhood, Note, Operand, ScaleFall, Selection
 from whynan.rules.facts import (
     base,
@@ -32,17 +33,14 @@ from whynan.rules.facts import (
 
 
 _DECORATION = re.compile(r"^(native_|linalg_|special_)|(_forward|_interface|_ex)$")
-_PRODUCTS = frozenset("mm bmm addmm baddbmm mv addmv matmul linear".split())
 _NAMES: Final = {"self": "the input", "other": "the second operand", "input": "the input", "weight": "the weight"}
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 
 
 def readable(name: str) -> str:
     """``linalg_vector_norm`` is ``vector_norm``, ``nll_loss_forward`` ``nll_loss``, ``mm`` ``a matrix product``."""
-    if name in _PRODUCTS:
-        return "a matrix product"
-    if name in ("_to_copy", "copy", "copy_"):
-        return "a cast"
+    if (noun := TORCH.column("noun").get(name)) is not None:
+        return noun
     text = name.strip("_")
     while (shorter := _DECORATION.sub("", text)) != text:
         text = shorter

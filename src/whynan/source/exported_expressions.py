@@ -8,6 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from whynan.ops import spelling
+from whynan.ops.table import TORCH
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,23 +24,8 @@ _TARGET: Final = re.compile(r"target=(?:torch\.ops\.)?(?P<name>(?:aten|prims)\.[
 _FIRST: Final = re.compile(r"\(args = \(%(?P<name>\w+)")
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 
-_INSTEAD: Final[Mapping[str, frozenset[str]]] = {
-    name: frozenset(others.split())
-    for name, others in {
-        "square": "pow",
-        "std": "var sqrt",
-        "var": "var_mean",
-        "sub": "rsub",
-        "floor_divide": "div floor",
-        "matmul": "mm bmm mv dot addmm linear",
-        "rsqrt": "sqrt reciprocal",
-    }.items()
-}
-"""What an operator may have been exported as that is not there by its own name."""
-_SILENT: Final = frozenset(
-    "size view reshape unsqueeze squeeze expand expand_as permute transpose t flatten contiguous detach clone to type "
-    "float half double len range zip enumerate int bool list tuple dict isinstance getattr print super item chunk "
-    "split unbind narrow".split()
+_SILENT: Final = TORCH.having("no-node") | frozenset(
+    "len range zip enumerate int bool list tuple dict isinstance getattr print super".split()
 )
 """Calls that calculate nothing of which a node of another name is left."""
 
@@ -128,7 +114,7 @@ def _operators(node: Spanned, there: Collection[str]) -> frozenset[str]:
             found = spelt
             for name in spelt - set(there):
                 dispatched = spelling.DISPATCHED[name][1] if name in spelling.DISPATCHED else ()
-                found |= _INSTEAD.get(name, frozenset[str]()) | {spelling.canonical(other) for other in dispatched}
+                found |= {*TORCH.lists("exported").get(name, ()), *map(spelling.canonical, dispatched)}
             return found
 
 
@@ -173,7 +159,7 @@ def _fits(node: Spanned, asked: Asked, made: Collection[str], free: Collection[s
         case _ if asked.operator not in _spelt(node):
             pass  # one of several nodes, which are given what the others have made
         case ast.BinOp(left=left):
-            operand = None if asked.operator in spelling.COMMUTATIVE else left
+            operand = None if asked.operator in TORCH.having("commutative") else left
         case ast.Call(func=ast.Attribute(value=value), args=arguments):
             # torch.log(x), or x.log()
             function = isinstance(value, ast.Name) and value.id in ("torch", "F") and arguments

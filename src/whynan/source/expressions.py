@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from whynan.ops import spelling
+from whynan.ops.table import TORCH
 from whynan.source.calls import function_of
 from whynan.source.positions import locate
 from whynan.source.syntax import dotted, span_of
@@ -121,7 +122,9 @@ def _compared(syntax: Syntax, operator: _Operator, name: str | None, left: ast.e
 
 def _ordered(syntax: Syntax, operator: _Operator, left: ast.expr, right: ast.expr) -> _Operands:
     """Both sides, in the order in which the dispatcher was given them."""
-    if operator.name not in spelling.COMMUTATIVE or (operator.numbers is not None and "other" not in operator.numbers):
+    if operator.name not in TORCH.having("commutative") or (
+        operator.numbers is not None and "other" not in operator.numbers
+    ):
         return _named(operator, left, right)
     swapped, straight = _is_number(syntax, left), _is_number(syntax, right)
     if swapped == straight:
@@ -174,7 +177,7 @@ def _called(syntax: Syntax, operator: _Operator, call: ast.Call) -> _Operands:
     keywords = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg is not None}
     parameters, operators = spelling.DISPATCHED.get(name, ((), {}))
     if name != operator.name or operator.name in operators:
-        if function is None and (name not in spelling.METHODS or len(values) > len(parameters)):
+        if function is None and (name not in TORCH.having("dispatching-method") or len(values) > len(parameters)):
             return {}
         return _dispatched(operator, name, _bound(parameters, values, keywords))
     return _same(operator, values, keywords, method=function is None)
@@ -200,7 +203,7 @@ def _is_own(operator: _Operator, values: list[ast.expr], bound: _Operands) -> bo
     """
     if len(values) > spelling.MOST_POSITIONAL.get(operator.name, len(values)):
         return False
-    takes = operator.name in spelling.OPERAND_METHODS
+    takes = operator.name in TORCH.having("operand-method")
     operands = spelling.OPERANDS if takes and operator.name not in spelling.OPTIONAL else frozenset[str]()
     settings = [value for name, value in bound.items() if name not in operands and value in values[1:]]
     return all(map(_is_setting, settings))

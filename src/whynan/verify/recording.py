@@ -12,6 +12,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from whynan.ops.table import TORCH
 from whynan.verify.arrays import array_of, dtype_name, tensors_in, with_tensors
 from whynan.verify.memory import Memory, Name, UnrecordableError, layout_of
 from whynan.verify.oracle.calls import Program, Ref, Step
@@ -22,15 +23,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _VALUELESS: Final = ("_like", "lift_fresh_copy")
-_DRAWN: Final = frozenset("bernoulli multinomial poisson randperm rand randn randint normal".split())
-"""Random results that no gradient passes through."""
-_DECOMPOSED: Final = frozenset(
-    "mse_loss huber_loss smooth_l1_loss soft_margin_loss binary_cross_entropy binary_cross_entropy_with_logits "
-    "nll_loss_forward nll_loss2d_forward celu mish softshrink hardshrink threshold glu logit lerp addcmul "
-    "addcdiv index_add trace _safe_softmax std std_mean nansum aminmax "
-    "count_nonzero".split()
-)
-"""Operators that are written down as what PyTorch itself says they are made of."""
 _MOVED: Final = frozenset(("aten::set_", "aten::resize_", "aten::resize_as_"))
 
 
@@ -115,7 +107,9 @@ class _Recorder(TorchDispatchMode):
         if schema.name in _MOVED or not isinstance(func, torch._ops.OpOverload):
             raise UnrecordableError(str(func))
         with self:
-            parts = (_decompositions().get(func) if _base(func) in _DECOMPOSED else None) or func.decompose
+            parts = (
+                _decompositions().get(func) if _base(func) in TORCH.having("decomposed") else None
+            ) or func.decompose
             if (made := parts(*args, **kwargs)) is not NotImplemented:
                 return made
         bound = {
@@ -123,7 +117,7 @@ class _Recorder(TorchDispatchMode):
             for i, a in enumerate(schema.arguments)
         }
         written = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
-        if written and _base(func).rstrip("_") in _DECOMPOSED:
+        if written and _base(func).rstrip("_") in TORCH.having("decomposed"):
             return self._write_parts(func, bound[written[0]], args, kwargs)
         kept = {n: self._argument(v) for n, v in bound.items() if n not in written or n == schema.arguments[0].name}
         out = func(*args, **kwargs)
@@ -328,7 +322,7 @@ def _base(func: Any) -> str:
 def _decompositions() -> Mapping[Any, Callable[..., Any]]:
     from torch._decomp import get_decompositions
 
-    return get_decompositions([getattr(torch.ops.aten, name) for name in _DECOMPOSED])
+    return get_decompositions([getattr(torch.ops.aten, name) for name in TORCH.having("decomposed")])
 
 
 def _functional(base: str, overload: str) -> str:
@@ -350,7 +344,7 @@ def _valueless(func: Any, kept: dict[str, Any]) -> bool:
     drawn = torch.Tag.nondeterministic_seeded in func.tags
     if not any(True for _ in _names_in(kept)) or base.endswith(_VALUELESS) or base.startswith(("new_", "empty")):
         return True
-    if drawn and base in _DRAWN:
+    if drawn and base in TORCH.having("drawn"):
         return True
     if drawn and base != "native_dropout":
         raise UnrecordableError(str(func))

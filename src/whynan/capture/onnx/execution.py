@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from whynan.ops.onnx import CONTRIBUTED
+from whynan.ops.table import ONNX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -236,8 +236,8 @@ def _names(node: Node) -> list[str]:
         return [f"{p.name}*" if "ariadic" in str(p.option) else str(p.name) for p in schema.inputs]
     if node.domain and not node.domain.startswith(_OWN_DOMAINS):
         return []
-    if node.op in CONTRIBUTED:
-        return list(CONTRIBUTED[node.op])
+    if node.op in ONNX.lists("inputs"):
+        return list(ONNX.lists("inputs")[node.op])
     return _names(replace(node, domain="", opset=None)) if node.domain else []
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from whynan.floats import FORMATS, smallest
+from whynan.ops.table import TORCH
 from whynan.records import Note, shown
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_SHRINKING: Final = frozenset("mul pow square exp div sigmoid".split())
 _COMPUTED: Final[dict[str, Callable[[float, float], Any]]] = {
     "mul": operator.mul,
     "div": lambda first, second: first / second,
@@ -128,7 +128,7 @@ def _followed(dialect: Dialect, op: str, value: Any, parts: list[Part]) -> Part 
 def _underflows(op: str, value: Any, parts: list[Part], dtype: str) -> bool:
     """Whether nothing but zero was too small to be written."""
     seen = [p.number for p in parts if p.number is not None]
-    if value != 0 or op.lower() not in _SHRINKING or not seen or 0 in seen or any(map(math.isinf, seen)):
+    if value != 0 or op.lower() not in TORCH.having("shrinking") or not seen or 0 in seen or any(map(math.isinf, seen)):
         return False
     # a quotient may have been rounded down
     return dtype in FORMATS and (op.lower() not in _COMPUTED or _holds(op, value, parts, dtype))

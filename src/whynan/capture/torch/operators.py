@@ -8,6 +8,7 @@ from typing import Any, Final
 import torch
 
 from whynan.ops import aten
+from whynan.ops.table import TORCH
 from whynan.records import Note
 
 # -- What one dispatched operator is to capture: its schema and the tables of ``ops``, looked up once ------------------
@@ -74,40 +75,44 @@ class Operator:
                 positions = []
                 self.view = True
             # pytorch marks `grads` of the fused optimizers as written although only a scaler's unscaling does so
-            self.mutable = (*positions, *aten.HIDDEN_MUTATION.get(raw, ()))
+            self.mutable = (*positions, *TORCH.numbers("mutates").get(raw, ()))
             returns = schema.returns
             aliased = [r.alias_info is not None for r in returns]
             self.view = (
-                self.view or (bool(returns) and all(aliased) and not self.mutable) or raw in aten.UNDECLARED_VIEWS
+                self.view
+                or (bool(returns) and all(aliased) and not self.mutable)
+                or raw in TORCH.having("undeclared-view")
             )
             self.alias_returns = bool(returns) and all(aliased)
         overloaded_reduction = base in ("max", "min") and not self.name.endswith(".other")
         self.pointwise = not overloaded_reduction and (
-            (self.foreach and base not in aten.OF_WHOLE_ENTRIES)
+            (self.foreach and base not in TORCH.having("whole-entry"))
             or torch.Tag.pointwise in tags
-            or base in aten.POINTWISE
-            or plain in aten.POINTWISE
+            or base in TORCH.having("pointwise")
+            or plain in TORCH.having("pointwise")
         )
         # one written tensor, the first argument: what most in-place operators are
         self.writes_first = self.mutable == (0,) and self.alias_returns and not self.foreach and not self.view
-        self.movement = raw in aten.MOVEMENT
-        self.uninitialised = raw in aten.UNINITIALISED
-        self.value_free = self.uninitialised or (base in aten.VALUE_FREE and not self.name.endswith("fill_.Tensor"))
-        self.overwrites = raw in aten.OVERWRITES or raw.endswith(".out")
+        self.movement = raw in TORCH.having("movement")
+        self.uninitialised = raw in TORCH.having("uninitialised")
+        self.value_free = self.uninitialised or (
+            base in TORCH.having("value-free") and not self.name.endswith("fill_.Tensor")
+        )
+        self.overwrites = raw in TORCH.having("overwrites") or raw.endswith(".out")
         # whether the operand that it overwrites may be asked for afterwards
         self.copies = bool(self.mutable) and not self.overwrites and not self.view and not self.collective
-        self.predicate = base in aten.PREDICATES
-        self.compares = base in aten.COMPARISONS
-        self.reduces = plain in aten.REDUCTIONS_AND_SELECTIONS
-        self.selects = plain in aten.SELECTS
+        self.predicate = base in TORCH.having("predicate")
+        self.compares = base in TORCH.having("equality")
+        self.reduces = plain in TORCH.having("reduces")
+        self.selects = plain in TORCH.having("selects")
         # whether each element of the result is an element of an operand, or a constant
-        self.copying = self.movement or self.view or self.value_free or plain in aten.COPYING
-        self.leaves = base in aten.LEAVES and not self.mutable
-        self.workspaces = aten.WORKSPACES.get(base, ())
+        self.copying = self.movement or self.view or self.value_free or plain in TORCH.having("copying")
+        self.leaves = base in TORCH.having("leaves") and not self.mutable
+        self.workspaces = TORCH.numbers("workspace").get(base, ())
         # whether it may bring what another process or device has computed
         self.exchanges = self.collective or base == "copy_"
         self.random = torch.Tag.nondeterministic_seeded in tags
-        self.computes_vectors = base in aten.COMPUTE_VECTORS
+        self.computes_vectors = base in TORCH.having("vectors")
         self.composite = schema is not None and _is_composite(schema)
         self.in_python = schema is not None and _is_in_python(schema)
 

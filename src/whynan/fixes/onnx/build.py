@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from whynan.fixes.onnx.read import AXES_ARE_AN_INPUT, AXES_OTHERWISE, MARK
+from whynan.ops.table import ONNX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -18,7 +19,6 @@ _OR_EQUAL: Final = 12
 _CLIP_OF_INPUTS: Final = 12
 _TRUE_MAX: Final = 8
 _WHERE: Final = 9
-_ASK: Final = ("Less", "Greater", "Equal", "LessOrEqual", "GreaterOrEqual", "And", "Or", "Not", "IsNaN", "IsInf")
 
 
 class Unwritable(Exception):  # noqa: N818
@@ -44,7 +44,7 @@ class Builder:
         name = self._name(op)
         made = ir.node(op, given, attributes=attributes or {}, name=name)
         made.outputs[0].name = name
-        made.outputs[0].dtype = ir.DataType.BOOL if op in _ASK else dtype
+        made.outputs[0].dtype = ir.DataType.BOOL if op in ONNX.having("question") else dtype
         self.nodes.append(made)
         return made.outputs[0]
 

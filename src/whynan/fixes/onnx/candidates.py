@@ -12,7 +12,8 @@ from whynan.fixes.onnx.edit import Edit, anchors, downstream, typed, unfit
 from whynan.fixes.onnx.read import ONE_AXIS, GraphMatch, matches, number_of
 from whynan.fixes.onnx.special import islands, masks
 from whynan.fixes.onnx.write import Writer, call_of
-from whynan.ops.onnx import FUNCTIONS, REDUCTIONS, ROWS
+from whynan.ops.onnx import FUNCTIONS
+from whynan.ops.table import ONNX
 from whynan.records.intents import FixIntent
 
 if TYPE_CHECKING:
@@ -181,8 +182,8 @@ def _intended(
         builder = edit.builder(root, finding)
         if (
             builder.opset < ONE_AXIS
-            and _operators(_tree(intent.pattern)) & ROWS
-            and _operators(replacement) & REDUCTIONS
+            and _operators(_tree(intent.pattern)) & ONNX.having("row")
+            and _operators(replacement) & ONNX.having("reduction")
         ):
             raise Unwritable(f"a softmax of opset {builder.opset} runs over more than one axis")
         made = Writer(builder, match.bound).value(replacement)

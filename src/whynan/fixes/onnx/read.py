@@ -13,8 +13,8 @@ from whynan.expr.match import Match, Matcher, Missing
 from whynan.expr.pattern import formula, pattern
 from whynan.expr.term import Term, applied, bound, canonical_term, number
 from whynan.fixes.onnx.formulas import OTHERWISE
-from whynan.ops.onnx import FUNCTIONS, MOVES, POINTWISE, REDUCTIONS
 from whynan.ops.signatures import SIGNATURES
+from whynan.ops.table import ONNX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -95,7 +95,7 @@ def axes_of(node: ir.Node, *, as_input: bool) -> tuple[int, ...] | Literal[False
 # -- The terms of a graph ----------------------------------------------------------------------------------------------
 
 
-_NAMES: Final = {op: name for name, op in FUNCTIONS.items()}
+_NAMES: Final = ONNX.column("function")
 _ARC: Final = "atan(input / other)"
 _ANGLE: Final = f"where(other < 0, where(input > 0, {_ARC} + 3.1415927, {_ARC} - 3.1415927), {_ARC})"
 _WRITTEN_OUT: Final = {
@@ -162,7 +162,7 @@ class GraphReader:
             return None
         own = frozenset({node})
         first = self.operand(node.inputs[0])
-        if node.op_type in MOVES:
+        if node.op_type in ONNX.having("first-operand"):
             return applied("moved", [("input", first)], node, own=own)
         name = _NAMES.get(node.op_type)
         given = None if name is None else self._arguments(name, node, first)
@@ -179,7 +179,7 @@ class GraphReader:
         if name in ("softmax", "log_softmax"):
             axis = node.attributes.get("axis")
             return [("input", first), ("dim", _plain(axis.as_int() if axis else -1 if self._opset >= ONE_AXIS else 1))]
-        if node.op_type in REDUCTIONS:
+        if node.op_type in ONNX.having("reduction"):
             axes = axes_of(node, as_input=self._opset >= AXES_ARE_AN_INPUT.get(node.op_type, AXES_OTHERWISE))
             keep = node.attributes.get("keepdims")
             if axes is False:
@@ -293,4 +293,4 @@ def _is_moved_first(root: ir.Node, moved: tuple[ir.Node, ...]) -> bool:
     while waiting and at is not None and (node := seen_through(at).producer()) is waiting[-1]:
         waiting.pop()
         at = None if node is None else node.inputs[0]
-    return not waiting and (not moved or (root.op_type in POINTWISE and len(root.inputs) == 1))
+    return not waiting and (not moved or (root.op_type in ONNX.having("pointwise") and len(root.inputs) == 1))

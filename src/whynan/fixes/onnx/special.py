@@ -12,7 +12,7 @@ from whynan.fixes.onnx.build import Builder, Unwritable
 from whynan.fixes.onnx.edit import Edit, anchors, downstream, opset_at, substitute, sweep
 from whynan.fixes.onnx.read import MARK, constant
 from whynan.floats import format_of
-from whynan.ops.onnx import FUNCTIONS
+from whynan.ops.table import ONNX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,12 +45,7 @@ _HOPS: Final = 6
 _MOST: Final = 4
 """Islands that are offered."""
 _NARROW: Final = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
-_CONTRACTS: Final = frozenset({"Sqrt", "Div", "Mul", "Log", "Reciprocal", "Softmax", "LogSoftmax", "Tanh", "Sigmoid"})
-"""After these a number may fit again."""
-_WIDE: Final = frozenset(FUNCTIONS.values()) | frozenset(
-    "Identity IsInf GreaterOrEqual LessOrEqual Mod Elu Selu LeakyRelu HardSigmoid HardSwish Gelu Softsign Xor Sum Mean "
-    "Mish Gemm ReduceSumSquare".split()
-)
+_WIDE: Final = ONNX.having("wide") | ONNX.column("function").keys()
 
 
 def islands(model: onnx.ModelProto, finding: Finding) -> Iterator[Special]:
@@ -75,7 +70,7 @@ def _around(edit: Edit, finding: Finding) -> list[list[ir.Node]]:
             if not _fits(node) or not (node is anchor or _reads(node, nodes)):
                 continue
             nodes.append(node)
-            if node.op_type in _CONTRACTS and node is not anchor:
+            if node.op_type in ONNX.having("contracting") and node is not anchor:
                 found.append(list(nodes))
         if nodes and (not found or len(found[-1]) < len(nodes)):
             found.append(nodes)
@@ -151,10 +146,6 @@ def _leaves(node: ir.Node, order: list[ir.Node]) -> bool:
 
 
 _MASK_HOPS: Final = 8
-_CARRIES: Final = frozenset(
-    "Add Sub Mul Where Cast Expand Unsqueeze Squeeze Reshape Transpose Slice Gather Identity Neg Concat Tile "
-    "Softmax LogSoftmax Exp Div ReduceMax Trilu".split()
-)
 _SUMS: Final = ("Add", "Sub")
 
 
@@ -212,7 +203,7 @@ def _beyond(edit: Edit, finding: Finding) -> Iterator[tuple[ir.Node, int, ir.Dat
         for _ in range(_MASK_HOPS):
             following: list[tuple[ir.Node, ir.DataType]] = []
             for node, dtype in front:
-                if id(node) in seen or node.op_type not in _CARRIES:
+                if id(node) in seen or node.op_type not in ONNX.having("mask-carrier"):
                     continue
                 seen.add(id(node))
                 for position, value in enumerate(node.inputs):

@@ -12,9 +12,10 @@ import onnx_ir as ir
 from whynan.fixes.onnx.build import Builder, Made, Unwritable
 from whynan.fixes.onnx.formulas import FORMULAS, ROWS
 from whynan.floats import format_of
-from whynan.ops.onnx import FUNCTIONS, REDUCTIONS
+from whynan.ops.onnx import FUNCTIONS
 from whynan.ops.signatures import SIGNATURES, canonical
 from whynan.ops.spelling import COMPARISONS, SYMBOLS
+from whynan.ops.table import ONNX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,7 +104,7 @@ class Writer:
             return build.op(op or "", self.made(arguments[0]), attributes={"axis": self._axis(call)})
         if name in ROWS:
             return self._row(call)
-        if op in REDUCTIONS:
+        if op in ONNX.having("reduction"):
             axes, keep = self.axes(call)
             return build.reduced(op, self.made(arguments[0]), axes, keep=keep)
         if name in _CLAMPS:

@@ -20,6 +20,7 @@ from whynan.fixes.python.formula import assigned, functional, helpers_in, pair, 
 from whynan.fixes.python.imports import statements_of, with_imports
 from whynan.fixes.python.write import NAMINGS, UnwritableError
 from whynan.ops.signatures import CASTS, ELEMENTWISE, VIEWS
+from whynan.ops.table import TORCH
 from whynan.source.calls import operator_of
 from whynan.source.text import Place, own_names, parsed, replaced, shortened
 
@@ -38,15 +39,7 @@ if TYPE_CHECKING:
 
 
 _MOST_LEVELS: Final = 6
-_FOLLOWED: Final = (
-    ELEMENTWISE
-    | VIEWS
-    | CASTS
-    | frozenset(
-        "softmax log_softmax softmin logsumexp sum mean prod amax amin max min std var vector_norm normalize cumsum "
-        "cumprod cosine_similarity finfo".split()
-    )
-)
+_FOLLOWED: Final = ELEMENTWISE | VIEWS | CASTS | TORCH.having("followed")
 """Operators that can make a 0 of what is none, or pass it on, and whose exact values are cheap."""
 _READ: Final = (
     *(ast.Name, ast.Constant, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.keyword, ast.Tuple),

@@ -10,6 +10,7 @@ from whynan.fixes.python.edit import Editor
 from whynan.fixes.python.formula import Edit
 from whynan.fixes.python.write import UnwritableError, Written, binding
 from whynan.ops.spelling import SYMBOLS
+from whynan.ops.table import TORCH
 from whynan.source.calls import function_of, operator_of
 from whynan.source.text import shortened
 
@@ -81,37 +82,7 @@ def twins_of(reader: Reader, root: Root) -> list[Root]:
 # -- The guard that a selection asks for: the operand of what it leaves out is made harmless there (double where) ------
 
 
-_HARMLESS: Final = {
-    "log": 1,
-    "log2": 1,
-    "log10": 1,
-    "log1p": 0,
-    "sqrt": 1,
-    "rsqrt": 1,
-    "reciprocal": 1,
-    "div": 1,
-    "pow": 1,
-    "exp": 0,
-    "exp2": 0,
-    "expm1": 0,
-    "sinh": 0,
-    "cosh": 0,
-    "acos": 0,
-    "asin": 0,
-    "atanh": 0,
-    "acosh": 2,
-    "logit": 0.5,
-    "erfinv": 0,
-    "lgamma": 1,
-    "digamma": 1,
-    "tan": 0,
-    "fmod": 1,
-    "remainder": 1,
-    "square": 0,
-    "vector_norm": 1,
-    "softmax": 0,
-    "log_softmax": 0,
-}
+_HARMLESS: Final = {name: ast.literal_eval(value) for name, value in TORCH.column("harmless").items()}
 """An operand with which the operator and its derivative are finite."""
 _SECOND: Final = frozenset({"div", "fmod", "remainder"})
 """Operators of which the second operand is the dangerous one."""

@@ -11,6 +11,7 @@ from whynan.expr.match import Missing, is_divisor
 from whynan.expr.pattern import folded, index_of
 from whynan.expr.term import Term, negated, sum_of
 from whynan.ops import signatures
+from whynan.ops.table import TORCH
 from whynan.source.calls import operator_of
 from whynan.source.text import replaced
 
@@ -37,7 +38,6 @@ _COMPARED: Final[dict[type[ast.cmpop], str]] = {
     ast.GtE: ">=",
 }
 ATOM: Final = 8
-_REDUCTIONS: Final = frozenset({"sum", "mean", "prod", "amax", "amin", "logsumexp", "vector_norm", "std", "var"})
 _OVER_ALL: Final = frozenset({"softmax", "log_softmax", "logsumexp"})
 _SOFTMAX: Final = frozenset({"softmax", "log_softmax"})
 
@@ -312,7 +312,7 @@ class Writer:
                 keywords[keyword.arg] = self.replacement(keyword.value, match, counts)
         if match.dtype is not None and name in _SOFTMAX:
             keywords["dtype"] = self.term(match.dtype)
-        if name in _OVER_ALL and total in _REDUCTIONS:
+        if name in _OVER_ALL and total in TORCH.having("row-reduction"):
             return self._over_all(name, values[0])
         return self._call(name, values, keywords)
 
@@ -329,18 +329,14 @@ class Writer:
     def _call(self, name: str, values: list[Written], keywords: dict[str, Written]) -> Written:
         given = [v.within(1) for v in values] + [f"{k}={v.within(1)}" for k, v in keywords.items()]
         rest = ", ".join(given[1:])
-        is_method = name in signatures.METHODS or name in signatures.TENSOR_ONLY
-        if name in signatures.TENSOR_ONLY or (self.methods and is_method and values[0].binds == ATOM):
+        home = signatures.HOMES.get(name)
+        if home == "Tensor" or (self.methods and name in signatures.METHODS and values[0].binds == ATOM):
             return Written(f"{values[0].within(ATOM)}.{name}({rest})")
         has_functional = "torch.nn.functional" in self.visible.values()
-        if name in signatures.FUNCTIONAL or (name in _SOFTMAX and (has_functional or len(given) == 1)):
+        if home == "nn.functional" or (name in _SOFTMAX and (has_functional or len(given) == 1)):
             module = self._module("torch.nn.functional")
-        elif name in signatures.LINALG:
-            module = f"{self.torch()}.linalg"
-        elif name in signatures.SPECIAL:
-            module = f"{self.torch()}.special"
         else:
-            module = self.torch()
+            module = self.torch() if home is None else f"{self.torch()}.{home}"
         return Written(f"{module}.{name}({', '.join(given)})")
 
     def around(self, written: Written, match: Match) -> Written:

@@ -29,6 +29,7 @@ References
 
 from __future__ import annotations
 
+from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import INF, base, is_nan, operand, row, said, value
@@ -36,7 +37,6 @@ from whynan.rules.intents import guard
 from whynan.rules.wording import derivative, doing, row_text, spelled
 
 _WHY = "Two infinities cancel to no value."
-_NORMS = ("native_batch_norm", "native_layer_norm", "native_group_norm", "var", "std", "var_mean", "std_mean")
 _SUMS = ("sum", "mean", "cumsum", "trace")
 _SOFTMAX = ("_softmax", "_log_softmax")
 
@@ -53,7 +53,7 @@ def match(finding: Finding) -> Explanation | None:
     text = ""
     if base(finding) in _SUMS and (low, high) == (-INF, INF):
         text = f"{row_text(found)} is NaN: it adds infinities of both signs"
-    elif base(finding) in _NORMS and INF in (abs(low), abs(high)):
+    elif base(finding) in TORCH.having("WN104") and INF in (abs(low), abs(high)):
         text = f"{row_text(found)} is NaN: {_mean(low, high)}"
     elif base(finding) in _SOFTMAX and high == INF:
         text = f"{row_text(found)} is NaN: it subtracts the maximum, and Inf - Inf has no value"

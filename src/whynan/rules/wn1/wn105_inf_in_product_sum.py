@@ -31,19 +31,21 @@ References
 
 from __future__ import annotations
 
+from whynan.ops.onnx import bases
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import base, infinite, is_nan
 from whynan.rules.intents import guard
 from whynan.rules.wording import derivative, doing, given
 
-_OPERATORS = frozenset(
-    "mm bmm addmm baddbmm mv addmv dot vdot convolution addbmm addr linear einsum dft attention".split()
-)
-
 
 def match(finding: Finding) -> Explanation | None:
-    if base(finding) not in _OPERATORS or finding.birth != "invalid" or not is_nan(finding) or not infinite(finding):
+    if (
+        base(finding) not in bases("WN105")
+        or finding.birth != "invalid"
+        or not is_nan(finding)
+        or not infinite(finding)
+    ):
         return None
     return Explanation(
         f"{doing(finding)} of {given(finding)} is NaN{derivative(finding)}: among the products that it adds, "

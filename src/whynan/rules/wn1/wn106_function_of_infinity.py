@@ -33,6 +33,7 @@ from typing import Final
 
 from whynan.expr import Term
 from whynan.expr.normal import ONE, add, call, scale, sigmoid
+from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import at_the_product, bare, downstream, zero_times_infinity
@@ -40,10 +41,8 @@ from whynan.rules.facts import INF, base, is_nan, operand, row, said, value
 from whynan.rules.intents import guard
 from whynan.rules.wording import derivative, doing, here, row_text, spelled
 
-_PERIODIC = frozenset("sin cos tan sinc frac fmod remainder".split())
 _GATES: Final = ("sigmoid", "hardsigmoid", "erf", "tanh")
 """What the gates of activations are made of."""
-_GATED = frozenset("silu gelu mish hardswish glu".split())
 _INSIDE = {
     "binary_cross_entropy_with_logits": "the loss multiplies the logit by 1 - target, or subtracts it from itself",
     "softsign": "it divides an infinity by an infinity",
@@ -69,12 +68,12 @@ def match(finding: Finding) -> Explanation | None:
         return None
     end = said(low if low == -INF else high)
     where = derivative(finding) or here(spelled(finding, "self"), end)
-    if name in _PERIODIC:
+    if name in TORCH.having("periodic"):
         text, why = (
             f"{name}({end}) is NaN{where}",
             "A periodic function does not settle towards infinity: it has no value there.",
         )
-    elif name in _GATED:
+    elif name in TORCH.having("gated"):
         text = f"{doing(finding)} of {row_text(found)} is NaN: its gate multiplies an infinity by 0"
         why = _WHY_GATED
     elif name in _INSIDE:

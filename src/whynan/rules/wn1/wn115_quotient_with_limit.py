@@ -33,15 +33,18 @@ import re
 from typing import Final
 
 from whynan.expr import Term
+from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.records.intents import FixIntent, FixKind
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import at_the_quotient, bare, factors, quotients_by_zero
 from whynan.rules.intents import QUOTIENT, reformulation
 
-_SPELLED: Final = {
-    name: f"{name}(x) / x" for name in "sin tan sinh tanh asin atan asinh atanh arcsin arctan erf".split()
-} | {"exp": "(exp(x) - 1) / x", "cos": "(1 - cos(x)) / x", "log": "log(1 + x) / x"}
+_SPELLED: Final = {name: f"{name}(x) / x" for name in TORCH.having("WN115")} | {
+    "exp": "(exp(x) - 1) / x",
+    "cos": "(1 - cos(x)) / x",
+    "log": "log(1 + x) / x",
+}
 
 
 def match(finding: Finding) -> Explanation | None:

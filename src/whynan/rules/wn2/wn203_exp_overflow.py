@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import math
 
+from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.rules.base import DERIVATIVE, OPERATION, Explanation, Rule
 from whynan.rules.expressions import expressions
@@ -38,12 +39,10 @@ from whynan.rules.facts import base, forward_base, forward_value, infinite, is_n
 from whynan.rules.intents import BOUNDED
 from whynan.rules.wording import derivative, here, spelled, spelled_forward
 
-_EXPONENTIALS = ("exp", "exp2", "expm1", "sinh", "cosh")
-
 
 def match(finding: Finding) -> Explanation | None:
     name, found = base(finding), value(finding, "self")
-    if name in _EXPONENTIALS and found is not None and math.isfinite(found) and not is_nan(finding):
+    if name in TORCH.having("exponential") and found is not None and math.isfinite(found) and not is_nan(finding):
         edge = _edge(name, finding.element.dtype)
         where = derivative(finding) or (f": {text} is too large" if (text := spelled(finding, "self")) else "")
         return Explanation(
@@ -55,7 +54,7 @@ def match(finding: Finding) -> Explanation | None:
         return power
     of, behind = forward_base(finding), forward_value(finding, "self")
     if (
-        of in _EXPONENTIALS
+        of in TORCH.having("exponential")
         and behind is not None
         and math.isfinite(behind)
         and infinite(finding)

@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from whynan.ops.table import TORCH
 from whynan.records import Finding, Selection
 from whynan.records.intents import FixIntent
 from whynan.rules.base import SELECTION, Explanation, Rule
@@ -46,12 +47,7 @@ from whynan.rules.wording import coming_back, derivative, doing, given, left_out
 
 _OPERAND: Final = {"div": "other", "true_divide": "other"}
 """The operand that makes a derivative bad, where it is not the first."""
-_HARMLESS: Final = {
-    **dict.fromkeys("log log2 log10 sqrt rsqrt reciprocal div true_divide pow".split(), "1.0"),
-    **dict.fromkeys("exp exp2 expm1 sinh cosh log1p".split(), "0.0"),
-    **dict.fromkeys("acos asin atanh logit erfinv".split(), "0.5"),
-    "acosh": "2.0",
-}
+_HARMLESS: Final = TORCH.column("WN510")
 """Where a function is finite and has a finite derivative."""
 
 

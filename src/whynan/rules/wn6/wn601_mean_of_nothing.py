@@ -30,6 +30,7 @@ References
 
 from __future__ import annotations
 
+from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import at_the_quotient, bare, expressions, factors, mean_of_chosen, mean_of_segments
@@ -37,11 +38,6 @@ from whynan.rules.facts import base, count_of, empty, is_nan, operand, row, valu
 from whynan.rules.intents import QUOTIENT, epsilon, reformulation
 from whynan.rules.wording import doing, spelled
 
-_MEANS = frozenset("mean var std var_mean std_mean median nanmedian".split())
-_LOSSES = frozenset(
-    "mse_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits soft_margin_loss "
-    "multi_margin_loss multilabel_margin_loss_forward".split()
-)
 _QUOTIENTS = ("div", "true_divide")
 _UNBIASED = "The variance divides by the count less the correction. That of a single value has no unbiased estimate; correction=0 gives 0."
 
@@ -50,7 +46,7 @@ def match(finding: Finding) -> Explanation | None:
     name = base(finding)
     if finding.birth != "invalid" or not is_nan(finding):
         return None
-    if name in _MEANS:
+    if name in TORCH.having("WN601"):
         return _mean(finding, name)
     if name in _QUOTIENTS and _is_variance_over_zero(finding):
         return Explanation(
@@ -68,7 +64,7 @@ def match(finding: Finding) -> Explanation | None:
             "A mean over a segment that no element belongs to has no value. Divide by the count, at least 1.",
             STRUCTURE,
         )
-    if name in _LOSSES and empty(finding):
+    if name in TORCH.having("loss") and empty(finding):
         return _nothing(finding, f"the mean of {doing(finding)} over no element is 0 / 0")
     lengths = row(finding, "lengths")
     if name == "segment_reduce" and lengths is not None and lengths[0] == 0:

@@ -34,6 +34,7 @@ from __future__ import annotations
 import math
 
 from whynan.expr import Expressions, Term
+from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import at_the_quotient, mean_of_chosen, without_negation
@@ -42,7 +43,6 @@ from whynan.rules.intents import QUOTIENT, reformulation
 from whynan.rules.wording import spelled
 
 _WHY = "The mean divides by the sum of the weights of all targets: 0 for a target that is ignored or whose class has weight 0."
-_OF_CLASSES = frozenset("nll_loss_forward nll_loss2d_forward _log_softmax log_softmax logsoftmax gather".split())
 _COMPARISONS = ("ne", "eq", "equal", "not_equal")
 
 
@@ -88,7 +88,9 @@ def _is_of_labels(found: Expressions, chosen: Term) -> bool:
             ignored = other is not None and other.value is not None and other.value < 0
             return whole and (
                 ignored
-                or any(found.base(o) in _OF_CLASSES and o.event < found.middle for o in found.operations.values())
+                or any(
+                    found.base(o) in TORCH.having("WN602") and o.event < found.middle for o in found.operations.values()
+                )
             )
     return False
 

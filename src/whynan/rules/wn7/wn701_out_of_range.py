@@ -32,6 +32,8 @@ from __future__ import annotations
 
 import math
 
+from whynan.ops.onnx import bases
+from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.rules.base import GENERAL, Explanation, Rule
 from whynan.rules.facts import (
@@ -52,26 +54,8 @@ from whynan.rules.intents import MAGNITUDE, MEAN_ROOT, NORM, SOFTMAX, reformulat
 from whynan.rules.wording import Attempt, attempted, derivative, doing, given, grown
 
 # The result itself is out of range, or a partial sum or product of the same kind.
-_PARTIAL = frozenset(
-    "mm bmm addmm baddbmm mv addmv dot vdot sum cumsum prod cumprod lerp addcmul addcdiv einsum".split()
-)
-# The exact result may fit: a square, a sum or a product behind it is what does not.
-_INSIDE = frozenset(
-    """
-    mean var std var_mean std_mean norm linalg_vector_norm mse_loss smooth_l1_loss huber_loss avg_pool2d avg_pool3d
-    _adaptive_avg_pool2d _adaptive_avg_pool3d convolution index_add scatter_add scatter_reduce linalg_cross lgamma i0
-    special_i0 _cdist_forward _pdist_forward upsample_bilinear2d upsample_bicubic2d upsample_linear1d kl_div
-    binary_cross_entropy_with_logits softplus convolution_backward mse_loss_backward native_layer_norm_backward
-    native_batch_norm_backward native_layer_norm native_batch_norm native_group_norm tan polar hypot logaddexp
-    linalg_lu_solve index_put embedding_dense_backward segment_reduce sum_to_size dft rnn lstm gru attention lp_normalization mean_of gelu
-    reducelogsum     hardswish silu mish _log_softmax log_softmax
-    """.split()
-)
 _BATCHES = frozenset("native_batch_norm native_layer_norm native_group_norm".split())
 _NORMS = frozenset("native_layer_norm native_group_norm".split())
-_SUMS_OF_PRODUCTS = frozenset(
-    "mm bmm addmm baddbmm mv addmv dot vdot convolution einsum dft rnn lstm gru attention".split()
-)
 
 
 def match(finding: Finding) -> Explanation | None:
@@ -82,9 +66,9 @@ def match(finding: Finding) -> Explanation | None:
     attempt, dtype = attempted(finding), finding.element.dtype
     if attempt is not None and overflows(attempt.result, dtype):
         text = _exact(attempt, dtype)
-    elif base(finding) in _PARTIAL:
+    elif base(finding) in TORCH.having("WN701-partial"):
         text = f"{doing(finding)} of {given(finding)} exceeds {limit(finding)} and gives {result(finding)}"
-    elif base(finding) in _INSIDE:
+    elif base(finding) in bases("WN701-inside"):
         text = f"{doing(finding)} of {given(finding)}, or a value on the way to it, exceeds {limit(finding)} and gives {result(finding)}"
     else:
         return None
@@ -127,7 +111,7 @@ def _both_signs(finding: Finding) -> Explanation | None:
             f"All operands are finite; their sums and squares are too large for {finding.element.dtype}.",
             GENERAL,
         )
-    if base(finding) not in _SUMS_OF_PRODUCTS:
+    if base(finding) not in bases("WN701-product"):
         return None
     return Explanation(
         f"{doing(finding)} of {given(finding)} is NaN{derivative(finding)}: products of both signs exceed {limit(finding)}, and Inf - Inf has no value",

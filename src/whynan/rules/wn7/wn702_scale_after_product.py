@@ -29,9 +29,8 @@ References
 
 from __future__ import annotations
 
-from typing import Final
-
 from whynan.expr import Expressions
+from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import bare, expressions
@@ -39,14 +38,12 @@ from whynan.rules.facts import all_finite, base, excess, limit, operand, said, v
 from whynan.rules.intents import reformulation, setting
 from whynan.rules.wording import attempted, doing, given
 
-_PRODUCTS: Final = frozenset("mm bmm mv matmul einsum".split())
-
 
 def match(finding: Finding) -> Explanation | None:
     if finding.birth != "overflow" or finding.phase == "backward" or not all_finite(finding):
         return None
     found, factor = expressions(finding), _fused(finding)
-    if factor is None and found is not None and base(finding) in _PRODUCTS:
+    if factor is None and found is not None and base(finding) in TORCH.having("WN702"):
         factor = _made_smaller(found)
     if factor is None:
         return None

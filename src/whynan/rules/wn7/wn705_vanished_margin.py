@@ -34,15 +34,15 @@ from typing import Final
 from whynan.errors import UsageError
 from whynan.expr import Expressions
 from whynan.floats import format_of
+from whynan.ops.table import TORCH
 from whynan.records import Argument, Finding, Operation
 from whynan.rules.base import GUARD, Explanation, Rule
 from whynan.rules.expressions import expressions
 from whynan.rules.facts import base, forward_base, forward_is_zero, forward_value, is_zero, result, said, value
 from whynan.rules.intents import BELOW_ONE, LOG, epsilon, reformulation
 
-_AT_ZERO: Final = {"log": "self", "log2": "self", "log10": "self", "div": "other", "reciprocal": "self"}
+_AT_ZERO: Final = {name: TORCH.poles[name][0] for name in TORCH.having("WN705-zero")}
 """What has a pole at 0, as of 1 - p, and the operand that is 0 there."""
-_AT_ONE: Final = frozenset("log1p logit atanh acos asin".split())
 
 
 def match(finding: Finding) -> Explanation | None:
@@ -73,7 +73,7 @@ def _is_pole(finding: Finding, name: str, *, backward: bool) -> bool:
     if name in _AT_ZERO:
         return forward_is_zero(finding, _AT_ZERO[name]) if backward else is_zero(finding, _AT_ZERO[name])
     at = forward_value(finding, "self") if backward else value(finding, "self")
-    return name in _AT_ONE and at is not None and abs(at) == 1
+    return name in TORCH.having("WN705-one") and at is not None and abs(at) == 1
 
 
 def _spelled(name: str, at: float) -> str:

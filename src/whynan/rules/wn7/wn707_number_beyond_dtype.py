@@ -32,13 +32,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import base, is_onnx, maximum, overflows, product, result, said
 from whynan.rules.intents import setting
 from whynan.rules.wording import attempted, derivative
 
-_OPERATIONS: Final = frozenset("mul add sub rsub div true_divide".split())
 _WRITTEN: Final = "lift_fresh"
 """What makes a tensor of a number that Python hands in."""
 _HALVES: Final = frozenset(("float16", "bfloat16"))
@@ -48,7 +48,7 @@ _HALVES: Final = frozenset(("float16", "bfloat16"))
 def match(finding: Finding) -> Explanation | None:
     if base(finding) == _WRITTEN and finding.birth == "overflow":
         return _of_a_number(finding)
-    if base(finding) not in _OPERATIONS or finding.birth not in ("overflow", "invalid") or is_onnx(finding):
+    if base(finding) not in TORCH.having("WN707") or finding.birth not in ("overflow", "invalid") or is_onnx(finding):
         return None
     dtype = "float32" if finding.element.dtype in _HALVES else finding.element.dtype
     number = _overflowing(finding, dtype)

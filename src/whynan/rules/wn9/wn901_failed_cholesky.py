@@ -37,6 +37,7 @@ from __future__ import annotations
 from typing import Final
 
 from whynan.expr import Expressions
+from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import bare, expressions
@@ -44,10 +45,7 @@ from whynan.rules.facts import base, forward_base, forward_value, said, value
 from whynan.rules.intents import epsilon
 from whynan.rules.wording import readable
 
-_READERS: Final = {
-    **dict.fromkeys(("log", "log2", "log10", "sqrt", "rsqrt", "reciprocal", "pow"), "self"),
-    "div": "other",
-}
+_READERS: Final = {**dict.fromkeys(TORCH.having("WN901"), "self"), "div": "other"}
 _WHY: Final = (
     "A Cholesky factor has a diagonal above 0. cholesky_ex stopped at a pivot that was not, said so in its second output, and left "
     "the rest as it was: the matrix is not positive definite in this dtype. Jitter on its diagonal makes it so."

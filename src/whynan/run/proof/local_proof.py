@@ -10,6 +10,7 @@ import textwrap
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from whynan.ops.table import TORCH
 from whynan.records import FixVerdict
 from whynan.verify.formula import calls, lifted
 from whynan.verify.in_place.swap import is_same_file
@@ -27,11 +28,6 @@ _MOST_HEALTHY: Final = 5
 _MOST_LOOKED_AT: Final = 64
 _MOST_BEFORE_BAD: Final = 8
 """So many visits are looked at before one that something bad came into."""
-_GUARDS: Final = frozenset(
-    "where masked_fill masked_fill_ nan_to_num clamp clamp_ clamp_min clamp_max clip maximum minimum max min copysign "
-    "isfinite isnan isinf".split()
-)
-_SATURATING: Final = frozenset("sigmoid softmax tanh exp exp2 erf erfc softplus".split())
 _COMPUTES: Final = frozenset({"torch", "math", "numpy", "einops"})
 """Libraries whose functions compute."""
 _DOING: Final = frozenset("print open input exec eval next setattr delattr breakpoint".split())
@@ -111,7 +107,7 @@ def saturating(finding: Finding) -> frozenset[str]:
         if operation is not None and operation.event not in found:
             found[operation.event] = operation.op.split(".")[1].strip("_") if "." in operation.op else operation.op
             waiting += [argument.event for argument in operation.arguments if argument.event is not None]
-    return frozenset(found.values()) & _SATURATING
+    return frozenset(found.values()) & TORCH.having("saturating")
 
 
 def alike(
@@ -284,7 +280,7 @@ def kind_of(original: Formula, repaired: Formula) -> FixKind:
     """
     calls, numbers = _written(original.body)
     new_calls, new_numbers = _written(repaired.body)
-    if (new_calls - calls) & {*_GUARDS, "compare"}:
+    if (new_calls - calls) & {*TORCH.having("guard"), "compare"}:
         return "guard"
     if any(0 < abs(n) <= _GREATEST_EPSILON for n in new_numbers - numbers):
         return "epsilon"

@@ -14,6 +14,7 @@ from onnx import inliner
 from whynan.capture.onnx.engine import EngineSettings, opened
 from whynan.capture.onnx.execution import RunError
 from whynan.models.onnx.model import bodies, nodes_of
+from whynan.ops.table import ONNX
 from whynan.verify.onnx_program.run import Engines, Unrunnable, with_outputs
 
 if TYPE_CHECKING:
@@ -27,14 +28,6 @@ if TYPE_CHECKING:
 # -- The part of a graph that a repair has changed: nodes before and after, and the values between them and the rest
 
 
-_ROWWISE: Final = frozenset({"Softmax", "LogSoftmax"})
-_FOLLOWS: Final = _ROWWISE | frozenset(
-    "Abs Acos Add And Asin Atan Cast Clip Cos Div Elu Equal Erf Exp Expand Floor Gelu Greater GreaterOrEqual "
-    "HardSigmoid Identity IsInf IsNaN Less LessOrEqual Log Max Min Mul Neg Not Or Pow Reciprocal ReduceL1 ReduceL2 "
-    "ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Selu "
-    "Sigmoid Sign Sin Softplus Sqrt Squeeze Sub Tan Tanh Transpose Unsqueeze Where Xor".split()
-)
-"""What may belong to a part behind what was changed."""
 _FAR: Final = 8
 _BACK: Final = 3
 """Nodes before and behind a part."""
@@ -78,7 +71,7 @@ def behind(model: ModelProto, region: Region) -> frozenset[str]:
     found: set[str] = set()
     front = set(region.inputs)
     for _ in range(_BACK):
-        reached = {name for name in front if name in makers and makers[name].op_type in _FOLLOWS} - found
+        reached = {name for name in front if name in makers and makers[name].op_type in ONNX.having("follows")} - found
         found |= reached
         front = {name for one in reached for name in makers[one].input}
     return frozenset(found)
@@ -209,7 +202,7 @@ def _followed(nodes: Sequence[NodeProto], written: set[str], constants: set[str]
     beside = {name for name in read if name not in constants}
     pulled: dict[str, NodeProto] = {}
     for node in nodes:
-        if node.op_type not in _FOLLOWS:
+        if node.op_type not in ONNX.having("follows"):
             continue
         operands = {name for name in node.input if name and name not in constants}
         if operands & known and len(found) < _FAR:

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.ops.aten import base_name
 from whynan.ops.onnx import op_type
+from whynan.ops.spelling import ALIASES
+from whynan.ops.table import ONNX as ONNX_ROWS
+from whynan.ops.table import TORCH
 from whynan.verify.oracle.calls import Unsupported
 from whynan.verify.oracle.layers import LAYERS
 from whynan.verify.oracle.linear import LINEAR
@@ -20,42 +23,8 @@ if TYPE_CHECKING:
     from whynan.verify.oracle.calls import Operator, Program, Step
 
 ATEN: Final[Mapping[str, Operator]] = {**POINTWISE, **ACTIVATIONS, **ROWS, **MOVES, **VIEWS, **LINEAR, **LAYERS}
-_ALIASES: Final = {
-    "absolute": "abs",
-    "arccos": "acos",
-    "arccosh": "acosh",
-    "arcsin": "asin",
-    "arcsinh": "asinh",
-    "arctan": "atan",
-    "arctan2": "atan2",
-    "arctanh": "atanh",
-    "clip": "clamp",
-    "concatenate": "cat",
-    "divide": "div",
-    "true_divide": "div",
-    "fix": "trunc",
-    "greater": "gt",
-    "greater_equal": "ge",
-    "less": "lt",
-    "less_equal": "le",
-    "multiply": "mul",
-    "negative": "neg",
-    "not_equal": "ne",
-    "subtract": "sub",
-    "psi": "digamma",
-    "gammaln": "lgamma",
-    "expit": "sigmoid",
-}
-_EXACT: Final = frozenset(
-    """
-    Neg Abs Sign Relu Clip Where Max Min ReduceMax ReduceMin ArgMax ArgMin Floor Ceil Round
-    neg abs sign sgn clamp clamp_min clamp_max where masked_fill relu hardtanh maximum minimum max min
-    amax amin aminmax nan_to_num copysign floor ceil round trunc topk sort median kthvalue mode heaviside
-    """.split()
-)
-"""Those that give a number that is there already, or a whole one: nothing is rounded."""
-
-
+_ALIASES: Final = {alias: name for alias, name in ALIASES.items() if name in ATEN} | {"fix": "trunc"}
+_EXACT: Final = TORCH.having("exact") | ONNX_ROWS.having("exact")
 _ADDING: Final = frozenset("scatter_add scatter_reduce linspace index_put".split())
 CASTS: Final = frozenset(("_to_copy", "Cast"))
 

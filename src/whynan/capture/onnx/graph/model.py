@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from whynan.ops.table import ONNX
+
 if TYPE_CHECKING:
     import onnx
 
@@ -14,7 +16,6 @@ MOST: Final = 2_000_000
 """Operations that functions are opened up into; calls beyond are kept as they are."""
 DEEPEST: Final = 64
 """Calls within calls that are opened up."""
-RANDOM: Final = frozenset("RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial Bernoulli".split())
 _SHAPES: Final = frozenset("Shape Size".split())
 _SMALL: Final = 512
 """Bytes of a constant up to which two of equal content are known as one."""
@@ -330,7 +331,7 @@ def same(graph: Graph) -> dict[Value, Value]:
         if op.op == "Identity" and not op.domain and op.inputs and op.inputs[0] is not None:
             found.update((value, found.get(op.inputs[0], op.inputs[0])) for value in op.writes())
             continue
-        if op.bodies or op.op in RANDOM or (op.op == "Constant" and len(op.attributes) > _SMALL):
+        if op.bodies or op.op in ONNX.having("random") or (op.op == "Constant" and len(op.attributes) > _SMALL):
             continue
         inputs = tuple(None if value is None else id(found.get(value, value)) for value in op.inputs)
         kept = tuple(value is not None for value in op.outputs)
@@ -353,7 +354,12 @@ def _constant(op: Operation) -> bool:
     if op.op == "Constant" and not op.domain:
         return True
     inputs = [value for value in op.inputs if value is not None]
-    return bool(inputs) and not op.bodies and op.op not in RANDOM and all(value.constant for value in inputs)
+    return (
+        bool(inputs)
+        and not op.bodies
+        and op.op not in ONNX.having("random")
+        and all(value.constant for value in inputs)
+    )
 
 
 def _domain(domain: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from whynan.capture.onnx.graph.model import Graph, Operation, Value, settle
+from whynan.ops.table import ONNX
 
 # -- What the names that ONNX Runtime gives to nodes and values say of the nodes and values that they were made from
 
@@ -77,31 +78,11 @@ _PREFIXES: Final = (
     "Fast",
 )
 _SUFFIXES: Final = ("IntegerToFloat", "Integer", "NBits")
-_KIN: Final = {
-    "QuickGelu": ("Sigmoid", "Mul"),
-    "FastGelu": ("Tanh", "Gelu", "Erf"),
-    "BiasGelu": ("Gelu", "Erf"),
-    "Gelu": ("Gelu", "Erf"),
-    "BiasSoftmax": ("Softmax",),
-    "LayerNormalization": ("LayerNormalization", "Sqrt", "Div"),
-    "SimplifiedLayerNormalization": ("RMSNormalization", "Sqrt", "Div"),
-    "SkipLayerNormalization": ("LayerNormalization", "Sqrt", "Div"),
-    "SkipSimplifiedLayerNormalization": ("RMSNormalization", "Sqrt", "Div"),
-    "Attention": ("Softmax", "Attention"),
-    "MultiHeadAttention": ("Softmax", "Attention"),
-    "GroupQueryAttention": ("GroupQueryAttention", "Attention", "Softmax"),
-    "Gemm": ("Gemm", "MatMul"),
-    "FusedGemm": ("Gemm", "MatMul"),
-    "TransposeMatMul": ("MatMul",),
-    "Split": ("Split", "Gather", "Slice"),
-    "Slice": ("Slice", "Gather"),
-    "HardSigmoid": ("HardSigmoid", "HardSwish"),
-}
 
 
 def kin(op: str) -> tuple[str, ...]:
     """The types of the nodes that a node of this type may have been made from, the one it computes most like first."""
-    found = [op, *_KIN.get(op, ())]
+    found = [op, *ONNX.lists("kin").get(op, ())]
     stem = op
     for prefix in _PREFIXES:
         stem = stem.removeprefix(prefix)

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from whynan.capture.onnx.graph import names
 from whynan.capture.onnx.graph.model import Graph, Operation, Value, everything, live
 from whynan.capture.onnx.graph.pairing import Pairing
-
-MOVES: Final = frozenset(
-    "Cast Flatten Identity MemcpyFromHost MemcpyToHost ReorderInput ReorderOutput Reshape Squeeze Transpose "
-    "Unsqueeze".split()
-)
-"""What only hands on the numbers of its first input, in another form."""
+from whynan.ops.table import ONNX
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +46,7 @@ def _adopt(executed: Graph, holder: Operation | None, found: dict[Operation, Cov
             own = {names.plain(value.name) for value in op.writes()}
             chief = _read_by(op, found)
             if chief is not None and not (
-                op.op in MOVES or any(name.startswith(names.in_function(chief.op, "")) for name in own)
+                op.op in ONNX.having("form") or any(name.startswith(names.in_function(chief.op, "")) for name in own)
             ):
                 chief = None
             cover = Cover(cover.nodes, chief or (around if opened else None), cover.others)
@@ -149,7 +143,7 @@ class _Covering:
             return same
         if computed:
             return computed[-1]
-        return self._moved(op, before) if op.op in MOVES else None
+        return self._moved(op, before) if op.op in ONNX.having("form") else None
 
     def _moved(self, op: Operation, before: dict[Operation, Cover]) -> Operation | None:
         source = op.inputs[0] if op.inputs else None
@@ -203,7 +197,11 @@ def _shared(cluster: Sequence[Operation], nodes: Sequence[Operation]) -> dict[Op
             shared[op].append(alike[0])
             taken.add(alike[0])
     left = [node for node in nodes if node not in taken]
-    takers = [op for op in cluster if op.op not in MOVES] or [op for op in cluster if not shared[op]] or list(cluster)
+    takers = (
+        [op for op in cluster if op.op not in ONNX.having("form")]
+        or [op for op in cluster if not shared[op]]
+        or list(cluster)
+    )
     for op in takers:
         shared[op] = _in_order([*shared[op], *left], nodes)
     return shared

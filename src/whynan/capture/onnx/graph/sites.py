@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from whynan.capture.onnx.execution import BATCH
 from whynan.capture.onnx.graph.model import Graph, Operation, Value, everything, listed, opened
-from whynan.capture.onnx.graph.origins import MOVES, Cover, covers
+from whynan.capture.onnx.graph.origins import Cover, covers
 from whynan.capture.onnx.graph.pairing import Pairing, paired
 from whynan.models.onnx.model import nodes
+from whynan.ops.table import ONNX
 from whynan.records import Note
 from whynan.source.exporter_metadata import Exported
 from whynan.traces import Event
@@ -332,7 +333,7 @@ def _nearest(op: Operation, cover: Cover, values: Mapping[Value, Value]) -> list
 
 
 def _added(op: Operation, cover: Cover) -> bool:
-    return cover.chief is not None and op.op in MOVES and cover.chief.op != op.op
+    return cover.chief is not None and op.op in ONNX.having("form") and cover.chief.op != op.op
 
 
 def _counts(written: Operation) -> bool:
@@ -342,7 +343,7 @@ def _counts(written: Operation) -> bool:
 
 def _changes(written: Operation) -> bool:
     """Whether it does more than to hand on numbers; a cast may make one too great."""
-    return written.op not in MOVES or written.op == "Cast"
+    return written.op not in ONNX.having("form") or written.op == "Cast"
 
 
 def _name(op: Operation) -> str:

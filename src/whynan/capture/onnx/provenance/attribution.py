@@ -16,7 +16,7 @@ from whynan.capture.provenance.attribution import Verdict
 from whynan.capture.provenance.dependence import Refused
 from whynan.errors import UsageError
 from whynan.floats import format_of
-from whynan.ops.onnx import MOVEMENT, PLACING, POINTWISE, REDUCING_WRITES, RESHAPES, SWALLOWS, VALUE_FREE
+from whynan.ops.table import ONNX
 from whynan.records import ChainLink
 
 if TYPE_CHECKING:
@@ -80,16 +80,20 @@ class Question:
     @property
     def swallows(self) -> bool:
         """Whether the operator may leave a NaN out of a floating-point result."""
-        return self.node.op in SWALLOWS or self.node.op in PLACING
+        return self.node.op in ONNX.having("swallows", "placing")
 
     @property
     def reshapes(self) -> bool:
         """Whether the result has the elements of the one operand in their order."""
-        return self.node.op in RESHAPES
+        return self.node.op in ONNX.having("reshape")
 
     def meeting(self, key: Key) -> list[Key] | None:
         """The operands that meet element by element in one result; None where the operator is not pointwise."""
-        if self.node.op not in POINTWISE or len(key) != 1 or any(len(each) != 1 for each in self.carriers):
+        if (
+            self.node.op not in ONNX.having("pointwise")
+            or len(key) != 1
+            or any(len(each) != 1 for each in self.carriers)
+        ):
             return None
         return [(i,) for i in range(len(self.inputs))]
 
@@ -143,7 +147,7 @@ class Question:
             k: plane for k, c in self.carriers.items() if (plane := getattr(c, kind)) is not None
         }
         only = found.get((0,))
-        if self.node.op in RESHAPES:
+        if self.node.op in ONNX.having("reshape"):
             return only.reshape(output.shape) if only is not None and only.size == output.size else None
         if self.node.op == "Transpose" and only is not None:
             moved = np.transpose(only, attribute_of(self.node, "perm") or None)
@@ -183,20 +187,20 @@ class Question:
 def attribute(question: Question, key: Key, output: Tensor) -> Verdict:
     """Explain the bad elements of one tensor that a node has written."""
     bad = bad_mask(output)
-    if question.node.op in VALUE_FREE:
+    if question.node.op in ONNX.having("value-free"):
         return Verdict(np.zeros(output.shape, dtype=np.int32), bad)
     return _copied(question, key, output, bad) or attribution.attribute(question, key, output)
 
 
 def moves(node: Node) -> bool:
     """Whether a node gives its operands' elements, moved."""
-    if node.op in RESHAPES:
+    if node.op in ONNX.having("reshape"):
         return True
-    if node.op in REDUCING_WRITES and attribute_of(node, "reduction", "none") != "none":
+    if node.op in ONNX.having("reducing-write") and attribute_of(node, "reduction", "none") != "none":
         return False
     if node.op == "Pad" and attribute_of(node, "value", 0.0) != 0.0:
         return False
-    return node.op in MOVEMENT
+    return node.op in ONNX.having("movement")
 
 
 def _copied(question: Question, key: Key, output: Tensor, bad: Mask) -> Verdict | None:

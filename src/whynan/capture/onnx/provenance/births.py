@@ -16,7 +16,7 @@ from whynan.capture.onnx.provenance.neighbourhood import Nearby
 from whynan.capture.onnx.provenance.operands import Subject, before_cast, element_of, element_operands, kind_of
 from whynan.capture.provenance.births import SEPARATE, NamedLiterals, masks_of_limits
 from whynan.floats import infinity
-from whynan.ops.onnx import CONSTANTS, SPILLING
+from whynan.ops.table import ONNX
 from whynan.records import ChainLink, Note
 from whynan.traces import Birth, Event
 
@@ -170,7 +170,7 @@ class Roots:
 
     def extremes(self, question: Question, born: Mask, output: Tensor) -> Mask | None:
         """Where what overflowed were masks written as the least number of a format. None if nowhere."""
-        if question.node.op not in SPILLING or output.dtype.kind == "c":
+        if question.node.op not in ONNX.having("spilling") or output.dtype.kind == "c":
             return None
         given = [
             v for v in question.inputs if v is not None and not isinstance(v, list) and v.dtype.kind not in "cbOUS"
@@ -216,4 +216,4 @@ def parts_of_birth(born: Mask, output: Tensor) -> Iterator[tuple[Mask, int]]:
 
 def writes_constants(node: Node) -> bool:
     """Whether a node's result is the model's own writing."""
-    return node.op in CONSTANTS
+    return node.op in ONNX.having("constant")

@@ -17,7 +17,7 @@ from whynan.capture.onnx.provenance.operands import locate
 from whynan.capture.onnx.provenance.roles import decisive_operand
 from whynan.capture.provenance.chain import Dialect, Part, decisive_term, explained
 from whynan.capture.provenance.dependence import Refused
-from whynan.ops.onnx import CONSTANTS, CONTROL, MOVEMENT, POINTWISE, PRODUCTS, RANDOM, RESHAPES, SCALES
+from whynan.ops.table import ONNX
 from whynan.records import ChainLink, Note, shown
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 HOPS: Final = 6
 _DIALECT: Final = Dialect(
     transparent=frozenset(("Cast", "CastLike")),
-    clips=frozenset("Relu Clip Max Min Where LeakyRelu HardSigmoid ThresholdedRelu Shrink Abs".split()),
-    scales=SCALES,
+    clips=ONNX.having("clips"),
+    scales=ONNX.having("scale"),
 )
 
 
@@ -84,17 +84,17 @@ class Causes:
         if spot.name not in scope.writers:
             return self._carried(scope, spot, value)
         node = scope.writers[spot.name].node
-        if spot.index is None and node.op in RESHAPES:
+        if spot.index is None and node.op in ONNX.having("reshape"):
             return None, Spot(node.inputs[0], None, scope), value
         if spot.index is None:
             low, high = finite_range(np.asarray(value))
             said = Note.of("made_range", operator=node.op, low=shown(low), high=shown(high))
             return self._link(node, said), None, None
-        if node.op in CONSTANTS:
+        if node.op in ONNX.having("constant"):
             return self._link(node, Note.of("model_writes", result=shown(value))), None, None
-        if node.op in RANDOM:
+        if node.op in ONNX.having("random"):
             return self._link(node, Note.of("drew", operator=node.op, result=shown(value))), None, None
-        if node.op in CONTROL:
+        if node.op in ONNX.having("control"):
             return self._within(node, scope, spot, value)
         inputs = [self._kept(name, scope) for name in node.inputs]
         unknown = any(kept is None and name for kept, name in zip(inputs, node.inputs, strict=True))
@@ -108,13 +108,13 @@ class Causes:
         index = spot.index
         assert index is not None
         dtype = self._dtype(spot, inputs)
-        if node.op in MOVEMENT or node.op in RESHAPES:
+        if node.op in ONNX.having("movement", "reshape"):
             moved = self._moved(node, inputs, index, node.outputs.index(spot.name), scope)
             if moved is None:
                 return self._link(node, Note.of("made", operator=node.op, result=shown(value))), None, None
             position, place = moved
             return None, Spot(node.inputs[position], place, scope), value
-        if node.op in PRODUCTS and (found := self._product(node, inputs, spot, value)) is not None:
+        if node.op in ONNX.having("product") and (found := self._product(node, inputs, spot, value)) is not None:
             return found
         if node.op == "Softmax" and value == 0 and _is_masked(inputs[0], index):
             link = self._link(node, Note.of("logit_of_infinity", operator=node.op, result=shown(value)))
@@ -205,7 +205,7 @@ class Causes:
         first = next((i for i, t in enumerate(inputs) if t is not None), None)
         if first is None:
             return None
-        if node.op in RESHAPES or node.op == "Transpose":
+        if node.op in ONNX.having("reshape") or node.op == "Transpose":
             tensor = inputs[first]
             assert tensor is not None
             numbers = np.arange(tensor.size).reshape(tensor.shape)
@@ -301,7 +301,7 @@ def _parts(node: Node, inputs: list[Tensor | None], index: Index) -> list[Part]:
         if (
             tensor is None
             or tensor.dtype.kind in "OUS"
-            or not (floating(tensor) or node.op in POINTWISE or node.op in SCALES)
+            or not (floating(tensor) or node.op in ONNX.having("pointwise", "scale"))
         ):
             # an axis or a shape has no part in a value
             continue

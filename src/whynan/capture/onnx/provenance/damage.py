@@ -10,7 +10,7 @@ from whynan.capture.onnx.counts import floating, is_array, tensors
 from whynan.capture.onnx.provenance import planes
 from whynan.capture.onnx.provenance.labels import Mark, compact, part_of
 from whynan.capture.provenance.damage import LARGEST, Source, nan_of, note, tainted
-from whynan.ops.onnx import CONTROL, PLACING, PREDICATES, RANDOM, VALUE_FREE
+from whynan.ops.table import ONNX
 from whynan.records import Note
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def add_shadow(question: Question, key: Key, mark: Mark) -> None:
 def absorbed(question: Question, bad: Sequence[bool]) -> dict[int, Mark]:
     """A node read a birth or a tainted value, and wrote something finite: the marks of outputs that are tainted."""
     node = question.node
-    if node.op in VALUE_FREE or node.op in RANDOM or node.op in CONTROL or _asks(node, question.inputs):
+    if node.op in ONNX.having("value-free", "random", "control") or _asks(node, question.inputs):
         return {}
     found: dict[int, Mark] = {}
     sources = _sources(question, question.inputs, question.marks)
@@ -55,7 +55,7 @@ def absorbed(question: Question, bad: Sequence[bool]) -> dict[int, Mark]:
         if plane is not None and plane.any():
             found[position] = Mark(taint=compact(plane))
     for source in dropped:
-        kind = "place_of_nan" if node.op in PLACING else "drops_nan"
+        kind = "place_of_nan" if node.op in ONNX.having("placing") else "drops_nan"
         note(question, source.plane, Note.of(kind, operator=node.op))
     return found
 
@@ -78,7 +78,7 @@ def _sources(question: Question, inputs: Sequence[Value], marks: Sequence[Marks]
 
 def _asks(node: Node, inputs: Sequence[Value]) -> bool:
     """Whether a node only asks if its operand is finite, whichever way that is written."""
-    if node.op in PREDICATES:
+    if node.op in ONNX.having("predicate"):
         return True
     if node.op not in _COMPARES or len(inputs) != 2:
         return False

@@ -12,7 +12,7 @@ import numpy as np
 from whynan.capture.onnx.counts import floating, is_array, mapped
 from whynan.capture.onnx.execution import attribute, schema_of
 from whynan.capture.provenance.dependence import Refused
-from whynan.ops.onnx import CONTROL, RANDOM
+from whynan.ops.table import ONNX
 from whynan.records import Note
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Experiments:
         self, node: Node, inputs: Sequence[Value], replace: Callable[[Key, Tensor], Tensor] | None = None
     ) -> list[Value]:
         """The outputs of a node on replaced operands; raises ``Refused`` where that cannot be had."""
-        if node.op in RANDOM or node.op in CONTROL:
+        if node.op in ONNX.having("random", "control"):
             raise Refused(node.op)
         if self._left <= 0:
             self._notes[TOO_MANY] = None
@@ -60,7 +60,7 @@ class Experiments:
             self._notes[Note.of("damage_not_followed", of="nodes")] = None
             return None
         self._evaluations -= 1
-        if node.op in RANDOM or node.op in CONTROL:
+        if node.op in ONNX.having("random", "control"):
             return None
         if node.op in ("Cast", "CastLike"):
             # into a floating dtype: the very number

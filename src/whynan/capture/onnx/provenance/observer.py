@@ -20,7 +20,7 @@ from whynan.capture.onnx.provenance.labels import Labels, Mark, compact, flat, p
 from whynan.capture.onnx.provenance.sinks import GraphSinks
 from whynan.capture.onnx.recorder import range_of
 from whynan.capture.provenance.births import add_step
-from whynan.ops.onnx import CONTROL, COPYING
+from whynan.ops.table import ONNX
 from whynan.records import Coverage, Note
 from whynan.traces import Trace
 
@@ -124,13 +124,13 @@ class Births:
                 self.scopes.here.writers[name] = Written(node, ordinal)
         marks = [self.scopes.mark_of(name) for name in node.inputs] if self.scopes.marked else []
         read = any(m is not None for m in marks)
-        if any(bad) or read or (node.op in CONTROL and self.scopes.here.finished):
+        if any(bad) or read or (node.op in ONNX.having("control") and self.scopes.here.finished):
             known = len(self.labels.births)
             with np.errstate(all="ignore"):
                 self._look(node, inputs, outputs, marks, bad, ordinal)
             if self.keeper is not None:
                 self.keeper.keep(self.labels.births[known:], node, inputs, outputs)
-        if node.op in CONTROL:
+        if node.op in ONNX.having("control"):
             self.scopes.done(node)
         for name, value in zip(node.outputs, outputs, strict=False):
             if name:
@@ -219,7 +219,7 @@ class Births:
         experiments, roots = self._parts
         roots.nearby.came(node, inputs, outputs, ordinal)
         known: Sequence[Marks] | None = None
-        if node.op in CONTROL and self.scopes.here.finished:
+        if node.op in ONNX.having("control") and self.scopes.here.finished:
             known = self._from_bodies(node, outputs)
         elif (sequences := passed(node, inputs, marks)) is not None:
             known = sequences
@@ -318,7 +318,7 @@ class Births:
             for part, count in parts_of_birth(born, tensor):
                 birth = roots.born(question, key, tensor, part, count, verdict.causes_of(part, question), ordinal)
                 carried = np.where(part, np.int32(birth), carried)
-        if labels.literals and node.op not in COPYING:
+        if labels.literals and node.op not in ONNX.having("copying"):
             carried = roots.named(carried, question, tensor, key[0])
         add_step(labels, before, lambda: question.link(Note.of("carries_on", operator=node.op)))
         mark = Mark(compact(carried.astype(np.int32, copy=False)))

@@ -10,20 +10,8 @@ import numpy as np
 
 from whynan.capture.onnx.counts import at, dtype_name, finite_range, floating, is_array, number
 from whynan.capture.onnx.execution import attribute, numbers_of, operand_names
-from whynan.capture.onnx.graph.origins import MOVES
 from whynan.capture.provenance.dependence import broadcast_index
-from whynan.ops.onnx import (
-    CONVOLUTIONS,
-    GLOBAL_POOLS,
-    POINTWISE,
-    POLES,
-    POOLS,
-    PRODUCTS,
-    REDUCTIONS,
-    ROW_NORMS,
-    ROWS,
-    SCALES,
-)
+from whynan.ops.table import ONNX
 from whynan.records import Element, Operand
 
 if TYPE_CHECKING:
@@ -94,32 +82,32 @@ def locate(node: Node, inputs: Sequence[Value], position: int, index: Index) -> 
         return (), None
     op = node.op
     found: Where | None = None
-    if op in POINTWISE:
+    if op in ONNX.having("pointwise"):
         place = broadcast_index(tensor.shape, index)
         return (place, None) if place is not None else (None, tensor)
-    if op in PRODUCTS:
+    if op in ONNX.having("product"):
         found = _product(node, position, tensor, index)
-    elif op in REDUCTIONS and position == 0:
+    elif op in ONNX.having("reduction") and position == 0:
         found = None, _reduced(node, inputs, tensor, index)
-    elif op in ROWS and position == 0:
+    elif op in ONNX.having("row") and position == 0:
         found = _row(node, inputs, tensor, index)
-    elif op in CONVOLUTIONS:
+    elif op in ONNX.having("convolution"):
         found = _convolution(node, inputs, position, tensor, index)
-    elif op in POOLS and position == 0 and len(index) > 2:
+    elif op in ONNX.having("pool") and position == 0 and len(index) > 2:
         sizes = attribute(node, "kernel_shape") or [1] * (tensor.ndim - 2)
         found = None, tensor[(index[0], index[1], *window(node, tensor.shape[2:], sizes, index[2:]))]
-    elif op in GLOBAL_POOLS and len(index) > 1:
+    elif op in ONNX.having("global-pool") and len(index) > 1:
         found = (None, tensor[index[:2]]) if position == 0 else ((index[1],), None)
     elif op == "BatchNormalization" and len(index) > 1:
         # by channel, each element from its own
         found = (index, None) if position == 0 else ((index[1],), None)
-    elif op in SCALES and position == 0:
+    elif op in ONNX.having("scale") and position == 0:
         found = index, None
-    elif op in SCALES and tensor.ndim == 1 and tensor.size > 1 and index:
+    elif op in ONNX.having("scale") and tensor.ndim == 1 and tensor.size > 1 and index:
         # a scale for each place along an axis
         axis = int(attribute(node, "axis", 1)) % len(index)
         found = ((index[axis],), None) if index[axis] < tensor.size else None
-    elif op in ROW_NORMS and tensor.ndim == len(index):
+    elif op in ONNX.having("row-norm") and tensor.ndim == len(index):
         axis = int(attribute(node, "axis", -1)) % len(index)
         found = None, tensor[index[:axis]]
     if found is not None:
@@ -237,7 +225,7 @@ def kind_of(op: str, value: Number | bool | str | None, operands: tuple[Operand,
     """Overflow, pole or invalid, from the operator and the values of the offending element."""
     if isinstance(value, str) or value is None or value != value:
         return "invalid"
-    pole = POLES.get(op)
+    pole = ONNX.poles.get(op)
     if pole is not None and any(o.name == pole[0] and o.value in pole[1] for o in operands):
         return "pole"
     return "overflow"
@@ -310,7 +298,12 @@ def _too_large(subject: Subject, scopes: Scopes) -> Iterator[Subject]:
     for operand in element_operands(subject.node, subject.inputs, subject.index):
         number = operand.value if isinstance(operand.value, (int, float)) else 0.0
         written = scopes.here.writers.get(places.get(operand.name, ""))
-        if operand.index is None or not most < abs(number) < np.inf or written is None or written.node.op in MOVES:
+        if (
+            operand.index is None
+            or not most < abs(number) < np.inf
+            or written is None
+            or written.node.op in ONNX.having("form")
+        ):
             continue
         inputs = [scopes.value(name) if name else None for name in written.node.inputs]
         known = all(value is not None or not name for value, name in zip(inputs, written.node.inputs, strict=True))

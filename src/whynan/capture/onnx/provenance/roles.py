@@ -10,23 +10,18 @@ import numpy as np
 from whynan.capture.onnx.provenance.operands import locate
 from whynan.capture.provenance.dependence import decisive, magnitude_of
 from whynan.floats import FORMATS
-from whynan.ops.onnx import CONVOLUTIONS, GREATEST, LEADING, NORMALISED, NORMS, PRODUCTS, QUANTISED
+from whynan.ops.table import ONNX
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from whynan.capture.onnx.execution import Node, Value
     from whynan.capture.onnx.provenance.operands import Index
-    from whynan.capture.provenance.dependence import Roles
     from whynan.records import BirthKind, Operand
 
 
-_ROLES: Final[Mapping[str, Roles]] = {
-    **dict.fromkeys(("Div", "Mod"), ("quotient", "A", "B")),
-    "Pow": ("power", "X", "Y"),
-    "BatchNormalization": ("batch", "input_var", "var"),
-    **dict.fromkeys(("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"), ("weights", "weight", "weights")),
-}
+_NORMALISED: Final = ("X", "input", "skip")
+"""The operands that a norm brings to a variance of 1."""
 
 
 def decisive_operand(
@@ -37,23 +32,23 @@ def decisive_operand(
     Of an operator that is not known it is a zero, else the greatest in magnitude.
     """
     known = [o for o in operands if o.dtype is not None and isinstance(o.value, (int, float))]
-    if node.op not in QUANTISED:
+    if node.op not in ONNX.having("quantised"):
         # an axis or a class is none, and has a part only where there is nothing else
         known = [o for o in known if o.dtype in FORMATS] or known
     if not known:
         return None
-    if node.op in NORMS:
+    if node.op in ONNX.having("norm", "row-norm"):
         return _of_norm(known)
-    if node.op in PRODUCTS or node.op in CONVOLUTIONS:
+    if node.op in ONNX.having("product", "convolution"):
         roles, sides = ("product", *(o.name for o in known)), _sides(node, inputs, index)
     else:
-        roles, sides = _ROLES.get(node.op), None
+        roles, sides = ONNX.roles.get(node.op), None
     found = decisive(roles, kind, operands, known, sides)
     if found is not None and found.dtype is not None:
         return found
-    if node.op in LEADING:
+    if node.op in ONNX.having("leading", "reduction", "row", "pool", "global-pool"):
         return known[0]
-    if node.op not in GREATEST:
+    if node.op not in ONNX.having("greatest"):
         zeros = [o for o in known if o.value == 0]
         if zeros:
             return zeros[-1]
@@ -62,7 +57,7 @@ def decisive_operand(
 
 def _of_norm(known: list[Operand]) -> Operand:
     """What is normalised, unless a parameter is so great that what has been normalised overflows with it."""
-    rows = [o for o in known if o.name in NORMALISED] or known[:1]
+    rows = [o for o in known if o.name in _NORMALISED] or known[:1]
     greatest = math.sqrt(max(1, math.prod(rows[0].shape or ())))
     equal = all(o.min is not None and o.min == o.max for o in rows)
     for o in () if equal else known:

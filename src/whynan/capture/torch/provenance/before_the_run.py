@@ -11,6 +11,7 @@ import torch
 from whynan.capture.torch.arrays import local
 from whynan.capture.torch.sinks.gradients import parameters_of
 from whynan.floats import format_value, infinity, short_text
+from whynan.ops.table import TORCH
 from whynan.records import ChainLink, Note, Site
 from whynan.source.positions import file_of_site
 
@@ -29,10 +30,7 @@ if TYPE_CHECKING:
 # -- The NumPy line that computed what came in: the source says which it is, living arrays what it was given -----------
 
 
-_OPERATIONS: Final = frozenset(
-    "log log2 log10 log1p sqrt exp expm1 reciprocal arcsin arccos arctanh arccosh divide true_divide multiply subtract "
-    "add power".split()
-)
+_OPERATIONS: Final = TORCH.names("numpy").keys()
 """Those that compute each element from one of each operand."""
 _MOST: Final = 16
 """So many expressions are followed back."""

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from whynan.capture.provenance.chain import Dialect, Part, decisive_term, explained
 from whynan.capture.provenance.dependence import broadcast_index, index_ahead
 from whynan.capture.torch.event_log import Held, Operands, Row, held_of
-from whynan.capture.torch.provenance.operands import PRODUCTS, at, dtype_name, finite_range, from_list, locate, number
+from whynan.capture.torch.provenance.operands import at, dtype_name, finite_range, from_list, locate, number
 from whynan.capture.torch.provenance.roles import decisive_operand
 from whynan.capture.torch.sites import PHASES
+from whynan.ops.table import TORCH
 from whynan.records import ChainLink, ForwardOperand, Note, shown
 
 if TYPE_CHECKING:
@@ -31,20 +32,7 @@ class Factor(NamedTuple):
 
 
 HOPS = 6
-TRANSPARENT = frozenset("clone _to_copy contiguous copy_ copy expand view reshape _unsafe_view cat stack index".split())
-CLIPS = frozenset(
-    "relu relu_ clamp clamp_ clamp_min clamp_min_ clamp_max clamp_max_ hardtanh relu6 threshold maximum minimum "
-    "leaky_relu hardsigmoid masked_fill masked_fill_ where nan_to_num native_dropout".split()
-)
-CONSTANTS = frozenset(
-    "lift_fresh full full_like zeros zeros_like ones ones_like scalar_tensor fill zero new_full new_zeros new_ones eye "
-    "arange linspace".split()
-)
-RANDOM = frozenset(
-    "rand randn randint rand_like randn_like randperm uniform normal bernoulli exponential geometric log_normal cauchy "
-    "multinomial".split()
-)
-_DIALECT: Final = Dialect(TRANSPARENT, CLIPS)
+_DIALECT: Final = Dialect(TORCH.having("transparent"), TORCH.having("clips"))
 WEIGHING = {
     "nll_loss_forward": ("weight", "target"),
     "nll_loss2d_forward": ("weight", "target"),
@@ -178,7 +166,7 @@ class Causes:
                     parts.append(Part(None, finite_range(region), operand, start))
             elif row.operator.pointwise and isinstance(operand, (int, float)) and not isinstance(operand, bool):
                 parts.append(Part(operand))
-        if row.operator.base in PRODUCTS and len(factors) == 2 and isinstance(value, (int, float)):
+        if row.operator.base in TORCH.having("product") and len(factors) == 2 and isinstance(value, (int, float)):
             return self._product(row, float(value), factors, parts, held.alias.dtype)
         return self._sentence(row, value, parts, held.alias.dtype)
 
@@ -216,13 +204,13 @@ class Causes:
     def _computed(self, held: Held) -> bool:
         """Whether an operand was computed in this trace, by more than a constant."""
         row = self.context.rows.get(held.writer) if held.writer >= 0 else None
-        return row is not None and row.operator.base.removesuffix("_") not in CONSTANTS
+        return row is not None and row.operator.base.removesuffix("_") not in TORCH.having("constant")
 
     def _sentence(
         self, row: Row, value: Any, parts: list[Part], dtype: torch.dtype
     ) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
         plain = row.operator.base.removesuffix("_")
-        if plain in CONSTANTS or plain in RANDOM or (value is None and plain not in TRANSPARENT):
+        if plain in TORCH.having("constant", "random") or (value is None and plain not in TORCH.having("transparent")):
             return self._link(row, made(row, value)), None, None
         said, part = explained(_DIALECT, plain, value, parts, dtype_name(dtype))
         link = None if said is None else self._link(row, said)
@@ -296,14 +284,14 @@ def made(row: Row, value: Any) -> Note:
     plain = row.operator.base.removesuffix("_")
     if value is None:
         return Note.of("wrote_last", operator=plain)
-    if plain in CONSTANTS:
+    if plain in TORCH.having("constant"):
         return Note.of("program_writes", result=shown(value))
-    return Note.of("drew" if plain in RANDOM else "made", operator=plain, result=shown(value))
+    return Note.of("drew" if plain in TORCH.having("random") else "made", operator=plain, result=shown(value))
 
 
 def _is_aligned(row: Row, tensor: Tensor, shape: tuple[int, ...]) -> bool:
     """Whether the elements of an operand answer to those of its event's result by position, and so to its gradient."""
-    return row.operator.pointwise or (tuple(tensor.shape) == shape and row.operator.base not in PRODUCTS)
+    return row.operator.pointwise or (tuple(tensor.shape) == shape and row.operator.base not in TORCH.having("product"))
 
 
 def _ahead(kept: Operands, tensor: Tensor, place: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -16,6 +16,7 @@ from whynan.capture.torch.provenance.before_the_run import computed
 from whynan.capture.torch.provenance.operands import at, dtype_name, element_of, finite_range, first_index
 from whynan.floats import infinity
 from whynan.ops.spelling import spells_nonfinite
+from whynan.ops.table import TORCH
 from whynan.records import ChainLink, Note, Operand
 from whynan.source.syntax import lines_of, method_of
 from whynan.traces import Birth, Event
@@ -317,12 +318,9 @@ def _constant(event: Event, operator: Operator) -> Note:
     return Note.of("outside_support") if called == "log_prob" else Note.of("written_by", operator=operator.base)
 
 
-_SPILLING = frozenset(("_to_copy", "copy_", "copy", "add", "add_", "sub", "sub_", "_log_softmax"))
-
-
 def extremes(question: Question, born: Tensor, output: Tensor) -> Tensor | None:
     """Where what overflowed were masks written as the least number of a format. None if nowhere."""
-    if question.operator.base not in _SPILLING or output.is_complex():
+    if question.operator.base not in TORCH.having("spilling") or output.is_complex():
         return None
     given = [v for v in question.arguments[0][:2] if isinstance(v, torch.Tensor) and id(v) not in question.gone]
     wide = (v.detach().double() for v in given if v.is_floating_point())

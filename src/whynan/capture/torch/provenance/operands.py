@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -11,6 +11,7 @@ from whynan.capture.provenance.dependence import broadcast_index
 from whynan.capture.torch.arrays import is_strided
 from whynan.capture.torch.event_log import Held
 from whynan.capture.torch.provenance import interventions
+from whynan.ops.table import TORCH
 from whynan.records import Element, Operand
 
 if TYPE_CHECKING:
@@ -24,39 +25,6 @@ if TYPE_CHECKING:
 
 
 # -- The operands of one output element: which elements they are, their values, and where those were had from ----------
-
-
-ROW_OPERATORS = frozenset("_softmax _log_softmax softmax log_softmax logsumexp cumsum cumprod logcumsumexp".split())
-ROW_DERIVATIVES = frozenset(("_softmax_backward_data", "_log_softmax_backward_data"))
-RUNNING = frozenset("cumsum cumprod logcumsumexp".split())
-REDUCTIONS = frozenset(
-    "sum mean prod amax amin max min var std var_mean std_mean norm linalg_vector_norm logsumexp nansum any all "
-    "argmax argmin".split()
-)
-# Exact singularities of one operand: operator -> (operand name, values at which it is infinite).
-POLES: dict[str, tuple[str, tuple[float, ...]]] = {
-    "div": ("other", (0.0,)),
-    "true_divide": ("other", (0.0,)),
-    "reciprocal": ("self", (0.0,)),
-    "rsqrt": ("self", (0.0,)),
-    "log": ("self", (0.0,)),
-    "log2": ("self", (0.0,)),
-    "log10": ("self", (0.0,)),
-    "log1p": ("self", (-1.0,)),
-    "pow": ("self", (0.0,)),
-    "atanh": ("self", (1.0, -1.0)),
-    "erfinv": ("self", (1.0, -1.0)),
-    "special_ndtri": ("self", (0.0, 1.0)),
-    "logit": ("self", (0.0, 1.0)),
-    "logit_backward": ("self", (0.0, 1.0)),
-    "polygamma": ("self", (0.0,)),
-    "erfcinv": ("self", (0.0, 2.0)),
-    "addcdiv": ("tensor2", (0.0,)),
-    "xlogy": ("other", (0.0,)),
-    "special_zeta": ("self", (1.0,)),
-    "digamma": ("self", (0.0,)),
-    "lgamma": ("self", (0.0,)),
-}
 
 
 def number(value: Any) -> float | int | bool | str | None:
@@ -198,17 +166,17 @@ def locate(
         return broadcast_index(tensor.shape, index), None
     if operator.foreach:
         return None, tensor
-    if base in ("mm", "bmm", "addmm", "baddbmm", "mv", "dot", "linear", "matmul", "addmv"):
+    if base in TORCH.having("product") or base in ("linear", "matmul"):
         return _product(base, name, tensor, index)
-    if base in ROW_OPERATORS and name in ("self", "grad_output", "output") and len(args) > 1:
+    if base in TORCH.having("row") and name in ("self", "grad_output", "output") and len(args) > 1:
         dims = args[1] if isinstance(args[1], (list, tuple)) else [args[1]]
         if base != "logsumexp" and len(index) == tensor.dim() and isinstance(dims[0], int):
             row = tensor[with_slices(index, dims, tensor.dim())]
             # of a running sum, what was added so far
-            return None, row[: index[dims[0] % tensor.dim()] + 1] if base in RUNNING else row
-    if base in ROW_DERIVATIVES and name in ("grad_output", "output") and len(index) == tensor.dim():
+            return None, row[: index[dims[0] % tensor.dim()] + 1] if base in TORCH.having("running") else row
+    if base in TORCH.having("row-derivative") and name in ("grad_output", "output") and len(index) == tensor.dim():
         return None, tensor[with_slices(index, [args[2]], tensor.dim())]
-    if base in REDUCTIONS and name == "self":
+    if base in TORCH.having("reduction") and name == "self":
         return None, _reduced(tensor, args, index)
     if base == "native_batch_norm" and tensor.dim() and len(index) > 1:
         # by channel
@@ -226,14 +194,13 @@ def locate(
 
 
 def _product(base: str, name: str, tensor: Tensor, index: tuple[int, ...]) -> tuple[Any, Tensor | None]:
-    left = {"mm": "self", "bmm": "self", "mv": "self", "addmm": "mat1", "baddbmm": "batch1", "addmv": "mat"}.get(base)
-    right = {"mm": "mat2", "bmm": "mat2", "addmm": "mat2", "baddbmm": "batch2"}.get(base)
     if base == "dot" or not index:
         return None, tensor
+    _, left, right = TORCH.roles[base][:3] if base in TORCH.having("product") else ("", "", "")
     if name == left:
-        rows = index if base in ("mv", "addmv") else index[:-1]
+        rows = index if right == "vec" else index[:-1]
         return None, tensor[rows]
-    if name == right:
+    if name == right and right != "vec":
         return None, tensor[(*index[:-2], slice(None), index[-1])]
     if name in ("vec", "weight", "other"):
         return None, tensor
@@ -245,7 +212,7 @@ def place_in_forward(operator: Operator, args: Any, place: tuple[int, ...] | Non
 
     One bad gradient of a row makes the derivative of the whole row bad: that one, not the first of the row.
     """
-    if operator.base not in ROW_DERIVATIVES or not place or len(place) != args[0].dim():
+    if operator.base not in TORCH.having("row-derivative") or not place or len(place) != args[0].dim():
         return place
     dim = args[2] % len(place)
     for tensor in args[:2]:
@@ -303,7 +270,7 @@ def kind_of(operator: Operator, value: float | int | str | None, operands: tuple
     if isinstance(value, str) or value is None or value != value:
         return "invalid"
     base = operator.base.removesuffix("_") if not operator.base.startswith("_") else operator.base
-    pole = POLES.get(base)
+    pole = TORCH.poles.get(base)
     if pole is not None:
         for operand in operands:
             if operand.name == pole[0] and operand.value in pole[1]:
@@ -339,9 +306,6 @@ def element_of(
         total=output.numel(),
         operands=operands,
     )
-
-
-PRODUCTS: Final = frozenset("mm bmm addmm baddbmm mv addmv dot".split())
 
 
 def from_list(row: Row, held: list[Any], position: tuple[int, ...]) -> tuple[Held, tuple[int, ...]] | None:

@@ -13,7 +13,8 @@ import torch
 from whynan.capture.provenance.dependence import broadcast_index, index_ahead
 from whynan.capture.torch.event_log import Held, Operands, address
 from whynan.capture.torch.provenance import interventions
-from whynan.capture.torch.provenance.operands import REDUCTIONS, ROW_OPERATORS, with_slices
+from whynan.capture.torch.provenance.operands import with_slices
+from whynan.ops.table import TORCH
 from whynan.records import Selection
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ _MOST: Final = 1 << 20
 """Elements of a tensor in which an element is looked for."""
 _WAYS: Final = 64
 """So many results are followed that hold the element or were computed from it."""
-_BLIND: Final = frozenset("eq ne lt le gt ge isnan isinf isfinite logical_not signbit sign argmax argmin item".split())
-"""What has no gradient."""
 
 
 class _Way(NamedTuple):
@@ -122,7 +121,7 @@ class Selections:
                 if held.writer not in ways:
                     continue
                 unread.discard(held.writer)
-                if event.base in _BLIND or event.row.operator.value_free:
+                if event.base in TORCH.having("no-gradient") or event.row.operator.value_free:
                     continue
                 read = ways[held.writer].through(held.alias)
                 kept_on = _kept(event, name, held, read, operands) if bool(read.any()) else read
@@ -175,8 +174,8 @@ def _index(row: Row, kept: Operands, place: tuple[int, ...], shape: tuple[int, .
     out = () if kept.out is None else kept.out[0]
     if math.prod(out) == 1:
         return (0,) * len(out)
-    rows = row.operator.base in ROW_OPERATORS and len(kept.held) > 1 and isinstance(kept.held[1], int)
-    reduced = row.operator.base in REDUCTIONS and len(out) == len(place)
+    rows = row.operator.base in TORCH.having("row") and len(kept.held) > 1 and isinstance(kept.held[1], int)
+    reduced = row.operator.base in TORCH.having("reduction") and len(out) == len(place)
     if row.operator.pointwise or rows or reduced:
         ahead = index_ahead(out, place, shape)
         index = None if ahead is None else broadcast_index(out, ahead)

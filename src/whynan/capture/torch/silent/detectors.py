@@ -13,6 +13,7 @@ from whynan.capture.torch.provenance.operands import at, dtype_name, first_index
 from whynan.capture.torch.silent import guards, rounding
 from whynan.capture.torch.silent.optimizer_updates import Detection, UpdateEvents
 from whynan.capture.torch.sites import OPTIMIZER
+from whynan.ops.table import TORCH
 from whynan.records import Damage, Element, Operand
 from whynan.traces import Event, Silent
 
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
     from whynan.capture.torch.sites import Lane
 
 READERS: Final[dict[str, tuple[tuple[str, Callable[..., Lost | None]], ...]]] = {
-    **dict.fromkeys(guards.WRITING, (("masks", guards.written),)),
+    **dict.fromkeys(TORCH.having("masked-write"), (("masks", guards.written),)),
     **dict.fromkeys(rounding.CASTS, (("ranges", rounding.saturated),)),
-    **dict.fromkeys(rounding.CLAMPS, (("bounds", rounding.clamped),)),
+    **dict.fromkeys(TORCH.having("clamp"), (("bounds", rounding.clamped),)),
     **dict.fromkeys(rounding.SUMS, (("bounds", rounding.added), ("masks", guards.summed))),
 }
 """What is asked of an event of the forward, by the base name of its operator, and the reading that it serves."""
@@ -75,7 +76,7 @@ class Detectors:
         self._asked = {base: asks for base, asks in asked.items() if asks}
         self._vanished: dict[int, tuple[weakref.ref[Tensor], Silent]] = {}
         """What a constant did not move, by the identity of the tensor: the program may ask for that itself."""
-        self.asked = frozenset({*self._asked, *(rounding.COMPARISONS if "bounds" in reads else ())})
+        self.asked = frozenset({*self._asked, *(TORCH.having("comparison") if "bounds" in reads else ())})
         """The base names of the operators that are looked at in the forward."""
 
     def look(self, live: LiveEvent) -> None:
@@ -90,7 +91,7 @@ class Detectors:
         if not written or node is not None:
             # under a node of the backward it is a checkpoint's forward, which was looked at already
             return
-        if operator.base in rounding.COMPARISONS:
+        if operator.base in TORCH.having("comparison"):
             self._compared(args)
             return
         with torch._C._DisableTorchDispatch():

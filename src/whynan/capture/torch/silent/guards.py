@@ -10,6 +10,7 @@ from whynan.capture.provenance.dependence import FAR, is_guard, is_told
 from whynan.capture.torch.arrays import readable
 from whynan.capture.torch.event_log import Held
 from whynan.capture.torch.silent.rounding import Lost
+from whynan.ops.table import TORCH
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
     from whynan.capture.torch.event_log import Operands, Row, Rows
     from whynan.capture.torch.operators import Operator
 
-WRITING: Final = frozenset("index_put index_put_ masked_fill masked_fill_ where".split())
-_COMPARING: Final = frozenset("lt le gt ge lt_ le_ gt_ ge_".split())
-_PASSING: Final = frozenset("logical_not logical_not_ bitwise_not bitwise_not_ _to_copy rsub clone".split())
-"""What makes another mask of a mask."""
 _HOPS: Final = 4
 
 
@@ -125,10 +122,10 @@ def _compared(rows: Rows, mask: Tensor | Held) -> Compared | None:
         row, kept = _event(rows, writer)
         if row is None or kept is None or not isinstance(kept.held[0], Held):
             return None
-        if row.operator.base in _COMPARING:
+        if row.operator.base in TORCH.having("ordering"):
             constant = kept.held[1] if len(kept.held) > 1 else None
             return Compared(kept.held[0], constant) if is_guard(constant) else None
-        if row.operator.base not in _PASSING:
+        if row.operator.base not in TORCH.having("mask-of-mask"):
             return None
         writer = kept.held[0].writer
     return None

@@ -14,6 +14,7 @@ from whynan.capture.torch.event_log import Held, Row, address
 from whynan.capture.torch.provenance.operands import at, dtype_name, first_index
 from whynan.capture.torch.sinks.gradients import gradients_of
 from whynan.floats import format_of
+from whynan.ops.table import TORCH
 from whynan.records import Damage, Element
 
 if TYPE_CHECKING:
@@ -237,13 +238,6 @@ def _sample(tensor: Tensor) -> Tensor:
 # -- What a trace feeds the optimizer-update detector with: the events of a step, and the operands of those before it
 
 
-_ADDING: Final = frozenset("add_ sub_ addcdiv_ addcmul_ mul_".split())
-"""How optimizers change a parameter, by what each adds to it."""
-_OTHERS: Final = frozenset(
-    "copy_ lerp_ div_ set_ fill_ zero_ _fused_adam_ _fused_adamw_ _fused_sgd_ _fused_adagrad_".split()
-)
-"""What may change it besides, by how much is not known."""
-_CHANGING: Final = _ADDING | _OTHERS
 _SCALING: Final = frozenset("mul_ div_".split())
 _HOPS: Final = 8
 
@@ -274,7 +268,7 @@ class UpdateEvents:
             if self._parameters:
                 step.follow_weights()
                 self._step = step
-                self.asked = _CHANGING if step.weights else frozenset()
+                self.asked = TORCH.having("update", "rewrite") if step.weights else frozenset()
 
     def add(self, row: Row, operator: Operator, args: Any, kwargs: Any) -> None:
         """An event of a step that may have changed a weight."""

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from whynan.records import DamageKind
 
 SUMS: Final = frozenset(("add", "add_"))
-CLAMPS: Final = frozenset("clamp clamp_ clamp_min clamp_min_ clamp_max clamp_max_".split())
 CASTS: Final = frozenset("_to_copy copy_".split())
-COMPARISONS: Final = frozenset("eq ne lt le gt ge".split())
 _SATURATING: Final = (torch.float8_e4m3fn,)
 """Without infinities: what is out of their range becomes their maximum (pytorch 2.13)."""
 
