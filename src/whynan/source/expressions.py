@@ -177,7 +177,7 @@ def _called(syntax: Syntax, operator: _Operator, call: ast.Call) -> _Operands:
     keywords = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg is not None}
     parameters, operators = spelling.DISPATCHED.get(name, ((), {}))
     if name != operator.name or operator.name in operators:
-        if function is None and (name not in TORCH.having("dispatching-method") or len(values) > len(parameters)):
+        if function is None and (name not in TORCH.having("known-method") or len(values) > len(parameters)):
             return {}
         return _dispatched(operator, name, _bound(parameters, values, keywords))
     return _same(operator, values, keywords, method=function is None)

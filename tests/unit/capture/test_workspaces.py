@@ -11,6 +11,7 @@ from torch import Tensor
 
 import whynan
 from whynan.capture.torch.operators import KNOWN
+from whynan.ops.table import Table
 
 TARGETS = torch.tensor([[1, 2, 3], [1, 1, 0]])
 
@@ -67,5 +68,5 @@ def test_a_bad_input_is_carried_on() -> None:
 
 
 def test_a_workspace_that_is_taken_for_a_result_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whynan.ops.aten.WORKSPACES", {})
+    monkeypatch.setattr(Table, "numbers", lambda table, column: {})
     assert whynan.explain(_of_speech, 4).absorbed_count > 0

@@ -8,7 +8,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as engine
 
 from whynan.capture.onnx import execution
 from whynan.capture.onnx.execution import Node
-from whynan.ops.onnx import CONTRIBUTED
+from whynan.ops.table import ONNX
 
 OWN = {
     (schema.domain, schema.name): [p.name for p in schema.inputs]
@@ -40,7 +40,7 @@ def test_some_of_them_are_there() -> None:
 def test_without_its_schemas_it_is_the_operator_that_it_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "_contributed", dict)
     assert execution.operand_names(node("Conv", "com.microsoft.nchwc", 3)) == ("X", "W", "B")
-    assert execution.operand_names(node("FusedConv", "com.microsoft", 4)) == CONTRIBUTED["FusedConv"]
+    assert execution.operand_names(node("FusedConv", "com.microsoft", 4)) == ONNX.lists("inputs")["FusedConv"]
 
 
 def test_what_only_has_the_name_of_an_operator_has_none_of_its_operands() -> None:

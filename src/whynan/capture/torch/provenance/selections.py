@@ -155,18 +155,13 @@ class Selections:
         if event is None:
             # the window has no views: which it was, and where, is not known
             return Selection(op="aten.slice.Tensor", side="self")
-        by = _BY.get(event.base)
+        by = TORCH.column("chooser").get(event.base, "")
         row = event.row
         names = row.operator.arg_names
         written = self._context.sites.expressions(row.site, row.operator.name, names, ())
-        mask = written.get(("other" if side == "self" else "self") if by is None and event.base in _TWO else by or "")
+        mask = written.get(("other" if side == "self" else "self") if by == "either" else by)
         site, _ = self._context.sites.resolve(row.site, None)
         return Selection(op=row.operator.name, side=side, mask=mask, line=None if site is None else site.line)
-
-
-_BY: Final = {"where": "condition", "masked_fill": "mask", "index_put": "indices", "masked_select": "mask"}
-"""The argument that chooses."""
-_TWO: Final = frozenset("mul maximum minimum fmax fmin".split())
 
 
 def _index(row: Row, kept: Operands, place: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int | slice, ...] | None:
