@@ -45,6 +45,8 @@ def test_names_are_those_that_rules_speak() -> None:
 
 def test_a_rule_finds_an_operator_of_either_table_by_the_name_that_it_knows() -> None:
     assert bases("WN105") == TORCH.having("WN105") | {"attention", "dft"}
+    said = {meaning(op).base for op in ONNX.having("see-through", "WN105", "WN701-inside", "WN701-product")}
+    assert said & set(TORCH.rows) == set()
 
 
 def test_a_function_is_one_operator() -> None:
